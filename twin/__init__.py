@@ -1,0 +1,1 @@
+"""The digital twin: contracts, exact bookkeeping, learned responses, rollouts."""

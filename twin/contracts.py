@@ -1,0 +1,115 @@
+"""Problem x Response = Environment: the five words everything else is built from.
+
+A `Problem` is exact bookkeeping: what the state is, what may be observed, which actions are legal, how what was
+observed changes the state, what a settled decision is worth. It knows no chance and no particular cluster.
+A `Response` is the only source of chance: from one decision to the next, what happened and who asks now. Its own
+state is private; it reveals a thing when it becomes observable, not before.
+`twin.environment.environment(problem, response)` joins them and owns every invariant.
+
+Axes. Per-cluster axes come first (features, resources, nodes, slots, seats) and any number of stream axes follow,
+written `*streams`. A stream is one independent copy of the system. The same function is thus the readable
+single-stream rule (`streams = ()`) and the fast batched one (`streams = (256,)`). A *seat* is a place at the table of
+one step: slot mode has a seat per site, event mode and batch clusters have one. Seats that have nothing to decide are
+inactive.
+
+Time is in seconds since the start of the episode (float32: exact to 8 ms within a day).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+Array = jax.Array
+PyTree = Any
+Streams = tuple[int, ...]
+
+
+class Outcome(NamedTuple):
+    """What a Response reveals between one decision and the next."""
+
+    elapsed_s: Array  # [*streams], >= 0: time from this decision to the next one
+    done: Array  # [*streams] bool: no further decision will be asked for in this episode
+    news: PyTree  # of the problem's own kind: answers, starts, finishes, the next requests
+
+
+class Records(NamedTuple):
+    """Outcomes of decisions, padded: `decision < 0` marks an empty row (or one carried in from before the episode)."""
+
+    decision: Array  # [rows, *streams] int32: step * num_seats + seat
+    settled: Array  # [rows, *streams] bool: the outcome is final
+    outcome: PyTree  # leaves [rows, *streams], of the problem's own kind
+
+
+class Problem(NamedTuple):
+    """Exact bookkeeping; every member is a pure function of arrays."""
+
+    num_seats: int
+    start: Callable[[Outcome], PyTree]  # first outcome -> state
+    observe: Callable[[PyTree], PyTree]  # state -> what each seat's site may see; leaves [..., seats, *streams]
+    observe_global: Callable[[PyTree], PyTree]  # state -> what a centralised critic may see
+    legal: Callable[[PyTree], PyTree]  # state -> mask beside every action leaf [choices, seats, *streams]
+    active: Callable[[PyTree], Array]  # state -> [seats, *streams] bool: who must decide
+    apply: Callable[[PyTree, PyTree, Outcome, Array], tuple[PyTree, Records]]
+    # (state, action, outcome, decision[seats, *streams]) -> next state, the records that left the state
+    remaining: Callable[[PyTree], Records]  # state -> the records still held by it, settled or not
+    reward: Callable[[PyTree], Array]  # an outcome pytree -> what it is worth, same shape as its leaves
+
+
+class Response(NamedTuple):
+    """The only source of chance: a learned, replayed, hybrid or mechanistic answer to decisions."""
+
+    init: Callable[[Array, Streams], tuple[PyTree, Outcome]]  # (key, streams) -> private state, first outcome
+    advance: Callable[[Array, PyTree, PyTree, PyTree], tuple[PyTree, Outcome]]
+    # (key, private state, problem state, action) -> private state, outcome
+    foretell: Callable[[PyTree, PyTree], PyTree]
+    # (private state, problem state) -> problem state with every fate that is already drawn filled in. Used only to
+    # credit decisions that are unfinished at truncation; never observed. A response that cannot tell returns the state.
+
+
+class EnvironmentState(NamedTuple):
+    """All of one environment: the public bookkeeping, the private response, and where the episode stands."""
+
+    problem: PyTree
+    response: PyTree
+    step: Array  # [] int32: steps since reset
+    done: Array  # [*streams] bool
+
+
+class Transition(NamedTuple):
+    """What one step tells besides the next state."""
+
+    action: PyTree  # leaves [seats, *streams]: the action taken, after illegal ones were replaced
+    elapsed_s: Array  # [*streams]
+    done: Array  # [*streams] bool: after this step
+    illegal: Array  # [seats, *streams] bool: the action was illegal and replaced by the first legal one
+    left: Records  # the records that left the state in this step
+
+
+class Environment(NamedTuple):
+    """A steppable system. Twin and truth differ in exactly one argument, so a policy cannot tell which it is in."""
+
+    problem: Problem
+    reset: Callable[[Array, Streams], EnvironmentState]  # (key, streams)
+    step: Callable[[Array, EnvironmentState, PyTree], tuple[EnvironmentState, Transition]]  # (key, state, action)
+    settle: Callable[[EnvironmentState], Records]  # the records still held, fates already drawn filled in
+
+
+Policy = Callable[[Array, PyTree, PyTree], PyTree]
+"""(key, observation, legal) -> action. A policy sees its site's observation and nothing else."""
+
+
+class Trajectory(NamedTuple):
+    """One rollout: `T` steps of `num_seats` seats in every stream; late outcomes are credited to their decision."""
+
+    observation: PyTree  # leaves [T, ..., seats, *streams]
+    global_observation: PyTree  # leaves [T + 1, ..., *streams]; the last one is for bootstrapping a truncated value
+    legal: PyTree  # leaves [T, choices, seats, *streams]
+    active: Array  # [T, seats, *streams] bool
+    action: PyTree  # leaves [T, seats, *streams]: as taken, after illegal ones were replaced
+    reward: Array  # [T, seats, *streams]: worth of the decision's own outcome, 0 where not settled or not active
+    settled: Array  # [T, seats, *streams] bool: the outcome is final (or its fate already drawn)
+    outcome: PyTree  # leaves [T, seats, *streams]: the outcome of every decision; as far as known where not settled
+    elapsed_s: Array  # [T, *streams]: time to the next decision
+    done: Array  # [T, *streams] bool: the episode ended with this step
+    illegal: Array  # [T, seats, *streams] bool

@@ -1,0 +1,69 @@
+"""Joins a Problem and a Response, and owns every invariant of their game.
+
+Legality: an illegal action never reaches the problem; the first legal choice takes its place and the step says so.
+Termination: a stream that is done stays done. Its seats are inactive, its clock stands still, nothing in it changes.
+Crediting: decisions are numbered `step * num_seats + seat`; outcomes come back under that number, however late.
+An episode ends by truncation (the system it models goes on), so values are bootstrapped, not cut to zero.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from twin.contracts import Array, Environment, EnvironmentState, Problem, PyTree, Records, Response, Streams, Transition
+
+
+def beside(value: Array, other: Array) -> Array:
+    """`value` [*streams] with leading axes of length one, so that it stands beside `other` [..., *streams]."""
+    return value.reshape((1,) * (other.ndim - value.ndim) + value.shape)
+
+
+def choose_legal(action: Array, legal: Array) -> tuple[Array, Array]:
+    """Replaces illegal choices by the first legal one.
+
+    Args:
+        action: [seats, *streams] int32 choices.
+        legal: [choices, seats, *streams] bool.
+
+    Returns:
+        The legal action (0 where nothing is legal) and a mask [seats, *streams] of the replaced ones.
+    """
+    choices = jnp.arange(legal.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * action.ndim)
+    is_legal = jnp.any(legal & (choices == action[None]), axis=0)
+    first = jnp.min(jnp.where(legal, choices, legal.shape[0]), axis=0)
+    first = jnp.where(first < legal.shape[0], first, 0)
+    return jnp.where(is_legal, action, first), ~is_legal
+
+
+def environment(problem: Problem, response: Response) -> Environment:
+    """The environment in which `response` answers the decisions of `problem`."""
+
+    def reset(key: Array, streams: Streams = ()) -> EnvironmentState:
+        private, outcome = response.init(key, streams)
+        return EnvironmentState(problem.start(outcome), private, jnp.int32(0), outcome.done)
+
+    def step(key: Array, state: EnvironmentState, action: PyTree) -> tuple[EnvironmentState, Transition]:
+        action, illegal = _legalise(problem, state, action)
+        private, outcome = response.advance(key, state.response, state.problem, action)
+        elapsed_s = jnp.where(state.done, 0.0, outcome.elapsed_s)
+        outcome = outcome._replace(elapsed_s=elapsed_s, done=outcome.done | state.done)
+        seat = jnp.arange(problem.num_seats, dtype=jnp.int32).reshape((-1,) + (1,) * state.done.ndim)
+        decision = jnp.where(state.done[None], -1, state.step * problem.num_seats + seat)
+        public, left = problem.apply(state.problem, action, outcome, decision)
+        public = jax.tree.map(lambda old, new: jnp.where(beside(state.done, new), old, new), state.problem, public)
+        left = left._replace(decision=jnp.where(beside(state.done, left.decision), -1, left.decision))
+        following = EnvironmentState(public, private, state.step + 1, outcome.done)
+        return following, Transition(action, elapsed_s, outcome.done, illegal, left)
+
+    def settle(state: EnvironmentState) -> Records:
+        return problem.remaining(response.foretell(state.response, state.problem))
+
+    return Environment(problem, reset, step, settle)
+
+
+def _legalise(problem: Problem, state: EnvironmentState, action: PyTree) -> tuple[PyTree, Array]:
+    active = problem.active(state.problem) & ~state.done[None]
+    leaves, structure = jax.tree.flatten(action)
+    masks = structure.flatten_up_to(problem.legal(state.problem))
+    pairs = [choose_legal(leaf, mask) for leaf, mask in zip(leaves, masks, strict=True)]
+    illegal = jnp.any(jnp.stack([replaced for _, replaced in pairs]), axis=0)
+    return structure.unflatten([chosen for chosen, _ in pairs]), illegal & active

@@ -1,0 +1,1 @@
+"""The placement problem: which node an arriving request is offered to."""

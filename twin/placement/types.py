@@ -1,0 +1,149 @@
+"""The arrays of the placement problem: which node an arriving request is offered to.
+
+A *node* here is whatever a decision names: a machine, or a class of machines whose capacities are summed
+(`twin.encode` decides which, from the log). Resources are `RESOURCES`, in that order.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from twin.contracts import Array
+
+RESOURCES = ("cpu_cores", "memory_gib", "gpus")
+NUM_RESOURCES = len(RESOURCES)
+
+EMPTY = -1
+"""`InFlight.decision` of a slot that never held a request."""
+CARRIED = -2
+"""`InFlight.decision` of a request that was already in the system when the episode began."""
+
+UNKNOWN, COMPLETED, FAILED, DROPPED, REJECTED = -1, 0, 1, 2, 3
+"""Status codes of an outcome. FAILED: ran and did not succeed (failed, killed). DROPPED: given up late by the system.
+REJECTED: the agent refused the offer."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What is fixed: the nodes and the vocabularies that integers in the arrays refer to (NumPy, never traced).
+
+    Attributes:
+        node_names: Names of the nodes, as decisions in the log name them.
+        capacity: [resources, nodes] total capacity; inf where the log does not say.
+        unit_capacity: [resources, nodes] the largest single machine of the node (equal to `capacity` for machines).
+        site_of_node: [nodes] index into `sites`.
+        is_cloud: [nodes] True for the cloud tier.
+        sites, scenarios, services, queues: Vocabularies; index 0 of the latter three is "unknown".
+        rules: [num_rules, nodes] candidate sets; rule 0 allows every node.
+    """
+
+    node_names: tuple[str, ...]
+    capacity: np.ndarray
+    unit_capacity: np.ndarray
+    site_of_node: np.ndarray
+    is_cloud: np.ndarray
+    sites: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    services: tuple[str, ...]
+    queues: tuple[str, ...]
+    rules: np.ndarray
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes a decision can name."""
+        return len(self.node_names)
+
+
+class Requests(NamedTuple):
+    """Requests in hand; every leaf is [*batch] with any batch axes, `demand` is [resources, *batch].
+
+    Nothing here is known only later: no start, no finish, no true run time.
+    """
+
+    site: Array  # int32, where it arrived: the site that decides
+    scenario: Array  # int32
+    service: Array  # int32
+    queue: Array  # int32
+    agent: Array  # int32, -1 where the log hides it
+    rule: Array  # int32, index into Cluster.rules
+    demand: Array  # [resources, *batch] total over all of its nodes; 0 where not asked for
+    num_nodes: Array  # float32 >= 1: machines it must be spread over
+    expected_run_s: Array  # requested run time, or an estimate from the training days; never the true one
+    deadline_s: Array  # from arrival to finish; inf without a deadline
+    input_mib: Array  # 0 where unknown
+    day_fraction: Array  # [0, 1): time of day of the arrival
+    week_fraction: Array  # [0, 1): time of week, Monday 00:00 is 0
+
+
+class InFlight(NamedTuple):
+    """The table of requests on every node: leaves [nodes, depth, *streams]; `demand` [resources, nodes, depth, ...].
+
+    A slot keeps its settled request until another takes the slot, so that one record at most leaves per seat and step.
+    A request is waiting from its placement until `start_s`, running until `finish_s`. inf: not observed yet.
+    """
+
+    decision: Array  # int32; EMPTY, CARRIED or the decision's number
+    arrival_s: Array
+    start_s: Array
+    finish_s: Array
+    status: Array  # int32, UNKNOWN until finished
+    expected_run_s: Array
+    service: Array  # int32
+    demand: Array
+
+
+class Fate(NamedTuple):
+    """What becomes of an offer; leaves [seats, *streams], times on the episode's clock. inf: does not happen (yet)."""
+
+    accepted: Array  # bool: the agent took the offer
+    start_s: Array
+    finish_s: Array
+    status: Array  # int32
+
+
+class News(NamedTuple):
+    """The placement problem's `Outcome.news`."""
+
+    accepted: Array  # [seats, *streams] bool: answers to the offers just made
+    start_s: Array  # [nodes, depth, *streams]: observed starts, inf where not observed yet
+    finish_s: Array  # [nodes, depth, *streams]: observed finishes, inf where not observed yet
+    status: Array  # [nodes, depth, *streams] int32, meaningful where the finish is observed
+    request: Requests  # [seats, *streams]: who asks now
+    active: Array  # [seats, *streams] bool: seats that hold a request
+    available: Array  # [nodes, *streams] bool: nodes that can be offered
+    carried: InFlight | None = None  # only in the first outcome: what was in the system already
+
+
+class PlacementState(NamedTuple):
+    """Everything the bookkeeping knows; nothing in it is ahead of its time."""
+
+    clock_s: Array  # [*streams]
+    request: Requests  # leaves [seats, *streams]
+    active: Array  # [seats, *streams] bool
+    available: Array  # [nodes, *streams] bool
+    in_flight: InFlight
+    recent_wait_s: Array  # [nodes, *streams]: decayed sum of waits observed on the node
+    recent_starts: Array  # [nodes, *streams]: decayed number of starts observed on the node
+    num_overflow: Array  # [*streams] int32: requests that found no slot; they are never settled
+
+
+class Observation(NamedTuple):
+    """What a policy sees. Names, units and ranges: `twin.placement.features`."""
+
+    node: Array  # [node features, nodes, seats, *streams]
+    request: Array  # [request features, seats, *streams]
+
+
+class PlacementOutcome(NamedTuple):
+    """The outcome of one decision, as credited by a rollout; times on the episode's clock, inf or NaN if not known."""
+
+    node: Array  # int32: where it was placed
+    accepted: Array  # bool
+    arrival_s: Array
+    start_s: Array
+    finish_s: Array
+    status: Array  # int32
+    expected_run_s: Array
+    deadline_s: Array
+    off_site: Array  # bool: placed on a node of another site than the one where it arrived
