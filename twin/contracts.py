@@ -53,7 +53,9 @@ class Problem(NamedTuple):
     apply: Callable[[PyTree, PyTree, Outcome, Array], tuple[PyTree, Records]]
     # (state, action, outcome, decision[seats, *streams]) -> next state, the records that left the state
     remaining: Callable[[PyTree], Records]  # state -> the records still held by it, settled or not
-    reward: Callable[[PyTree], Array]  # an outcome pytree -> what it is worth, same shape as its leaves
+    facts: Callable[[PyTree, PyTree], PyTree]
+    # (state, action) -> what is known of the decisions at once and needed to value them; leaves [..., seats, *streams]
+    reward: Callable[[PyTree, PyTree], Array]  # (facts, outcome) -> worth of each decision, any shared batch axes
 
 
 class Response(NamedTuple):
@@ -83,6 +85,7 @@ class Transition(NamedTuple):
     elapsed_s: Array  # [*streams]
     done: Array  # [*streams] bool: after this step
     illegal: Array  # [seats, *streams] bool: the action was illegal and replaced by the first legal one
+    facts: PyTree  # leaves [..., seats, *streams]: `Problem.facts` of the action taken
     left: Records  # the records that left the state in this step
 
 
@@ -109,7 +112,8 @@ class Trajectory(NamedTuple):
     action: PyTree  # leaves [T, seats, *streams]: as taken, after illegal ones were replaced
     reward: Array  # [T, seats, *streams]: worth of the decision's own outcome, 0 where not settled or not active
     settled: Array  # [T, seats, *streams] bool: the outcome is final (or its fate already drawn)
-    outcome: PyTree  # leaves [T, seats, *streams]: the outcome of every decision; as far as known where not settled
+    facts: PyTree  # leaves [T, ..., seats, *streams]: what was known of every decision at once
+    outcome: PyTree  # leaves [T, seats, *streams]: what came of it, however late; as far as known where not settled
     elapsed_s: Array  # [T, *streams]: time to the next decision
     done: Array  # [T, *streams] bool: the episode ended with this step
     illegal: Array  # [T, seats, *streams] bool

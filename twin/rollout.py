@@ -90,9 +90,9 @@ def _unroll(
         lambda steps, end: jnp.concatenate([steps, end[None]]), global_observation, bootstrap
     )
     settled, outcome = credit(transition.left, environment.settle(last), active)
-    reward = jnp.where(settled & active, problem.reward(outcome), 0.0)
+    reward = jnp.where(settled & active, problem.reward(transition.facts, outcome), 0.0)
     return Trajectory(
-        observation, global_observation, legal, active, transition.action, reward, settled, outcome,
+        observation, global_observation, legal, active, transition.action, reward, settled, transition.facts, outcome,
         transition.elapsed_s, transition.done, transition.illegal,
     )  # fmt: skip
 

@@ -135,15 +135,22 @@ class Observation(NamedTuple):
     request: Array  # [request features, seats, *streams]
 
 
-class PlacementOutcome(NamedTuple):
-    """The outcome of one decision, as credited by a rollout; times on the episode's clock, inf or NaN if not known."""
+class PlacementFacts(NamedTuple):
+    """What is known of a decision at once; leaves [*batch], `demand` [resources, *batch]."""
 
-    node: Array  # int32: where it was placed
-    accepted: Array  # bool
+    node: Array  # int32: the decision
+    site: Array  # int32: where the request arrived
+    agent: Array  # int32, -1 where hidden
+    off_site: Array  # bool: offered a node of another site than the one where it arrived
     arrival_s: Array
+    expected_run_s: Array
+    deadline_s: Array  # inf without a deadline
+    demand: Array
+
+
+class PlacementOutcome(NamedTuple):
+    """What came of a decision; leaves [*batch], times on the episode's clock, inf while not observed, NaN if lost."""
+
     start_s: Array
     finish_s: Array
-    status: Array  # int32
-    expected_run_s: Array
-    deadline_s: Array
-    off_site: Array  # bool: placed on a node of another site than the one where it arrived
+    status: Array  # int32; an offer was accepted unless it is REJECTED
