@@ -1,0 +1,57 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
+
+.PHONY: help env demo test test-slow bench lint types lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+env: $(STAMP) ## create .venv with the locked versions and this project
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
+		|| { echo "$(PYTHON) is not Python 3.11 or 3.12: call make with PYTHON=<path to one>" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: env ## run the main job on a log archive the project generates itself
+	$(BIN)/schedtwin run demo
+
+test: env lint types ## lint, types and the quick tests
+	$(PYTEST) -q -m "not slow and not benchmark" -n $(WORKERS)
+
+test-slow: env ## the slow tests
+	$(PYTEST) -q -m "slow and not benchmark" -n $(WORKERS)
+
+bench: env ## speed and memory figures, as ratios within one run
+	$(PYTEST) -q -s -m benchmark tests/benchmarks
+
+lint: env ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: env ## mypy over the four packages
+	$(BIN)/mypy
+
+lock: ## resolve requirements.lock anew (exact versions and hashes, every extra)
+	$(PYTHON) -m venv .cache/lock
+	.cache/lock/bin/python -m pip install --quiet uv
+	.cache/lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --fork-strategy fewest --all-extras --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-header --output-file requirements.lock
+
+clean: ## remove everything that make creates
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo-out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

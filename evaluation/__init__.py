@@ -1,0 +1,1 @@
+"""Judging: time-shifted days, metrics, baselines, the ground truth, reports and the command line."""

@@ -1,0 +1,1 @@
+"""Tables, columns with units, checks, log formats and the day-partitioned archive."""

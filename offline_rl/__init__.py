@@ -1,0 +1,1 @@
+"""Learning policies from logs and inside twins, and exporting them."""
