@@ -1,7 +1,7 @@
 """The error tree: everything a user can cause says what, where, what is allowed and what to do.
 
-The four parts stay readable as fields, so that a caller may show or test them one by one; the message is their
-concatenation. `first` helps with the common case *these rows, so many of them*.
+The four parts stay readable as fields, so that a caller may show or test them one by one; the message is
+their concatenation. `first` helps with the common case *these rows, so many of them*.
 """
 
 from collections.abc import Iterable
