@@ -1,0 +1,268 @@
+"""Placement as exact bookkeeping: what is known to be in flight on every node, and how observations change it.
+
+The table of requests in flight has a row of `depth` slots for every node. An accepted request takes the first slot of
+its node that is free or settled; the settled request it displaces leaves as a record. So one record at most leaves per
+seat and step, and the table never has to be searched for what happened since.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from logs_schema.errors import ConfigError
+from twin.contracts import Array, Outcome, Problem, Records
+from twin.environment import beside
+from twin.placement.features import fits, observe, one_hot
+from twin.placement.types import (
+    COMPLETED,
+    EMPTY,
+    FAILED,
+    NUM_RESOURCES,
+    REJECTED,
+    UNKNOWN,
+    Cluster,
+    InFlight,
+    PlacementFacts,
+    PlacementOutcome,
+    PlacementState,
+)
+
+
+@dataclass(frozen=True)
+class PlacementConfig:
+    """What the placement problem leaves open.
+
+    Attributes:
+        depth: Slots per node for requests in flight; a request that finds none is counted as overflow.
+        time_unit_s: Unit of durations in features, of the order of a short run time.
+        memory_s: Time in which the memory of recent waits fades to 1/e.
+        reward: "on_time" (1 if accepted and finished within the deadline) or "slowdown" (minus log of bounded
+            slowdown; a rejected, failed or dropped request is worth `-log(worst_slowdown)`).
+        slowdown_floor_s: Run times below this count as this long in the bounded slowdown.
+        worst_slowdown: What a request that never completes is charged.
+        num_seats: Decisions per step: 1 by event, the number of sites by slot.
+    """
+
+    depth: int = 32
+    time_unit_s: float = 1.0
+    memory_s: float = 300.0
+    reward: str = "on_time"
+    slowdown_floor_s: float = 10.0
+    worst_slowdown: float = 1000.0
+    num_seats: int = 1
+
+
+def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...]) -> InFlight:
+    """A table of requests in flight with nothing in it; leaves [nodes, depth, *streams]."""
+    shape = (num_nodes, depth, *streams)
+    never = jnp.full(shape, jnp.inf, jnp.float32)
+    zero = jnp.zeros(shape, jnp.float32)
+    return InFlight(
+        decision=jnp.full(shape, EMPTY, jnp.int32),
+        arrival_s=zero,
+        start_s=never,
+        finish_s=never,
+        status=jnp.full(shape, UNKNOWN, jnp.int32),
+        expected_run_s=zero,
+        service=jnp.zeros(shape, jnp.int32),
+        demand=jnp.zeros((NUM_RESOURCES, *shape), jnp.float32),
+    )
+
+
+def choose_slots(state: PlacementState, node: Array) -> Array:
+    """[seats, nodes, depth, *streams] bool: the slot every seat's request would take on the node it is offered to.
+
+    Bookkeeping and responses call this same function, so that both file a request under the same slot. Seats choose in
+    order; a full row leaves a seat without a slot (all False), and the environment counts it as overflow.
+    """
+    table, num_nodes = state.in_flight, state.in_flight.decision.shape[0]
+    depth = table.decision.shape[1]
+    free = (table.decision == EMPTY) | (table.finish_s <= beside(state.clock_s, table.finish_s))
+    index = jnp.arange(depth, dtype=jnp.int32).reshape((1, depth) + (1,) * state.clock_s.ndim)
+    chosen = []
+    for seat in range(node.shape[0]):
+        first = jnp.min(jnp.where(free, index, depth), axis=1)[:, None]
+        slot = (index == first) & one_hot(node[seat], num_nodes)[:, None] & state.active[seat][None, None]
+        free &= ~slot
+        chosen.append(slot)
+    return jnp.stack(chosen)
+
+
+def _pick(mask: Array, values: Array) -> Array:
+    """The value under a one-hot mask over nodes and slots: [nodes, depth, *streams] twice -> [*streams]."""
+    return jnp.sum(jnp.where(mask, values, jnp.zeros((), values.dtype)), axis=(0, 1), dtype=values.dtype)
+
+
+def _leave(table: InFlight, slot: Array) -> tuple[Array, PlacementOutcome]:
+    """The number and outcome of the settled request in `slot`; EMPTY where the slot never held one."""
+    decision = jnp.where(jnp.any(slot, axis=(0, 1)), _pick(slot, table.decision), EMPTY)
+    outcome = PlacementOutcome(
+        _pick(slot, table.start_s), _pick(slot, table.finish_s), _pick(slot, table.status)
+    )
+    return decision, outcome
+
+
+def _enter(table: InFlight, slot: Array, state: PlacementState, seat: int, decision: Array) -> InFlight:
+    """Files the seat's request under `slot`, waiting."""
+    request = state.request
+
+    def put(new: Array, old: Array) -> Array:
+        return jnp.where(slot, beside(new, old), old)
+
+    never = jnp.full_like(state.clock_s, jnp.inf)
+    return InFlight(
+        decision=put(decision, table.decision),
+        arrival_s=put(state.clock_s, table.arrival_s),
+        start_s=put(never, table.start_s),
+        finish_s=put(never, table.finish_s),
+        status=put(jnp.full_like(decision, UNKNOWN), table.status),
+        expected_run_s=put(request.expected_run_s[seat], table.expected_run_s),
+        service=put(request.service[seat], table.service),
+        demand=jnp.where(slot[None], request.demand[:, seat][:, None, None], table.demand),
+    )
+
+
+def _apply(
+    config: PlacementConfig, state: PlacementState, node: Array, outcome: Outcome, decision: Array
+) -> tuple[PlacementState, Records]:
+    """The next state: offers taken are filed, then the clock moves and what was observed meanwhile is written down."""
+    news, table = outcome.news, state.in_flight
+    slots = choose_slots(state, node) & news.accepted[:, None, None]
+    numbers, outcomes = [], []
+    for seat in range(config.num_seats):
+        number, left = _leave(table, slots[seat])
+        refused = state.active[seat] & ~news.accepted[seat]
+        numbers.append(jnp.where(refused, decision[seat], number))
+        outcomes.append(
+            PlacementOutcome(
+                jnp.where(refused, jnp.inf, left.start_s),
+                jnp.where(refused, jnp.inf, left.finish_s),
+                jnp.where(refused, REJECTED, left.status),
+            )
+        )
+        table = _enter(table, slots[seat], state, seat, decision[seat])
+    number = jnp.stack(numbers)
+    left = Records(number, number >= 0, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outcomes))
+    clock_s = news.clock_s
+    table, state = _observe_moves(config, table, state, outcome, clock_s)
+    lost = state.active & news.accepted & ~jnp.any(slots, axis=(1, 2))
+    following = state._replace(
+        clock_s=clock_s,
+        request=news.request,
+        active=news.active,
+        available=news.available,
+        in_flight=table,
+        num_overflow=state.num_overflow + jnp.sum(lost, axis=0, dtype=jnp.int32),
+    )
+    return following, left
+
+
+def _observe_moves(
+    config: PlacementConfig, table: InFlight, state: PlacementState, outcome: Outcome, clock_s: Array
+) -> tuple[InFlight, PlacementState]:
+    """Writes observed starts and finishes into the table, and the waits they end into the nodes' memory."""
+    news = outcome.news
+    begins = jnp.isinf(table.start_s) & jnp.isfinite(news.start_s)
+    ends = jnp.isinf(table.finish_s) & jnp.isfinite(news.finish_s)
+    wait_s = jnp.where(begins, news.start_s - table.arrival_s, 0.0)
+    keep = jnp.exp(-outcome.elapsed_s / config.memory_s)[None]
+    table = table._replace(
+        start_s=jnp.where(begins, news.start_s, table.start_s),
+        finish_s=jnp.where(ends, news.finish_s, table.finish_s),
+        status=jnp.where(ends, news.status, table.status),
+    )
+    state = state._replace(
+        recent_wait_s=keep * state.recent_wait_s + jnp.sum(wait_s, axis=1),
+        recent_starts=keep * state.recent_starts + jnp.sum(begins, axis=1, dtype=jnp.float32),
+    )
+    return table, state
+
+
+def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
+    """The placement problem on `cluster`: offer each arriving request to a node.
+
+    Legal is what could ever fit (capacity of the largest machine, candidate set) on an available node: a request may
+    queue there. Where nothing fits every available node is legal, so that a decision always exists.
+
+    Args:
+        cluster: Nodes and vocabularies.
+        config: See `PlacementConfig`.
+
+    Returns:
+        The problem; actions are int32 node indices [seats, *streams].
+
+    Source: paper 000 section 3.1, papers 001 section III and 003 section III; DESIGN's problem 1.
+    """
+    rewards = {"on_time": on_time_reward, "slowdown": slowdown_reward}
+    if config.reward not in rewards:
+        raise ConfigError.make(
+            what=f"unknown reward {config.reward!r}", where="PlacementConfig.reward", allowed=sorted(rewards)
+        )
+    num_nodes = cluster.num_nodes
+
+    def start(outcome: Outcome) -> PlacementState:
+        news = outcome.news
+        streams = outcome.elapsed_s.shape
+        table = news.carried if news.carried is not None else empty_table(num_nodes, config.depth, streams)
+        zero = jnp.zeros((num_nodes, *streams), jnp.float32)
+        overflow = jnp.zeros(streams, jnp.int32)
+        return PlacementState(
+            news.clock_s, news.request, news.active, news.available, table, zero, zero, overflow
+        )
+
+    def legal(state: PlacementState) -> Array:
+        possible = fits(cluster, state.request) & state.available[:, None]
+        anything = jnp.any(possible, axis=0)
+        return jnp.where(anything[None], possible, state.available[:, None])
+
+    def facts(state: PlacementState, node: Array) -> PlacementFacts:
+        request = state.request
+        home = one_hot(node, num_nodes) & _same_site(cluster, request.site)
+        arrival_s = jnp.broadcast_to(state.clock_s[None], node.shape)
+        return PlacementFacts(
+            node, request.site, request.agent, ~jnp.any(home, axis=0), arrival_s,
+            request.expected_run_s, request.deadline_s, request.demand,
+        )  # fmt: skip
+
+    def remaining(state: PlacementState) -> Records:
+        table = state.in_flight
+        settled = table.finish_s < jnp.inf
+
+        def rows(leaf: Array) -> Array:
+            return leaf.reshape((-1, *leaf.shape[2:]))
+
+        outcome = PlacementOutcome(rows(table.start_s), rows(table.finish_s), rows(table.status))
+        return Records(rows(table.decision), rows(settled), outcome)
+
+    return Problem(
+        num_seats=config.num_seats,
+        start=start,
+        observe=lambda state: observe(cluster, state, config.time_unit_s),
+        observe_global=lambda state: observe(cluster, state, config.time_unit_s, in_full=True),
+        legal=legal,
+        active=lambda state: state.active,
+        apply=lambda state, node, outcome, decision: _apply(config, state, node, outcome, decision),
+        remaining=remaining,
+        facts=facts,
+        reward=lambda facts, outcome: rewards[config.reward](config, facts, outcome),
+    )
+
+
+def _same_site(cluster: Cluster, site: Array) -> Array:
+    sites = jnp.asarray(cluster.site_of_node, jnp.int32).reshape((-1,) + (1,) * site.ndim)
+    return sites == site[None]
+
+
+def on_time_reward(_config: PlacementConfig, facts: PlacementFacts, outcome: PlacementOutcome) -> Array:
+    """1 where the request completed within its deadline, else 0 (papers 001 and 003: on-time throughput)."""
+    on_time = outcome.finish_s - facts.arrival_s <= facts.deadline_s
+    return jnp.where(on_time & (outcome.status == COMPLETED), 1.0, 0.0)
+
+
+def slowdown_reward(config: PlacementConfig, facts: PlacementFacts, outcome: PlacementOutcome) -> Array:
+    """Minus the log of bounded slowdown, `-log(max(1, (wait + run) / max(run, floor)))`; in [-log worst, 0]."""
+    run_s = jnp.maximum(outcome.finish_s - outcome.start_s, config.slowdown_floor_s)
+    slowdown = jnp.maximum((outcome.finish_s - facts.arrival_s) / run_s, 1.0)
+    ran = (outcome.status == COMPLETED) | (outcome.status == FAILED)
+    return -jnp.log(jnp.where(ran, jnp.minimum(slowdown, config.worst_slowdown), config.worst_slowdown))

@@ -1,0 +1,211 @@
+"""What a policy may see of a placement state, and what every number means.
+
+One function computes the features of a rollout, of a log and of a bundle, so they mean the same everywhere. All are
+of order one without any fitted normalisation: shares of capacity, flags, and durations `d` as `log1p(d / time_unit_s)`.
+A site sees its own cluster in full and every other site as the mean of its nodes (paper 001, section III).
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from twin.contracts import Array
+from twin.environment import beside
+from twin.placement.types import RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
+
+TWO_PI = 2.0 * np.pi
+
+
+class Feature(NamedTuple):
+    """One feature: name, unit of the number itself, and what it says."""
+
+    name: str
+    unit: str
+    description: str
+
+
+NODE_FEATURES = (
+    Feature("fits", "flag", "the request could ever run here"),
+    Feature("same_site", "flag", "the node belongs to the site that decides"),
+    Feature("is_cloud", "flag", "the node is in the cloud tier"),
+    *(Feature(f"free_{name}", "share", f"free {name} now, as a share of capacity") for name in RESOURCES),
+    Feature("needed_share", "share", "cores asked for, as a share of the node's capacity"),
+    Feature("waiting_share", "log1p(share)", "cores asked for by requests waiting here, as a share of capacity"),
+    Feature("num_running", "log1p(count)", "requests running here"),
+    Feature("num_waiting", "log1p(count)", "requests waiting here"),
+    Feature("backlog", "log1p(time units)", "expected work left here, in time to finish it on all cores"),
+    Feature("oldest_wait", "log1p(time units)", "how long the longest waiting request has waited"),
+    Feature("recent_wait", "log1p(time units)", "decayed mean of waits observed here"),
+    Feature("recent_starts", "log1p(count)", "decayed number of starts observed here"),
+)
+"""Features of a node, in the order of axis 0 of `Observation.node`. Summarised for nodes of other sites: the rest but
+the first three and `needed_share`."""
+
+_NUMERIC_REQUEST_FEATURES = (
+    *(Feature(f"asked_{name}", "log1p", f"{name} asked for") for name in RESOURCES),
+    Feature("asked_num_nodes", "log1p(count)", "nodes the request must be spread over, less one"),
+    Feature("expected_run", "log1p(time units)", "requested run time, or an estimate from training days"),
+    Feature("deadline", "log1p(time units)", "largest useful time to finish; 0 without a deadline"),
+    Feature("has_deadline", "flag", "the request has a deadline"),
+    Feature("input", "log1p(MiB)", "input to be sent to the node"),
+    Feature("day_sine", "1", "sine of the time of day"),
+    Feature("day_cosine", "1", "cosine of the time of day"),
+    Feature("week_sine", "1", "sine of the time of week"),
+    Feature("week_cosine", "1", "cosine of the time of week"),
+)
+
+
+def request_features(cluster: Cluster) -> tuple[Feature, ...]:
+    """Features of a request, in the order of axis 0 of `Observation.request`: numbers, then one-hot vocabularies."""
+    vocabularies = (
+        ("site", cluster.sites),
+        ("scenario", cluster.scenarios),
+        ("service", cluster.services),
+        ("queue", cluster.queues),
+    )
+    flags = tuple(
+        Feature(f"{kind}={name}", "flag", f"the request's {kind} is {name}")
+        for kind, names in vocabularies
+        for name in names
+    )
+    return _NUMERIC_REQUEST_FEATURES + flags
+
+
+def one_hot(index: Array, size: int) -> Array:
+    """[size, *batch] bool: which of `size` choices `index` [*batch] names; all False where it names none."""
+    return jnp.arange(size, dtype=jnp.int32).reshape((-1,) + (1,) * index.ndim) == index[None]
+
+
+def fits(cluster: Cluster, request: Requests) -> Array:
+    """[nodes, *batch] bool: could the request ever run there? By the largest machine's capacity and candidate set."""
+    batch = request.site.ndim
+    rules = one_hot(request.rule, cluster.rules.shape[0]).astype(jnp.float32)
+    allowed = jnp.tensordot(jnp.asarray(cluster.rules.T, jnp.float32), rules, axes=1) > 0.5
+    for resource in range(len(RESOURCES)):
+        unit = jnp.asarray(cluster.unit_capacity[resource], jnp.float32).reshape((-1,) + (1,) * batch)
+        total = jnp.asarray(cluster.capacity[resource], jnp.float32).reshape((-1,) + (1,) * batch)
+        demand = request.demand[resource][None]
+        allowed &= (demand / request.num_nodes[None] <= unit * 1.000001) & (demand <= total * 1.000001)
+    return allowed
+
+
+class NodeLoad(NamedTuple):
+    """What is in flight on every node; leaves [nodes, *streams], `used` and `waiting` [resources, nodes, *streams]."""
+
+    used: Array
+    waiting: Array
+    num_running: Array
+    num_waiting: Array
+    core_seconds_left: Array
+    oldest_wait_s: Array
+
+
+def node_load(in_flight: InFlight, clock_s: Array) -> NodeLoad:
+    """Adds up the table of requests in flight, by node.
+
+    A request uses its demand from its observed start to its observed finish; before that it is waiting. The work left
+    is by expected run times: what a waiting request asks for in full, what a running one has left of it, at least 0.
+    """
+    clock = beside(clock_s, in_flight.arrival_s)
+    held = (in_flight.decision != -1) & (in_flight.finish_s > clock)
+    running = held & (in_flight.start_s <= clock)
+    waiting = held & ~running
+    elapsed = jnp.where(running, clock - in_flight.start_s, 0.0)
+    left_s = jnp.where(held, jnp.maximum(in_flight.expected_run_s - elapsed, 0.0), 0.0)
+    age_s = jnp.where(waiting, clock - in_flight.arrival_s, 0.0)
+    return NodeLoad(
+        used=jnp.sum(jnp.where(running[None], in_flight.demand, 0.0), axis=2),
+        waiting=jnp.sum(jnp.where(waiting[None], in_flight.demand, 0.0), axis=2),
+        num_running=jnp.sum(running, axis=1, dtype=jnp.float32),
+        num_waiting=jnp.sum(waiting, axis=1, dtype=jnp.float32),
+        core_seconds_left=jnp.sum(left_s * in_flight.demand[0], axis=1),
+        oldest_wait_s=jnp.max(age_s, axis=1),
+    )
+
+
+def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: float) -> Array:
+    """[dynamic features, nodes, *streams]: the load of every node, in the order of NODE_FEATURES."""
+    load = node_load(state.in_flight, state.clock_s)
+    trailing = (1,) * state.clock_s.ndim
+    capacity = jnp.asarray(cluster.capacity, jnp.float32).reshape((*cluster.capacity.shape, *trailing))
+    free = 1.0 - load.used / jnp.maximum(capacity, 1e-9)
+    cores = jnp.maximum(capacity[0], 1e-9)
+
+    def squash(duration_s: Array) -> Array:
+        return jnp.log1p(jnp.maximum(duration_s, 0.0) / time_unit_s)
+
+    rows = [
+        *jnp.where(capacity > 0.0, free, 0.0),
+        jnp.log1p(load.waiting[0] / cores),
+        jnp.log1p(load.num_running),
+        jnp.log1p(load.num_waiting),
+        squash(load.core_seconds_left / cores),
+        squash(load.oldest_wait_s),
+        squash(state.recent_wait_s / jnp.maximum(state.recent_starts, 1e-3)),
+        jnp.log1p(state.recent_starts),
+    ]
+    return jnp.stack(rows)
+
+
+def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool) -> Array:
+    """[node features, nodes, seats, *streams]: every node as each seat's site sees it, or in full."""
+    request, seats = state.request, state.request.site.shape[0]
+    trailing = (1,) * (1 + state.clock_s.ndim)
+    site = jnp.asarray(cluster.site_of_node, jnp.int32).reshape((-1, *trailing))
+    cores = jnp.asarray(cluster.capacity[0], jnp.float32).reshape((-1, *trailing))
+    cloud = jnp.asarray(cluster.is_cloud, jnp.float32).reshape((-1, *trailing))
+    same_site = site == request.site[None]
+    dynamic = _dynamic_features(cluster, state, time_unit_s)
+    shown = jnp.broadcast_to(dynamic[:, :, None], (*dynamic.shape[:2], seats, *dynamic.shape[2:]))
+    if len(cluster.sites) > 1 and not in_full:
+        together = cluster.site_of_node[:, None] == cluster.site_of_node[None]
+        mean_over_site = jnp.asarray(together / together.sum(1, keepdims=True), jnp.float32)
+        summary = jnp.moveaxis(jnp.tensordot(mean_over_site, dynamic, axes=((1,), (1,))), 0, 1)
+        shown = jnp.where(same_site[None], shown, summary[:, :, None])
+    needed = request.demand[0][None] / jnp.maximum(cores, 1e-9)
+    fixed = [
+        fits(cluster, request).astype(jnp.float32),
+        same_site.astype(jnp.float32),
+        jnp.broadcast_to(cloud, needed.shape),
+    ]
+    num_free = len(RESOURCES)
+    return jnp.concatenate(
+        [jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:]]
+    )
+
+
+def observe_request(cluster: Cluster, request: Requests, time_unit_s: float) -> Array:
+    """[request features, *batch]: the request in hand, as in `request_features`."""
+    has_deadline = jnp.isfinite(request.deadline_s)
+    numbers = [
+        *jnp.log1p(request.demand),
+        jnp.log1p(request.num_nodes - 1.0),
+        jnp.log1p(request.expected_run_s / time_unit_s),
+        jnp.log1p(jnp.where(has_deadline, request.deadline_s, 0.0) / time_unit_s),
+        has_deadline.astype(jnp.float32),
+        jnp.log1p(request.input_mib),
+        *(
+            turn(TWO_PI * fraction)
+            for fraction in (request.day_fraction, request.week_fraction)
+            for turn in (jnp.sin, jnp.cos)
+        ),
+    ]
+    flags = [
+        one_hot(index, len(names)).astype(jnp.float32)
+        for index, names in (
+            (request.site, cluster.sites),
+            (request.scenario, cluster.scenarios),
+            (request.service, cluster.services),
+            (request.queue, cluster.queues),
+        )
+    ]
+    return jnp.concatenate([jnp.stack(numbers), *flags])
+
+
+def observe(cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool = False) -> Observation:
+    """The observation of every seat; `in_full` shows all sites' nodes without summary (for a centralised critic)."""
+    return Observation(
+        observe_nodes(cluster, state, time_unit_s, in_full=in_full),
+        observe_request(cluster, state.request, time_unit_s),
+    )

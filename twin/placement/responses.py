@@ -1,0 +1,150 @@
+"""Responses to placements, put together from who asks (`Arrivals`) and how offers are answered (`Answers`).
+
+Replayed arrivals with replayed answers are history; with learned answers they are the hybrid twin of paper 000,
+section 3.1.2; generated arrivals with learned answers are the full twin; a mechanistic pair is the truth. All of them
+draw the fate of an offer when it is made and keep it private, slot by slot, until it falls due.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from twin.contracts import Array, Outcome, PyTree, Response, Streams
+from twin.environment import beside
+from twin.placement.bookkeeping import choose_slots
+from twin.placement.types import UNKNOWN, Cluster, Fate, InFlight, News, PlacementState, Requests
+
+
+class First(NamedTuple):
+    """How an episode begins."""
+
+    clock_s: Array  # [*streams]: arrival of the first request
+    request: Requests  # leaves [seats, *streams]
+    active: Array  # [seats, *streams] bool
+    done: Array  # [*streams] bool
+    carried: InFlight | None = None  # requests already in the system, with what has been observed of them
+    carried_fate: Fate | None = None  # their fates, leaves [nodes, depth, *streams]; private
+
+
+class Next(NamedTuple):
+    """Who asks next, and when."""
+
+    clock_s: Array  # [*streams]
+    request: Requests  # leaves [seats, *streams]
+    active: Array  # [seats, *streams] bool
+    done: Array  # [*streams] bool
+
+
+class Arrivals(NamedTuple):
+    """Who asks: pure functions of a private state."""
+
+    init: Callable[[Array, Streams], tuple[PyTree, First]]  # (key, streams)
+    next: Callable[[Array, PyTree, PlacementState, Fate], tuple[PyTree, Next]]  # (key, private, state, fate)
+
+
+class Answers(NamedTuple):
+    """How an offer is answered: pure functions of a private memory."""
+
+    init: Callable[[Array, Streams], PyTree]  # (key, streams) -> memory
+    answer: Callable[[Array, PyTree, PlacementState, Array], tuple[PyTree, Fate]]
+    # (key, memory, state, node [seats, *streams]) -> memory, fate on the episode's clock
+
+
+class _Hidden(NamedTuple):
+    """Fates drawn and not yet revealed, under the slots of the table in flight; leaves [nodes, depth, *streams]."""
+
+    start_s: Array
+    finish_s: Array
+    status: Array
+
+
+class _Private(NamedTuple):
+    arrivals: PyTree
+    memory: PyTree
+    hidden: _Hidden
+
+
+def _nothing_hidden(num_nodes: int, depth: int, streams: Streams) -> _Hidden:
+    never = jnp.full((num_nodes, depth, *streams), jnp.inf, jnp.float32)
+    return _Hidden(never, never, jnp.full(never.shape, UNKNOWN, jnp.int32))
+
+
+def _hide(hidden: _Hidden, slots: Array, fate: Fate) -> _Hidden:
+    """Files every seat's fate under its slot."""
+    for seat in range(slots.shape[0]):
+        hidden = _Hidden(
+            *(
+                jnp.where(slots[seat], beside(new[seat], old), old)
+                for new, old in zip((fate.start_s, fate.finish_s, fate.status), hidden, strict=True)
+            )
+        )
+    return hidden
+
+
+def _revealed(hidden: _Hidden, clock_s: Array) -> _Hidden:
+    """What of the hidden fates has become observable by `clock_s`; inf where it has not."""
+    clock = beside(clock_s, hidden.start_s)
+    return _Hidden(
+        jnp.where(hidden.start_s <= clock, hidden.start_s, jnp.inf),
+        jnp.where(hidden.finish_s <= clock, hidden.finish_s, jnp.inf),
+        hidden.status,
+    )
+
+
+def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: Answers) -> Response:
+    """A response that draws the fate of every offer at once and reveals it when it falls due.
+
+    Args:
+        cluster: For the number of nodes.
+        depth: Slots per node, as in the problem's configuration.
+        arrivals: Who asks.
+        answers: How offers are answered.
+
+    Returns:
+        The response. Nothing it reveals lies after the clock of the decision it is revealed for.
+    """
+    num_nodes = cluster.num_nodes
+
+    def available(streams: Streams) -> Array:
+        return jnp.ones((num_nodes, *streams), bool)
+
+    def init(key: Array, streams: Streams) -> tuple[_Private, Outcome]:
+        key_arrivals, key_answers = jax.random.split(key)
+        private, first = arrivals.init(key_arrivals, streams)
+        hidden = _nothing_hidden(num_nodes, depth, streams)
+        if first.carried_fate is not None:
+            fate = first.carried_fate
+            hidden = _Hidden(fate.start_s, fate.finish_s, fate.status)
+        shown = _revealed(hidden, first.clock_s)
+        news = News(
+            first.clock_s, jnp.zeros_like(first.active), *shown, first.request, first.active,
+            available(streams), first.carried,
+        )  # fmt: skip
+        outcome = Outcome(jnp.zeros(streams, jnp.float32), first.done, news)
+        return _Private(private, answers.init(key_answers, streams), hidden), outcome
+
+    def advance(key: Array, private: _Private, state: PlacementState, node: Array) -> tuple[_Private, Outcome]:
+        key_arrivals, key_answers = jax.random.split(key)
+        memory, fate = answers.answer(key_answers, private.memory, state, node)
+        slots = choose_slots(state, node) & fate.accepted[:, None, None]
+        hidden = _hide(private.hidden, slots, fate)
+        arrivals_state, following = arrivals.next(key_arrivals, private.arrivals, state, fate)
+        shown = _revealed(hidden, following.clock_s)
+        news = News(
+            following.clock_s, fate.accepted & state.active, *shown, following.request, following.active,
+            available(state.clock_s.shape),
+        )  # fmt: skip
+        outcome = Outcome(following.clock_s - state.clock_s, following.done, news)
+        return _Private(arrivals_state, memory, hidden), outcome
+
+    def foretell(private: _Private, state: PlacementState) -> PlacementState:
+        table = state.in_flight
+        start_s = jnp.minimum(table.start_s, private.hidden.start_s)
+        finish_s = jnp.minimum(table.finish_s, private.hidden.finish_s)
+        known = jnp.isfinite(finish_s)
+        status = jnp.where(known, private.hidden.status, table.status)
+        return state._replace(in_flight=table._replace(start_s=start_s, finish_s=finish_s, status=status))
+
+    return Response(init, advance, foretell)
