@@ -26,9 +26,6 @@ class SchedtwinError(Exception):
         parts = (("where", self.where), ("allowed", self.allowed), ("what to do", self.advice))
         return "\n".join([self.what, *(f"  {name}: {text}" for name, text in parts if text)])
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.where, self.allowed, self.advice)
-
 
 class SchemaError(SchedtwinError):
     """A table does not have the declared columns, types or units."""
@@ -66,7 +63,3 @@ def first(items: Iterable[object], *, num_shown: int = 5) -> str:
     if not shown:
         return "none"
     return ", ".join(shown) + (f", ... ({len(shown) + num_left} in all)" if num_left else "")
-
-
-def _rebuild(kind: type[SchedtwinError], what: str, where: str, allowed: str, advice: str) -> SchedtwinError:
-    return kind(what, where=where, allowed=allowed, advice=advice)

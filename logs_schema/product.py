@@ -1,0 +1,253 @@
+"""Products: folders with a manifest, written aside and renamed into place.
+
+Every product of the project (an archive, a twin, a policy, a bundle, a report) is a folder holding files
+and one `manifest.json`, which says what it was made from, with which configuration and seed, and the hash of
+every file. A folder under its final name is therefore complete, or not there at all; that alone makes jobs
+resumable.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from logs_schema.aside import into_place, locked_folder, sweep, sync
+from logs_schema.errors import ProductError, first
+from logs_schema.hashing import as_json, file_hash, json_hash
+
+MANIFEST = "manifest.json"
+SCHEMA_VERSION = 1
+"""Version of the manifest itself; what the files mean is the business of each kind."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a product is and what it was made from.
+
+    Attributes:
+        kind: what sort of product, such as `archive` or `bundle`.
+        schema_version: version of the manifest.
+        made_from: name -> content hash of each input (or a version, for code).
+        config: configuration it was made with, plain JSON.
+        seed: seed of its randomness; None if it has none.
+        files: relative path -> sha256 of each file.
+        extra: free facts, plain JSON.
+        content_hash: hash over all of the above; equal content, equal hash.
+        created: when, ISO 8601 in UTC; not hashed.
+    """
+
+    kind: str
+    schema_version: int = SCHEMA_VERSION
+    made_from: dict[str, str] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    content_hash: str = ""
+    created: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """The `fingerprint` of what this product was made from."""
+        return fingerprint(self.kind, self.made_from, self.config, self.seed)
+
+    def hashed(self) -> str:
+        """The content hash these facts should carry."""
+        facts = asdict(self)
+        return json_hash({key: facts[key] for key in facts if key not in ("content_hash", "created")})
+
+
+def fingerprint(kind: str, made_from: Mapping[str, str], config: Any, seed: int | None) -> str:
+    """Hash of everything a product depends on: unchanged means it need not be made again.
+
+    Args:
+        kind: kind of the product.
+        made_from: name -> content hash of each input.
+        config: configuration, JSON or dataclasses.
+        seed: seed, or None.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    parts = {"kind": kind, "made_from": dict(made_from), "config": config, "seed": seed}
+    return json_hash(parts | {"schema_version": SCHEMA_VERSION})
+
+
+@contextmanager
+def writing(
+    path: Path | str,
+    kind: str,
+    *,
+    made_from: Mapping[str, str] | None = None,
+    config: Any = None,
+    seed: int | None = None,
+    extra: dict[str, Any] | None = None,
+    replace: bool = False,
+) -> Iterator[Path]:
+    """Write a product: yields a temporary folder that becomes `path` when the block ends without error.
+
+    After an exception or a kill nothing of this attempt is under `path`, and an older product is untouched.
+
+    Args:
+        path: where the product shall be.
+        kind: kind of the product.
+        made_from: name -> content hash of each input.
+        config: configuration, JSON or dataclasses.
+        seed: seed, or None.
+        extra: free facts; read when the block ends, so it may be filled inside the block.
+        replace: whether an older product (or empty folder) under `path` may be replaced.
+
+    Raises:
+        ProductError: `path` is taken, or what was written cannot be a product.
+    """
+    path = Path(path).absolute()
+    sweep(path)
+    _refuse_taken(path, replace)
+    temporary, lock = locked_folder(path)
+    try:
+        yield temporary
+        manifest = Manifest(
+            kind=kind,
+            made_from=dict(made_from or {}),
+            config=as_json({} if config is None else config, "config"),
+            seed=seed,
+            files=_hash_files(temporary),
+            extra=as_json(extra or {}, "extra"),
+        )
+        _write_manifest(temporary, manifest)
+        sync(temporary)
+        _refuse_taken(path, replace)
+        into_place(temporary, path)
+    finally:
+        os.close(lock)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read_manifest(path: Path | str, kind: str | None = None) -> Manifest:
+    """Read a product's manifest and check it against its own hash (not the files: see `verify`).
+
+    Args:
+        path: the product's folder.
+        kind: the kind it must have; None accepts any.
+
+    Raises:
+        ProductError: no product there, a damaged manifest, another version or another kind.
+    """
+    path = Path(path).absolute()
+    if not path.exists():
+        sweep(path)  # a writer that died while replacing left the older product aside
+    file = path / MANIFEST
+    if not file.is_file():
+        what = f"there is no {kind or 'product'} here"
+        raise ProductError(
+            what, where=str(path), allowed=f"a folder holding {MANIFEST}", advice="check the path"
+        )
+    try:
+        manifest = Manifest(**json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise _damaged(file, f"the manifest cannot be read ({error})") from error
+    if manifest.schema_version != SCHEMA_VERSION:
+        what, where = "the product was written by another version", f"{file}: schema_version"
+        found = f"version {SCHEMA_VERSION}, found {manifest.schema_version}"
+        raise ProductError(what, where=where, allowed=found, advice="make it again with this version")
+    if manifest.content_hash != manifest.hashed():
+        raise _damaged(file, "the manifest does not agree with its own hash")
+    if kind is not None and manifest.kind != kind:
+        what = f"this is a product of kind '{manifest.kind}'"
+        raise ProductError(
+            what, where=str(path), allowed=f"kind '{kind}'", advice=f"give the path of a {kind}"
+        )
+    return manifest
+
+
+def verify(path: Path | str, kind: str | None = None) -> Manifest:
+    """Recompute the hash of every file of a product.
+
+    Args:
+        path: the product's folder.
+        kind: the kind it must have; None accepts any.
+
+    Returns:
+        The manifest, now known to tell the truth about the files.
+
+    Raises:
+        ProductError: as `read_manifest`, or files are missing, altered or foreign; names them.
+    """
+    path = Path(path).absolute()
+    manifest = read_manifest(path, kind)
+    found = _hash_files(path)
+    shown = {name for name in found if not any(part.startswith(".") for part in Path(name).parts)}
+    troubles = {
+        "missing": sorted(manifest.files.keys() - found.keys()),
+        "altered": sorted(
+            name for name in manifest.files.keys() & found.keys() if manifest.files[name] != found[name]
+        ),
+        "foreign": sorted(shown - manifest.files.keys()),
+    }
+    if any(troubles.values()):
+        where = "; ".join(f"{trouble}: {first(names)}" for trouble, names in troubles.items() if names)
+        raise _damaged(path, "the files do not agree with the manifest", where)
+    return manifest
+
+
+def _damaged(path: Path, what: str, where: str = "") -> ProductError:
+    place = f"{path} ({where})" if where else str(path)
+    return ProductError(
+        what, where=place, allowed="files as they were written", advice="make the product again"
+    )
+
+
+def _refuse_taken(path: Path, replace: bool) -> None:
+    if not path.exists() and not path.is_symlink():
+        return
+    if path.is_dir() and not any(path.iterdir()):
+        return
+    if not replace:
+        advice = "choose another path, or ask for it to be replaced"
+        raise ProductError(
+            "the path is taken", where=str(path), allowed="a path that does not exist", advice=advice
+        )
+    if path.is_symlink() or not _looks_like_product(path):
+        what, allowed = "only a product can be replaced, and this is none", f"a folder holding our {MANIFEST}"
+        raise ProductError(
+            what, where=str(path), allowed=allowed, advice="choose another path, or remove it by hand"
+        )
+
+
+def _looks_like_product(path: Path) -> bool:
+    try:
+        facts = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except OSError:
+        return False
+    except ValueError:
+        return True  # a damaged manifest may be replaced
+    return isinstance(facts, dict) and {"kind", "made_from", "files"} <= facts.keys()
+
+
+def _hash_files(folder: Path) -> dict[str, str]:
+    hashes = {}
+    for file in sorted(folder.rglob("*")):
+        name = file.relative_to(folder).as_posix()
+        if file.is_symlink():
+            advice = "put a copy of the file there"
+            raise ProductError(
+                "a product holds no links", where=str(file), allowed="plain files", advice=advice
+            )
+        if file.is_file() and name != MANIFEST:
+            hashes[name] = file_hash(file)
+    return hashes
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    if (folder / MANIFEST).exists():
+        what = f"{MANIFEST} is written by the product itself"
+        raise ProductError(what, where=str(folder), allowed="any other file name", advice="rename the file")
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    facts = asdict(manifest) | {"content_hash": manifest.hashed(), "created": created}
+    text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
