@@ -1,8 +1,8 @@
 """Products: complete under their name or not there, and honest about what is in them."""
 
+import hashlib
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -35,9 +35,7 @@ def test_written_product_is_read_back_and_verified(tmp_path):
     assert (manifest.kind, manifest.seed, manifest.made_from) == ("table", 7, {"log": "1f"})
     assert manifest.config == {"widths": [2, 3]}
     assert manifest.extra == {"num_rows": 4}
-    sha256_of_rows = "08dfd9df5a2fdd3042b4b0dfce56247f4cf9e3b4dd8d4f57ad9c2ed0cc6a0ae7"
-    assert list(manifest.files) == ["part/rows.txt"]
-    assert len(manifest.files["part/rows.txt"]) == len(sha256_of_rows)
+    assert manifest.files == {"part/rows.txt": hashlib.sha256(b"rows").hexdigest()}
     assert names(tmp_path) == ["a"]
 
 
@@ -179,21 +177,16 @@ with product.writing(path, "table", replace=True) as folder:
 """
 
 
-@pytest.mark.parametrize("older", [False, True])
-@pytest.mark.parametrize("moment", ["inside", "between renames"])
+@pytest.mark.parametrize(
+    ("moment", "older"), [("inside", False), ("inside", True), ("between renames", True)]
+)
 def test_killed_writer_leaves_no_product_and_loses_none(tmp_path, moment, older):
-    if moment == "between renames" and not older:
-        moment = "inside"  # there is but one rename
     before = write(tmp_path / "a") if older else None
     # a name that shares the prefix belongs to somebody else and must not be swept
     (tmp_path / ".a.b.01234567.writing").mkdir()
     command = [sys.executable, "-c", KILLED_WRITER, str(tmp_path / "a"), moment]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout.readline() == "ready\n"
-        with writing(tmp_path / "other", "table"):
-            pass
-        num_living = len([name for name in names(tmp_path) if name.startswith(".a.") and "b" not in name[:5]])
-        assert num_living >= 1
         os.kill(writer.pid, signal.SIGKILL)
         writer.wait()
     if older:
@@ -202,7 +195,7 @@ def test_killed_writer_leaves_no_product_and_loses_none(tmp_path, moment, older)
         assert not (tmp_path / "a").exists()
     write(tmp_path / "a", text="later", replace=True)
     verify(tmp_path / "a")
-    assert names(tmp_path) == [".a.b.01234567.writing", "a", "other"]
+    assert names(tmp_path) == [".a.b.01234567.writing", "a"]
 
 
 def test_a_living_writer_is_not_swept(tmp_path):
@@ -228,5 +221,4 @@ def test_errors_say_what_where_allowed_and_what_to_do():
         "  allowed: 0..1",
         "  what to do: mend it",
     ]
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)  # crosses process boundaries
     assert (first([]), first([1]), first("ab", num_shown=2)) == ("none", "1", "a, b")
