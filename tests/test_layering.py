@@ -1,0 +1,62 @@
+"""The floors of the house: evaluation -> offline_rl -> twin -> logs_schema, and nothing imports upward."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FLOORS = ("logs_schema", "twin", "offline_rl", "evaluation")  # from the ground up
+HEAVY = {"jax", "jaxlib", "flax", "optax", "sklearn", "matplotlib"}
+
+
+def imported(source: str, package: str) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of every import, wherever it stands; `package` resolves relative ones."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: 1 - node.level or None] if node.level else []
+            yield node.lineno, ".".join([*parents, *([node.module] if node.module else [])])
+
+
+def imports_of(floor: str) -> Iterator[tuple[str, str]]:
+    """Place and top-level package of every import of a floor's files."""
+    for file in sorted((ROOT / floor).rglob("*.py")):
+        place = file.relative_to(ROOT)
+        for line, name in imported(file.read_text(encoding="utf-8"), ".".join(place.parent.parts)):
+            yield f"{place}:{line} imports {name}", name.split(".")[0]
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_nothing_imports_upward_or_the_tests(floor):
+    above = {*FLOORS[FLOORS.index(floor) + 1 :], "tests"}
+    imports = list(imports_of(floor))
+    assert imports, f"no imports found: is {floor}/ where this test looks?"
+    assert [place for place, top in imports if top in above] == []
+
+
+def test_logs_schema_is_light():
+    assert [place for place, top in imports_of("logs_schema") if top in HEAVY] == []
+
+
+def test_logs_schema_is_light_when_imported():
+    program = (
+        "import pkgutil, sys, importlib, logs_schema\n"
+        "for module in pkgutil.walk_packages(logs_schema.__path__, 'logs_schema.'):\n"
+        "    importlib.import_module(module.name)\n"
+        f"print(*sorted({HEAVY!r} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.split() == []
+
+
+def test_the_reader_of_imports_sees_every_form():
+    source = "import a.b, c\nfrom d.e import f\ndef g():\n    from .. import h\n    from .i import j\n"
+    names = [name for _, name in imported(source, "twin.placement")]
+    assert names == ["a.b", "c", "d.e", "twin", "twin.placement.i"]
