@@ -1,0 +1,264 @@
+"""What is fixed before any array is made: nodes, vocabularies, estimates and scales, all from the training days.
+
+An `Encoding` is fitted once, on training days, and travels with the twin and the policy: whatever is encoded later,
+on whatever day, means the same. Values unseen in training are "unknown" (index 0), never a new index.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, first
+from twin.placement.bookkeeping import PlacementConfig
+from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
+
+UNKNOWN_LABEL = "unknown"
+MAX_VOCABULARY = 40
+"""Labels kept of each kind, the most frequent first; the rest is "unknown"."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the days of one archive become arrays.
+
+    Attributes:
+        cluster: Nodes and vocabularies.
+        node_of_name: Name of a logged node -> index of the node that decisions name (several machines may share one).
+        by_class: True where decisions name node classes.
+        run_of_service_s: Median logged run time of every service of the vocabulary; the stand-in for requests that
+            state no run time.
+        states_run: Whether requests state their run time (batch jobs).
+        problem: The placement problem's configuration for this archive.
+        train_days: The days it was fitted on.
+    """
+
+    cluster: Cluster
+    node_of_name: dict[str, int]
+    by_class: bool
+    run_of_service_s: tuple[float, ...]
+    states_run: bool
+    problem: PlacementConfig
+    train_days: tuple[dt.date, ...]
+
+    def to_json(self) -> str:
+        """The encoding as JSON text; `from_json` reads it back."""
+        cluster = {name: _plain(getattr(self.cluster, name)) for name in Cluster.__dataclass_fields__}
+        content = {
+            "cluster": cluster,
+            "node_of_name": self.node_of_name,
+            "by_class": self.by_class,
+            "run_of_service_s": list(self.run_of_service_s),
+            "states_run": self.states_run,
+            "problem": {name: getattr(self.problem, name) for name in PlacementConfig.__dataclass_fields__},
+            "train_days": [day.isoformat() for day in self.train_days],
+        }
+        return json.dumps(content, indent=1, sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> Encoding:
+        """The encoding that `to_json` wrote."""
+        content = json.loads(text)
+        arrays = {"capacity": np.float64, "unit_capacity": np.float64, "site_of_node": np.int64}
+        arrays |= {"is_cloud": np.bool_, "rules": np.bool_}
+        cluster = {
+            name: np.array(value, arrays[name]) if name in arrays else tuple(value)
+            for name, value in content["cluster"].items()
+        }
+        return Encoding(
+            cluster=Cluster(**cluster),
+            node_of_name=content["node_of_name"],
+            by_class=content["by_class"],
+            run_of_service_s=tuple(content["run_of_service_s"]),
+            states_run=content["states_run"],
+            problem=PlacementConfig(**content["problem"]),
+            train_days=tuple(dt.date.fromisoformat(day) for day in content["train_days"]),
+        )
+
+
+def _plain(value: object) -> object:
+    return value.tolist() if isinstance(value, np.ndarray) else list(value)  # type: ignore[call-overload]
+
+
+def fit_encoding(archive: Archive, train_days: Sequence[dt.date], *, granularity: str = "auto") -> Encoding:
+    """Fits vocabularies, estimates and scales on the training days.
+
+    Args:
+        archive: The log archive.
+        train_days: Days to learn from, at least one, all in the archive.
+        granularity: "node": decisions name machines; "class": they name node classes, capacities summed;
+            "auto": classes where requests span several nodes or there are more than 64 nodes, else machines.
+
+    Returns:
+        The encoding. Its `problem.depth` is twice the largest number of requests ever in flight on a node in the
+        training days (1.5 times above 256), its `problem.time_unit_s` the median run time.
+
+    Raises:
+        ConfigError: Unknown granularity, no training day, a day without rows.
+    """
+    if granularity not in ("auto", "node", "class"):
+        raise ConfigError(f"unknown granularity {granularity!r}", allowed="auto, node, class")
+    missing = sorted(set(train_days) - set(archive.days("requests")))
+    if not train_days or missing:
+        days = archive.days("requests")
+        raise ConfigError(
+            f"training days without requests: {first(missing)}" if train_days else "no training days",
+            where=f"{len(train_days)} training days asked for",
+            allowed=f"the {len(days)} days with requests, {days[0]} to {days[-1]}" if days else "an archive with requests",
+        )
+    rows = archive.read("requests", days=list(train_days))
+    nodes = archive.nodes()
+    by_class = granularity == "class" or (granularity == "auto" and _wants_classes(nodes, rows))
+    cluster, node_of_name = _cluster(nodes, rows, by_class)
+    run_s = _run_s(rows)
+    run_of_service = _median_by(label_index(rows, "service", cluster.services), run_s, len(cluster.services))
+    states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
+    has_deadlines = rows["deadline_s"].null_count < 0.5 * len(rows)
+    arrival_s = instant_s(rows, "arrival")
+    gap_s = float(np.ptp(arrival_s)) / max(len(arrival_s), 1)
+    typical_s = float(np.nanmedian(run_s)) if np.isfinite(run_s).any() else 60.0
+    problem = PlacementConfig(
+        depth=_depth(rows, node_of_name, cluster.num_nodes),
+        time_unit_s=max(0.1 * typical_s, 1e-3),
+        memory_s=max(50.0 * gap_s, typical_s),
+        reward="on_time" if has_deadlines else "slowdown",
+    )
+    return Encoding(
+        cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days)
+    )
+
+
+def label_index(rows: pa.Table, column: str, vocabulary: Sequence[str]) -> np.ndarray:
+    """[rows] int32 index of every row's label in `vocabulary`; 0 ("unknown") where it is null or not in it."""
+    values = rows[column]
+    if pa.types.is_dictionary(values.type):
+        values = pc.cast(values, values.type.value_type)
+    index = pc.index_in(values, value_set=pa.array(vocabulary, pa.string()))
+    return pc.fill_null(index, 0).to_numpy().astype(np.int32)
+
+
+def instant_s(rows: pa.Table, column: str) -> np.ndarray:
+    """[rows] float64 seconds since 1970; NaN where null."""
+    microseconds = pc.cast(pc.cast(rows[column], pa.int64()), pa.float64(), safe=False)
+    return microseconds.to_numpy(zero_copy_only=False) / 1e6
+
+
+def amount(rows: pa.Table, column: str, missing: float) -> np.ndarray:
+    """[rows] float64 values, `missing` where null."""
+    values = pc.cast(rows[column], pa.float64()).to_numpy(zero_copy_only=False)
+    return np.where(np.isnan(values), missing, values)
+
+
+def decided_node(rows: pa.Table) -> list[str | None]:
+    """The decision of every row: the node it was offered to, else the node it ran on, else None."""
+    offered, ran = rows["offered_node"].to_pylist(), rows["ran_node"].to_pylist()
+    return [first if first is not None else second for first, second in zip(offered, ran, strict=True)]
+
+
+def node_index(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.ndarray:
+    """[rows] int32 index of the decided node, -1 where the log does not say; 0 where there is only one node."""
+    if num_nodes == 1:
+        return np.zeros(len(rows), np.int32)
+    return np.array([node_of_name.get(name, -1) if name else -1 for name in decided_node(rows)], np.int32)
+
+
+def _run_s(rows: pa.Table) -> np.ndarray:
+    """[rows] logged run time; NaN where start or finish is unknown."""
+    return instant_s(rows, "finish") - instant_s(rows, "start")
+
+
+def _wants_classes(nodes: pa.Table, rows: pa.Table) -> bool:
+    spread = pc.max(rows["num_nodes"]).as_py()
+    has_classes = nodes["node_class"].null_count == 0
+    return has_classes and (len(nodes) > 64 or (spread is not None and spread > 1))
+
+
+def vocabulary(values: Iterable[str | None], *, limit: int = MAX_VOCABULARY) -> tuple[str, ...]:
+    """"unknown" and the most frequent labels, ties by name."""
+    counts: dict[str, int] = {}
+    for value in values:
+        if value is not None:
+            counts[value] = counts.get(value, 0) + 1
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    return (UNKNOWN_LABEL, *ranked[:limit])
+
+
+def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, dict[str, int]]:
+    names = nodes["node_class" if by_class else "node_id"].to_pylist()
+    distinct = tuple(dict.fromkeys(names))
+    index = np.array([distinct.index(name) for name in names])
+    per_machine = np.stack([amount(nodes, name, np.nan) for name in RESOURCES])
+    if np.isnan(per_machine[2]).all():
+        per_machine[2] = 0.0
+    per_machine = np.where(np.isnan(per_machine), np.inf, per_machine)
+    total, unit = np.zeros((NUM_RESOURCES, len(distinct))), np.zeros((NUM_RESOURCES, len(distinct)))
+    for node in range(len(distinct)):
+        total[:, node] = per_machine[:, index == node].sum(axis=1)
+        unit[:, node] = per_machine[:, index == node].max(axis=1)
+    leader = [int(np.flatnonzero(index == node)[0]) for node in range(len(distinct))]
+    site_names, tiers = nodes["site"].to_pylist(), nodes["tier"].to_pylist()
+    sites = tuple(dict.fromkeys([*(site_names[i] for i in leader), *pc.unique(rows["site"]).to_pylist()]))
+    node_of_name = {name: int(i) for name, i in zip(nodes["node_id"].to_pylist(), index, strict=True)}
+    node_of_name |= {name: node for node, name in enumerate(distinct)}
+    cluster = Cluster(
+        node_names=distinct,
+        capacity=total,
+        unit_capacity=unit,
+        site_of_node=np.array([sites.index(site_names[i]) for i in leader]),
+        is_cloud=np.array([tiers[i] == "cloud" for i in leader]),
+        sites=sites,
+        scenarios=vocabulary(rows["scenario"].to_pylist()),
+        services=vocabulary(rows["service"].to_pylist()),
+        queues=vocabulary(rows["queue"].to_pylist()),
+        rules=_rules(rows, node_of_name, len(distinct)),
+    )
+    return cluster, node_of_name
+
+
+def candidate_set(names: Sequence[str] | None, node_of_name: dict[str, int], num_nodes: int) -> tuple[bool, ...]:
+    """[nodes] which nodes the candidate list allows; all of them where there is no list or none of it is known."""
+    allowed = {node_of_name[name] for name in names or () if name in node_of_name}
+    return tuple(not allowed or node in allowed for node in range(num_nodes))
+
+
+def _rules(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.ndarray:
+    """[rules, nodes] the distinct candidate sets of the training days; rule 0 allows every node."""
+    sets = {candidate_set(names, node_of_name, num_nodes) for names in rows["candidates"].to_pylist()}
+    everything = tuple([True] * num_nodes)
+    return np.array([everything, *sorted(sets - {everything})])
+
+
+def _median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[float]:
+    overall = float(np.nanmedian(values)) if np.isfinite(values).any() else 60.0
+    medians = []
+    for index in range(num_groups):
+        known = values[(group == index) & np.isfinite(values)]
+        medians.append(float(np.median(known)) if len(known) else overall)
+    return medians
+
+
+def _depth(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> int:
+    """Slots per node: head-room over the largest number of requests in flight at once on one node."""
+    node = node_index(rows, node_of_name, num_nodes)
+    arrival, finish = instant_s(rows, "arrival"), instant_s(rows, "finish")
+    peak = 1
+    for index in range(num_nodes):
+        here = (node == index) & np.isfinite(finish)
+        times = np.concatenate([arrival[here], finish[here]])
+        change = np.concatenate([np.ones(here.sum()), -np.ones(here.sum())])
+        order = np.lexsort((change, times))
+        peak = max(peak, int(np.cumsum(change[order]).max(initial=0)))
+    room = 2.0 * peak if peak <= 256 else 1.5 * peak
+    return max(8, int(np.ceil(room / 8.0)) * 8)
+
+
+def with_problem(encoding: Encoding, **changes: object) -> Encoding:
+    """The same encoding with fields of its problem configuration changed."""
+    return replace(encoding, problem=replace(encoding.problem, **changes))  # type: ignore[arg-type]

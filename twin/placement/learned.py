@@ -1,0 +1,146 @@
+"""Learned answers: an ensemble of networks that imitate how the system answered offers in the log.
+
+Every member sees the request in hand and the node it is offered to, through the same features as a policy (in full,
+without summaries), and gives the distribution of the answer (`outcome_model`). The bookkeeping does the rest: queues
+and occupancy are never predicted. Each stream lives with one member, which is fast and carries the doubt.
+
+This is the supervised baseline of paper 000, section 3.4; durations beyond the longest logged one are cut off there.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from logs_schema.errors import ConfigError
+from twin.contracts import Array, PyTree, Streams
+from twin.networks import MLP
+from twin.placement.encoding import Encoding
+from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
+from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
+from twin.placement.responses import Answers
+from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Cluster, Fate, Observation, PlacementState
+
+
+@dataclass(frozen=True)
+class AnswerConfig:
+    """The ensemble's size and how it is fitted.
+
+    Attributes:
+        num_members: Networks in the ensemble.
+        hidden: Widths of their hidden layers.
+        learning_rate: Of Adam, decayed to zero by a cosine.
+        weight_decay: Decoupled (AdamW).
+        batch_size: Rows per gradient step and member.
+        num_steps: Gradient steps at most.
+        held_out: Share of the windows kept for early stopping.
+        evaluate_every: Steps between two looks at the held-out likelihood.
+        patience: Looks without improvement before a member's parameters are settled.
+    """
+
+    num_members: int = 5
+    hidden: tuple[int, ...] = (256, 256)
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    batch_size: int = 512
+    num_steps: int = 2000
+    held_out: float = 0.15
+    evaluate_every: int = 100
+    patience: int = 5
+
+
+class AnswerModel(NamedTuple):
+    """A fitted ensemble: parameters and the largest durations it has seen."""
+
+    parameters: PyTree  # leaves [members, ...]
+    longest_wait_s: float
+    longest_run_s: float
+
+
+def answer_network(config: AnswerConfig) -> MLP:
+    """The network of one member."""
+    return MLP(config.hidden, NUM_OUTPUTS, output_scale=0.1)
+
+
+def num_inputs(cluster: Cluster) -> int:
+    """Number of inputs of a member's network."""
+    return len(NODE_FEATURES) + cluster.num_nodes + len(request_features(cluster))
+
+
+def answer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
+    """What the answer to an offer may depend on.
+
+    Args:
+        cluster: For the number of nodes.
+        seen: The observation in full; leaves [features, nodes, *batch] and [features, *batch].
+        node: [*batch] int32, the node offered.
+
+    Returns:
+        [inputs, *batch]: the offered node's features, which node it is, the request's features.
+    """
+    chosen = one_hot(node, cluster.num_nodes).astype(jnp.float32)
+    of_node = jnp.sum(seen.node * chosen[None], axis=1)
+    return jnp.concatenate([of_node, chosen, seen.request])
+
+
+def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:
+    """Every member on its own share of the streams.
+
+    Args:
+        network: Of one member.
+        parameters: Leaves [members, ...].
+        inputs: [inputs, seats, streams]; the streams are dealt to the members in equal consecutive shares.
+
+    Returns:
+        [outputs, seats, streams].
+    """
+    num_members = jax.tree.leaves(parameters)[0].shape[0]
+    features, seats, streams = inputs.shape
+    shares = inputs.reshape(features, seats, num_members, streams // num_members)
+    outputs = jax.vmap(network.apply, in_axes=(0, 2), out_axes=2)(parameters, shares)
+    return outputs.reshape(outputs.shape[0], seats, streams)
+
+
+def learned_answers(encoding: Encoding, config: AnswerConfig, model: AnswerModel) -> Answers:
+    """Answers drawn from the ensemble.
+
+    Args:
+        encoding: Cluster and problem configuration that the model was fitted with.
+        config: Of the ensemble.
+        model: Its parameters.
+
+    Returns:
+        The answers, for one stream axis whose length is a multiple of the number of members.
+    """
+    cluster, unit_s = encoding.cluster, encoding.problem.time_unit_s
+    network = answer_network(config)
+    num_members = jax.tree.leaves(model.parameters)[0].shape[0]
+    parameters = jax.tree.map(jnp.asarray, model.parameters)
+    limits_s = (model.longest_wait_s, model.longest_run_s)
+
+    def init(_key: Array, streams: Streams) -> None:
+        if len(streams) != 1 or streams[0] % num_members:
+            raise ConfigError(
+                f"{streams} streams cannot be dealt to {num_members} members",
+                where="learned_answers",
+                allowed=f"one stream axis, a multiple of {num_members} long",
+            )
+
+    def answer(key: Array, memory: None, state: PlacementState, node: Array) -> tuple[None, Fate]:
+        seen = observe(cluster, state, unit_s, in_full=True)
+        inputs = answer_inputs(cluster, seen, node)
+        outputs = members_apply(network, parameters, inputs)
+        low = float(np.finfo(np.float32).tiny)
+        uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
+        drawn = sample_answer(split_outputs(outputs), uniforms, unit_s, limits_s)
+        start_s = state.clock_s[None] + drawn.wait_s
+        finish_s = jnp.where(drawn.dropped, start_s, start_s + drawn.run_s)
+        ended = jnp.where(drawn.dropped, DROPPED, jnp.where(drawn.failed, FAILED, COMPLETED))
+        status = jnp.where(drawn.accepted, ended, REJECTED)
+        return memory, Fate(
+            drawn.accepted, jnp.where(drawn.dropped, jnp.inf, start_s), finish_s, status.astype(jnp.int32)
+        )
+
+    return Answers(init, answer)

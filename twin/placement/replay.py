@@ -1,0 +1,176 @@
+"""Answers from history, and the explicit rule for decisions that history did not take.
+
+Where a decision agrees with the log, the logged outcome is the answer, to the second. Where it does not, the log does
+not know the answer. The rule: the outcome is borrowed from a *donor*, the logged request nearest in arrival time that
+ran on the chosen node and asked for the same service (any service where there is none). Acceptance, wait and status
+are the donor's. The run time is the donor's too, unless the request states a run time of its own (batch jobs: the work
+belongs to the job), then its own logged run time is kept. A node that nobody used in these days has no donor: the
+outcome stays unknown and the decision is never settled.
+
+What this rule cannot say: what the donor's queue would have looked like after the policy's *other* decisions. Replay
+is exact about the logged policy and blind to the crowding a new policy causes or cures.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twin.contracts import Array, Streams
+from twin.placement.responses import Answers
+from twin.placement.types import REJECTED, UNKNOWN, Fate, PlacementState
+from twin.placement.windows import Windows, choose_windows, take
+
+
+class ReplayTable(NamedTuple):
+    """The answer to every possible decision: fates [nodes, T, W] and where they come from."""
+
+    fate: Fate
+    logged: np.ndarray  # [nodes, T, W] bool: the log itself knows this answer
+    known: np.ndarray  # [nodes, T, W] bool: the log or a donor knows it
+
+
+def nearest_donor(arrival_s: np.ndarray, donor_arrival_s: np.ndarray) -> np.ndarray:
+    """Index of the donor nearest in time for every request; of two equally near ones the earlier.
+
+    Args:
+        arrival_s: [requests] arrival times.
+        donor_arrival_s: [donors] sorted arrival times, at least one.
+
+    Returns:
+        [requests] indices into the donors.
+    """
+    after = np.clip(np.searchsorted(donor_arrival_s, arrival_s), 1, max(len(donor_arrival_s) - 1, 1))
+    after = np.minimum(after, len(donor_arrival_s) - 1)
+    before = np.maximum(after - 1, 0)
+    nearer_before = arrival_s - donor_arrival_s[before] <= donor_arrival_s[after] - arrival_s
+    return np.where(nearer_before, before, after)
+
+
+class _Rows(NamedTuple):
+    """The requests of all windows, each once, sorted by arrival; arrays [requests]."""
+
+    arrival_s: np.ndarray  # absolute
+    node: np.ndarray
+    service: np.ndarray
+    wait_s: np.ndarray
+    run_s: np.ndarray
+    status: np.ndarray
+    usable: np.ndarray  # as a donor: the fate is known
+
+
+def _rows(windows: Windows) -> tuple[_Rows, np.ndarray, np.ndarray]:
+    """Flattened rows, sorted by arrival, and for every entry [T, W] of the windows the position of its row."""
+    valid = windows.valid()
+    _, first, inverse = np.unique(windows.row[valid], return_index=True, return_inverse=True)
+    arrival = windows.arrival_s[valid][first] + np.broadcast_to(windows.origin_s, valid.shape)[valid][first]
+    order = np.argsort(arrival, kind="stable")
+
+    def pick(values: np.ndarray) -> np.ndarray:
+        return np.asarray(values)[valid][first][order]
+
+    fate = jax.tree.map(pick, windows.fate)
+    arrival_s = pick(windows.arrival_s)
+    usable = np.isfinite(fate.finish_s) & (pick(windows.node) >= 0) | (fate.status == REJECTED)
+    with np.errstate(invalid="ignore"):
+        wait_s, run_s = fate.start_s - arrival_s, fate.finish_s - fate.start_s
+    position = np.full(valid.shape, -1)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    position[valid] = rank[inverse.reshape(-1)]
+    rows = _Rows(
+        arrival[order], pick(windows.node), pick(windows.request.service), wait_s, run_s, fate.status, usable
+    )
+    return rows, position
+
+
+def _donors(rows: _Rows, node: int) -> np.ndarray:
+    """[requests] the donor of every request on `node`, -1 where nobody used it."""
+    donor = np.full(len(rows.arrival_s), -1)
+    on_node = np.flatnonzero(rows.usable & (rows.node == node))
+    if len(on_node) == 0:
+        return donor
+    donor = on_node[nearest_donor(rows.arrival_s, rows.arrival_s[on_node])]
+    for service in np.unique(rows.service[on_node]):
+        same = on_node[rows.service[on_node] == service]
+        asks = np.flatnonzero(rows.service == service)
+        donor[asks] = same[nearest_donor(rows.arrival_s[asks], rows.arrival_s[same])]
+    return donor
+
+
+def replay_table(windows: Windows, num_nodes: int, *, own_run: bool) -> ReplayTable:
+    """The answers of history to every decision in every window, by the rule of this module.
+
+    Args:
+        windows: The logged windows.
+        num_nodes: Number of nodes a decision can name.
+        own_run: Keep a request's own logged run time on other nodes (batch jobs).
+
+    Returns:
+        Fates on each window's clock, inf where nobody knows.
+    """
+    rows, position = _rows(windows)
+    valid = windows.valid()
+    shape = (num_nodes, *valid.shape)
+    start, finish = np.full(shape, np.inf, np.float32), np.full(shape, np.inf, np.float32)
+    status, accepted = np.full(shape, UNKNOWN, np.int32), np.ones(shape, bool)
+    known = np.zeros(shape, bool)
+    for node in range(num_nodes):
+        donor = _donors(rows, node)
+        found = valid & (donor[position] >= 0)
+        lender = donor[position]
+        run_s = rows.run_s[lender]
+        if own_run:
+            own = rows.run_s[position]
+            run_s = np.where(np.isfinite(own), own, run_s)
+        start[node] = np.where(found, windows.arrival_s + rows.wait_s[lender], np.inf)
+        finish[node] = np.where(found, start[node] + run_s, np.inf)
+        status[node] = np.where(found, rows.status[lender], UNKNOWN)
+        accepted[node] = np.where(found, rows.status[lender] != REJECTED, True)
+        known[node] = found
+    logged = (windows.node[None] == np.arange(num_nodes)[:, None, None]) & valid[None]
+    own_fate = windows.fate
+
+    def settle(own: np.ndarray, borrowed: np.ndarray) -> np.ndarray:
+        return np.where(logged, own[None], borrowed)
+
+    fate = Fate(
+        settle(own_fate.accepted, accepted),
+        settle(own_fate.start_s, np.nan_to_num(start, nan=np.inf)),
+        settle(own_fate.finish_s, np.nan_to_num(finish, nan=np.inf)),
+        settle(own_fate.status, status),
+    )
+    own_known = np.isfinite(own_fate.finish_s) | (own_fate.status == REJECTED)
+    return ReplayTable(fate, logged, np.where(logged, own_known[None], known))
+
+
+def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
+    """Answers from `table`, walking through the windows in step with `replayed_arrivals(windows)`.
+
+    Only for as many streams as windows, each its own: arrivals and answers must speak of the same window.
+    """
+
+    def init(key: Array, streams: Streams) -> tuple[Array, Fate]:
+        window = choose_windows(key, windows.num_windows, (windows.num_windows,))
+        if streams != (windows.num_windows,):
+            raise ValueError(f"replay needs one stream for each of {windows.num_windows} windows, not {streams}")
+        return jnp.int32(0), take(table.fate, window)
+
+    def answer(
+        _key: Array, memory: tuple[Array, Fate], _state: PlacementState, node: Array
+    ) -> tuple[tuple[Array, Fate], Fate]:
+        step, fates = memory
+        inside = jnp.minimum(step, windows.num_steps - 1)
+        choices = jnp.arange(fates.start_s.shape[0])[:, None]
+        chosen = choices == node[0][None]
+
+        def of_choice(leaf: Array) -> Array:
+            now = jax.lax.dynamic_index_in_dim(leaf, inside, 1, False)
+            picked = jnp.sum(jnp.where(chosen, now, jnp.zeros((), now.dtype)), axis=0, dtype=now.dtype)
+            return picked[None]
+
+        return (step + 1, fates), jax.tree.map(of_choice, fates)
+
+    return Answers(init, answer)
+

@@ -1,0 +1,118 @@
+"""Logged requests as padded arrays: windows of consecutive requests, each with what was in flight at its start.
+
+A window is an episode of replayed arrivals. Because it begins with the logged state of that moment, rollouts branch
+off from real states however short they are.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from logs_schema.errors import ConfigError
+from twin.contracts import Array, PyTree, Streams
+from twin.placement.responses import Arrivals, First, Next
+from twin.placement.types import Fate, InFlight, PlacementState, Requests
+
+
+class Windows(NamedTuple):
+    """`W` windows of at most `T` requests; times in seconds since `origin_s` of the window."""
+
+    request: Requests  # leaves [T, W], demand [resources, T, W]
+    arrival_s: np.ndarray  # [T, W] float32
+    length: np.ndarray  # [W] int32: requests in the window, at least 1; the rest is padding
+    node: np.ndarray  # [T, W] int32: the logged decision, -1 where the log does not say
+    fate: Fate  # leaves [T, W]: what came of it, inf where not known (yet)
+    carried: InFlight  # leaves [nodes, depth, W]
+    carried_fate: Fate  # leaves [nodes, depth, W]
+    row: np.ndarray  # [T, W] int64: row of the request in the encoded days, -1 for padding
+    origin_s: np.ndarray  # [W] float64: seconds since 1970 of the window's origin
+    num_overflow: int  # carried requests that found no slot
+
+    @property
+    def num_windows(self) -> int:
+        """Number of windows."""
+        return self.arrival_s.shape[1]
+
+    @property
+    def num_steps(self) -> int:
+        """Length of the longest window a rollout can follow."""
+        return self.arrival_s.shape[0]
+
+    def valid(self) -> np.ndarray:
+        """[T, W] bool: which entries hold a request."""
+        return np.arange(self.num_steps)[:, None] < self.length[None]
+
+
+def select(windows: Windows, chosen: np.ndarray) -> Windows:
+    """The windows named by `chosen` (indices or a mask along W)."""
+    trailing = {"num_overflow": windows.num_overflow}
+    leaves = {name: getattr(windows, name) for name in Windows._fields if name not in trailing}
+    return Windows(**jax.tree.map(lambda leaf: leaf[..., chosen], leaves), **trailing)
+
+
+class _Walk(NamedTuple):
+    """A stream's way through its window."""
+
+    step: Array  # [] int32
+    arrival_s: Array  # [T, *streams]
+    length: Array  # [*streams]
+    request: Requests  # leaves [T, *streams]
+
+
+def choose_windows(key: Array, num_windows: int, streams: Streams) -> Array:
+    """Which window every stream walks through: each its own where there are as many streams, else drawn evenly."""
+    if streams == (num_windows,):
+        return jnp.arange(num_windows)
+    return jax.random.randint(key, streams, 0, num_windows)
+
+
+def take(tree: PyTree, window: Array) -> PyTree:
+    """The chosen windows' part of leaves [..., W] -> [..., *streams]."""
+    return jax.tree.map(lambda leaf: jnp.take(jnp.asarray(leaf), window, axis=-1), tree)
+
+
+def _at(tree: PyTree, step: Array, axis_of_time: int = 0) -> PyTree:
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, step, axis_of_time, False), tree)
+
+
+def _in_hand(request: Requests, step: Array) -> Requests:
+    """The requests of one step, with a seat axis: leaves [1, *streams]; demand [resources, 1, *streams]."""
+    demand = _at(request.demand, step, 1)[:, None]
+    others = {name: _at(getattr(request, name), step)[None] for name in Requests._fields if name != "demand"}
+    return Requests(demand=demand, **others)
+
+
+def replayed_arrivals(windows: Windows) -> Arrivals:
+    """Arrivals from history: every stream walks through one window, in the logged order and at the logged times.
+
+    With as many streams as windows each stream has its own; otherwise windows are drawn with replacement at reset.
+    """
+    if np.any(windows.length < 1):
+        raise ConfigError("a window without requests", where="replayed_arrivals", allowed="length >= 1")
+
+    def init(key: Array, streams: Streams) -> tuple[_Walk, First]:
+        window = choose_windows(key, windows.num_windows, streams)
+        walk = _Walk(
+            jnp.int32(0),
+            take(windows.arrival_s, window),
+            take(windows.length, window),
+            take(windows.request, window),
+        )
+        active = jnp.ones((1, *streams), bool)
+        first = First(
+            walk.arrival_s[0], _in_hand(walk.request, walk.step), active, jnp.zeros(streams, bool),
+            take(windows.carried, window), take(windows.carried_fate, window),
+        )  # fmt: skip
+        return walk, first
+
+    def following(_key: Array, walk: _Walk, state: PlacementState, _fate: Fate) -> tuple[_Walk, Next]:
+        step = walk.step + 1
+        done = step >= walk.length
+        inside = jnp.minimum(step, walk.arrival_s.shape[0] - 1)
+        clock_s = jnp.where(done, state.clock_s, _at(walk.arrival_s, inside))
+        request = _in_hand(walk.request, inside)
+        return walk._replace(step=step), Next(clock_s, request, ~done[None], done)
+
+    return Arrivals(init, following)
