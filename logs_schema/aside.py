@@ -27,14 +27,22 @@ def locked_folder(path: Path) -> tuple[Path, int]:
     while True:
         folder = path.parent / f".{path.name}.{secrets.token_hex(4)}.writing"
         folder.mkdir()
-        lock = _try_lock(folder)
+        lock = try_lock(folder)
         if lock is not None and folder.exists():  # nobody swept it between the two calls
             return folder, lock
         if lock is not None:
             os.close(lock)
 
 
-def _try_lock(folder: Path) -> int | None:
+def try_lock(folder: Path) -> int | None:
+    """Lock a folder against other processes, without waiting; the lock dies with its process.
+
+    Args:
+        folder: an existing folder.
+
+    Returns:
+        The open descriptor that holds the lock, or None if another holds it or there is no such folder.
+    """
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -57,7 +65,7 @@ def sweep(path: Path) -> None:
         return
     pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.(writing|replaced)")
     for remains in sorted(path.parent.iterdir()):
-        if not pattern.fullmatch(remains.name) or (lock := _try_lock(remains)) is None:
+        if not pattern.fullmatch(remains.name) or (lock := try_lock(remains)) is None:
             continue
         try:
             if remains.name.endswith(".replaced") and not path.exists():
@@ -96,7 +104,7 @@ def into_place(temporary: Path, path: Path) -> None:
         temporary.rename(path)  # over an empty folder, too
     else:
         aside = path.parent / temporary.name.replace(".writing", ".replaced")
-        lock = _try_lock(path)
+        lock = try_lock(path)
         try:
             path.rename(aside)
             temporary.rename(path)

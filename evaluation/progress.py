@@ -1,0 +1,174 @@
+"""Progress of long work: a live display on a terminal, plain lines elsewhere, or silence.
+
+Work is divided into stages, which may nest. A stage is called with how much is done by now, so it can be
+handed as a plain function to a lower floor, which knows nothing of displays: `train(..., progress=stage)`.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichBars
+
+
+class Stage(Protocol):
+    """Called with the amount done by now (not since the last call), and with the total once it is known."""
+
+    def __call__(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Show that `done` of `total` units are done; `text` says what is in hand."""
+
+
+class Progress(Protocol):
+    """Where long work shows how far it is."""
+
+    def stage(
+        self, name: str, *, total: float | None = None, unit: str = ""
+    ) -> AbstractContextManager[Stage]:
+        """A stage of the work, shown while the block runs; `total` may be unknown."""
+
+    def note(self, text: str) -> None:
+        """A line worth reading that stays."""
+
+
+class SilentProgress:
+    """Shows no stages; notes go to `stream`, if there is one."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream
+
+    @contextmanager
+    def stage(self, name: str, *, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        """Show nothing."""
+
+        def show(done: float, total: float | None = None, text: str = "") -> None:
+            pass
+
+        yield show
+
+    def note(self, text: str) -> None:
+        """Write the note, if there is a stream."""
+        if self.stream is not None:
+            print(text, file=self.stream, flush=True)
+
+
+class LineProgress:
+    """Plain lines for logs and pipes: one when a stage begins, some while it runs, one when it ends.
+
+    Args:
+        stream: where the lines go.
+        every_s: least seconds between two lines of a running stage.
+    """
+
+    def __init__(self, stream: TextIO, every_s: float = 10.0) -> None:
+        self.stream, self.every_s, self.depth = stream, every_s, 0
+
+    @contextmanager
+    def stage(self, name: str, *, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        """Write lines about a stage."""
+        indent = "  " * self.depth
+        start_s = last_s = time.monotonic()
+        known = total
+
+        def show(done: float, total: float | None = None, text: str = "") -> None:
+            nonlocal last_s, known
+            known = known if total is None else total
+            if (now_s := time.monotonic()) - last_s >= self.every_s:
+                last_s = now_s
+                self.note(
+                    f"{indent}{name}: {amount(done, known, unit)}, {now_s - start_s:.0f} s {text}".rstrip()
+                )
+
+        self.note(f"{indent}{name} ...")
+        self.depth += 1
+        ended = "stopped"
+        try:
+            yield show
+            ended = "done"
+        finally:
+            self.depth -= 1
+            self.note(f"{indent}{name}: {ended} after {time.monotonic() - start_s:.1f} s")
+
+    def note(self, text: str) -> None:
+        """Write one line."""
+        print(text, file=self.stream, flush=True)
+
+
+class BarProgress:
+    """A live display with a bar for every running stage; a finished stage becomes one line.
+
+    Args:
+        bars: a running `rich.progress.Progress`.
+    """
+
+    def __init__(self, bars: "RichBars") -> None:
+        self.bars, self.depth = bars, 0
+
+    @contextmanager
+    def stage(self, name: str, *, total: float | None = None, unit: str = "") -> Iterator[Stage]:
+        """Show a bar."""
+        label = "  " * self.depth + name
+        task = self.bars.add_task(label, total=total, amount="")
+        start_s = time.monotonic()
+        known = total
+
+        def show(done: float, total: float | None = None, text: str = "") -> None:
+            nonlocal known
+            known = known if total is None else total
+            shown = f"{amount(done, known, unit)} {text}".rstrip()
+            self.bars.update(task, completed=done, total=known, amount=shown)
+
+        self.depth += 1
+        ended = "stopped"
+        try:
+            yield show
+            ended = "done"
+        finally:
+            self.depth -= 1
+            self.bars.remove_task(task)
+            self.note(f"{label}: {ended} after {time.monotonic() - start_s:.1f} s")
+
+    def note(self, text: str) -> None:
+        """Print one line above the bars."""
+        self.bars.console.print(text, markup=False, highlight=False)
+
+
+def amount(done: float, total: float | None, unit: str = "") -> str:
+    """An amount of work in words, such as `34 % of 1,000 rows`, or `340 rows` while the total is unknown.
+
+    Args:
+        done: units done by now, >= 0.
+        total: units in all; None or 0 if unknown.
+        unit: what is counted.
+    """
+    if total:
+        return f"{100 * done / total:.0f} % of {total:,.0f} {unit}".rstrip()
+    return f"{done:,.0f} {unit}".rstrip()
+
+
+@contextmanager
+def shown_progress(shown: bool = True, stream: TextIO | None = None) -> Iterator[Progress]:
+    """The display that fits where the output goes.
+
+    Args:
+        shown: False silences the stages and leaves the notes.
+        stream: where to show it; standard error by default, so that standard output stays for results.
+
+    Returns:
+        A context whose value is bars on a terminal, lines elsewhere, or silence.
+    """
+    stream = sys.stderr if stream is None else stream
+    if not shown:
+        yield SilentProgress(stream)
+    elif not stream.isatty():
+        yield LineProgress(stream)
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as RichBars
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[amount]}"))
+        with RichBars(*columns, TimeElapsedColumn(), console=Console(file=stream)) as bars:
+            yield BarProgress(bars)

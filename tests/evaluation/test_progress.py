@@ -1,0 +1,78 @@
+"""Displays of progress: what is shown where, and that stages are plain functions."""
+
+from io import StringIO
+
+import pytest
+
+from evaluation.progress import LineProgress, amount, shown_progress
+
+
+class Terminal(StringIO):
+    def isatty(self):
+        return True
+
+
+def work(progress):
+    with progress.stage("fit", unit="rows") as fit:
+        fit(5)
+        with progress.stage("answers", total=4, unit="steps") as answers:
+            answers(2, text="member 1")
+        fit(10, total=20)
+        progress.note("odd row")
+
+
+def test_lines_say_what_begins_runs_and_ends():
+    stream = StringIO()
+    work(LineProgress(stream, every_s=0.0))
+    lines = [line.split(" after ")[0] for line in stream.getvalue().splitlines()]
+    assert lines == [
+        "fit ...",
+        "fit: 5 rows, 0 s",
+        "  answers ...",
+        "  answers: 50 % of 4 steps, 0 s member 1",
+        "  answers: done",
+        "fit: 50 % of 20 rows, 0 s",
+        "odd row",
+        "fit: done",
+    ]
+
+
+def test_lines_are_not_more_frequent_than_asked():
+    stream = StringIO()
+    with LineProgress(stream, every_s=3600).stage("fit") as fit:
+        for done in range(100):
+            fit(done)
+    assert len(stream.getvalue().splitlines()) == 2
+
+
+@pytest.mark.parametrize("stream", [StringIO, Terminal])
+def test_a_stage_that_fails_says_stopped(stream):
+    output = stream()
+    with (
+        pytest.raises(RuntimeError, match="broken"),
+        shown_progress(stream=output) as progress,
+        progress.stage("fit"),
+    ):
+        raise RuntimeError("broken")
+    assert "fit: stopped" in output.getvalue()
+
+
+def test_a_terminal_gets_bars_and_keeps_the_finished_stages():
+    stream = Terminal()
+    with shown_progress(stream=stream) as progress:
+        work(progress)
+    shown = stream.getvalue()
+    assert "\x1b[" in shown  # the live display moves the cursor
+    for line in ("  answers: done after", "fit: done after", "odd row"):
+        assert line in shown
+
+
+def test_silence_keeps_the_notes():
+    stream = StringIO()
+    with shown_progress(shown=False, stream=stream) as progress:
+        work(progress)
+    assert stream.getvalue() == "odd row\n"
+
+
+def test_amount_of_an_unknown_total_has_no_percentage():
+    assert (amount(1200, None, "rows"), amount(1, 8), amount(0, 0)) == ("1,200 rows", "12 % of 8", "0")
