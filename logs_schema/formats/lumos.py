@@ -1,0 +1,192 @@
+"""The lumos CSV (DIR-LAB, ALCF Theta): one pool of equal nodes, one line per job.
+
+Readings of the format:
+
+* `submit_time` is in seconds since 1970; start is submit + wait, finish is start + run.
+* Hidden users and projects are written 0 and become null.
+* Cores asked for are `cpu_num`, nodes `node_num`. The log does not tell the machine's size: the virtual node
+  `pool` has the largest number of nodes in use at once, times the cores per node (Theta: 4,392 x 64).
+* Status Pass is completed, Killed killed, Failed failed, anything else unknown.
+* A negative time, a zero requested time, or no nodes break a row; a run longer than requested does not.
+* There is no placement decision to learn from: `offered_node` and `candidates` are null.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
+from logs_schema.formats.fields import Header, count, csv_names, instant, not_negative, number, positive
+from logs_schema.formats.reading import (
+    BadRow,
+    Chunk,
+    Reject,
+    Row,
+    find_files,
+    numbered_lines,
+    only_file,
+    parse_lines,
+    tabulate,
+)
+from logs_schema.formats.swf_jobs import whole_label
+from logs_schema.tables import NODES, REQUESTS
+
+NAME = "lumos"
+DESCRIPTION = "lumos CSV of one machine (ALCF Theta and others), plain or .gz"
+NUMBERS = ("gpu_num", "cpu_num", "node_num", "submit_time", "wait_time", "run_time", "wall_time")
+COLUMNS = ("job", "user", "project", *NUMBERS, "new_status")
+EXPECTED = f"a header with {', '.join(COLUMNS)}"
+SITE = "cluster"
+POOL = "pool"
+STATUSES = {"Pass": "completed", "Killed": "killed", "Failed": "failed"}
+
+
+class Job(NamedTuple):
+    """The numbers of one line: instants and durations in seconds, resources asked for."""
+
+    submit_s: float
+    wait_s: float
+    run_s: float
+    wall_s: float
+    nodes: int
+    cores: float
+    gpus: float
+
+
+class Size(NamedTuple):
+    """The machine as far as the log shows it: nodes in use at once, cores and GPUs per node."""
+
+    num_nodes: float
+    cores_per_node: float
+    gpus_per_node: float
+
+
+def data_files(paths: Sequence[Path]) -> list[Path]:
+    """The log file itself; FormatError if `paths` name several."""
+    return [only_file(find_files(paths, (".csv",)), "every file is the log of one machine")]
+
+
+def looks_like(lines: Sequence[str]) -> bool:
+    """Whether the first line is this format's header."""
+    return bool(lines) and set(COLUMNS) <= set(csv_names(lines[0]))
+
+
+def parse_job(fields: Mapping[str, str]) -> Job:
+    """The numbers of one line.
+
+    Raises:
+        BadRow: `not_a_number:*`, `negative:*`, `zero:*`, `not_whole:node_num`.
+    """
+    values = {name: number(fields[name], name) for name in NUMBERS}
+    for name in ("wait_time", "run_time", "gpu_num"):
+        not_negative(values[name], name)
+    for name in ("wall_time", "node_num", "cpu_num"):
+        positive(values[name], name)
+    return Job(
+        submit_s=instant(values["submit_time"], "submit_time") or 0.0,
+        wait_s=values["wait_time"],
+        run_s=values["run_time"],
+        wall_s=values["wall_time"],
+        nodes=count(values["node_num"], "node_num") or 0,
+        cores=values["cpu_num"],
+        gpus=values["gpu_num"],
+    )
+
+
+def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
+    """Reads the pool, then the jobs; the clock is absolute, so `origin` is not used.
+
+    Args:
+        paths: The file, or a folder that holds just one.
+        origin: Not used.
+    """
+    path = data_files(paths)[0]
+    header = Header(path, COLUMNS)
+    size = machine_size(path, header)
+    if size.num_nodes:
+        pool = {
+            "node_id": POOL,
+            "node_class": POOL,
+            "site": SITE,
+            "tier": "pool",
+            "cpu_cores": size.num_nodes * size.cores_per_node,
+            "gpus": size.num_nodes * size.gpus_per_node,
+            "virtual": True,
+        }
+        yield Chunk(NODES.name, tabulate(NODES, [pool]), path.name, 1, None)
+
+    def parse_row(line_number: int, line: str) -> Row | None:
+        if line_number == 1 or not line.strip():
+            return None
+        fields = header.fields(line)
+        return job_row(fields, parse_job(fields))
+
+    yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
+
+
+def job_row(fields: Mapping[str, str], job: Job) -> Row:
+    """One job as a row of `requests`."""
+    start_s = job.submit_s + job.wait_s
+    return {
+        "request_id": whole_label(fields["job"]),
+        "arrival": job.submit_s,
+        "site": SITE,
+        "scenario": hidden_or_label(fields["project"]),
+        "agent": hidden_or_label(fields["user"]),
+        "cpu_cores": job.cores,
+        "gpus": job.gpus,
+        "num_nodes": job.nodes,
+        "requested_run_s": job.wall_s,
+        "start": start_s,
+        "finish": start_s + job.run_s,
+        "status": STATUSES.get(fields["new_status"], "unknown"),
+        "ran_node": POOL,
+    }
+
+
+def hidden_or_label(text: str) -> str | None:
+    """A user or project number as text, None where it is hidden (0) or empty."""
+    name = whole_label(text.strip())
+    return None if name in ("0", "") else name
+
+
+def machine_size(path: Path, header: Header) -> Size:
+    """Reads the log once: the largest number of nodes in use at once, and the largest share of a node."""
+    times_s, changes = array("d"), array("d")
+    cores_per_node = gpus_per_node = 0.0
+    for line_number, line in numbered_lines(path):
+        if line_number == 1 or not line.strip():
+            continue
+        try:
+            job = parse_job(header.fields(line))
+        except BadRow:
+            continue
+        start_s = job.submit_s + job.wait_s
+        times_s.extend((start_s, start_s + job.run_s))
+        changes.extend((job.nodes, -job.nodes))
+        cores_per_node = max(cores_per_node, job.cores / job.nodes)
+        gpus_per_node = max(gpus_per_node, job.gpus / job.nodes)
+    when, change = np.asarray(times_s), np.asarray(changes)
+    peak = float(np.cumsum(change[np.lexsort((change, when))]).max(initial=0))
+    return Size(max(peak, float(change.max(initial=0))), cores_per_node, gpus_per_node)
+
+
+def facts(paths: Sequence[Path]) -> dict[str, Any]:
+    """What the log says beyond its rows: the machine's size as far as use shows it."""
+    path = data_files(paths)[0]
+    size = machine_size(path, Header(path, COLUMNS))
+    return describe(
+        NAME,
+        clock=ABSOLUTE_CLOCK,
+        limits={"decisions": "one pool: there was nothing to choose", "tiers": "one pool"},
+        notes=(
+            f"The pool's capacity is the largest use seen: {size.num_nodes:g} nodes "
+            f"of {size.cores_per_node:g} cores.",
+            "Hidden users and projects (written 0) are null.",
+        ),
+        acknowledge="DIR-LAB lumos; Argonne Leadership Computing Facility",
+    )

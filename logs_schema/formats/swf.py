@@ -1,0 +1,204 @@
+"""Standard Workload Format: batch jobs on one pool of processors (Parallel Workloads Archive).
+
+Readings of the format:
+
+* Instants are `UnixStartTime + submit`. A header without it leaves the clock relative, unless submit times
+  are plainly seconds since 1970. On a relative clock days are
+  counted from the `origin` given, or from 1970-01-01.
+* Processors asked for are field 8, where unknown field 5. Field 10 is KiB per processor.
+* -1 is unknown and stays null; a wait of -1 leaves start and finish null, a run time of -1 the finish alone.
+* Status 1 is completed, 0 failed, 5 killed, others unknown; a job cancelled with no run time never started.
+  Lines with status 2 to 4 are parts of jobs and go to the quarantine.
+* A negative time, zero processors or a zero requested time breaks a row; a run time of zero does not.
+* The header's MaxProcs (else MaxNodes) is the capacity of one virtual node, `pool`. There is no placement
+  decision to learn from: `offered_node` and `candidates` are null.
+* A log that a simulator wrote says so in its header, and its waits are then not history.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
+from logs_schema.formats.reading import (
+    EPOCH,
+    BadRow,
+    Chunk,
+    Reject,
+    Row,
+    find_files,
+    numbered_lines,
+    only_file,
+    parse_lines,
+    tabulate,
+)
+from logs_schema.formats.swf_jobs import KIB_PER_GIB, NUM_FIELDS, SwfJob, parse_job
+from logs_schema.tables import NODES, REQUESTS
+
+NAME = "swf"
+DESCRIPTION = "Standard Workload Format (Parallel Workloads Archive), plain or .gz"
+EXPECTED = "18 numbers separated by blanks, after header lines that begin with ';'"
+SITE = "cluster"
+POOL = "pool"
+LOOKS_LIKE_EPOCH_S = 5e8
+"""A first submit time above this is read as seconds since 1970: from a start it would be 16 years."""
+
+
+def data_files(paths: Sequence[Path]) -> list[Path]:
+    """The log file itself; FormatError if `paths` name several, since job numbers would collide."""
+    return [only_file(find_files(paths, (".swf",)), "every SWF file is a log of its own")]
+
+
+def looks_like(lines: Sequence[str]) -> bool:
+    """Whether these first lines are SWF: the first job has 18 numbers."""
+    fields = first_job(lines)
+    return len(fields) == NUM_FIELDS and all(is_number(text) for text in fields)
+
+
+def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
+    """Reads one SWF file: the pool first, then its jobs.
+
+    Args:
+        paths: The file, or a folder that holds just one.
+        origin: Date of the log's time zero, where the log does not know it.
+    """
+    path = data_files(paths)[0]
+    header = read_header(path)
+    capacity = pool_capacity(header)
+    if capacity is not None:
+        yield pool_chunk(path.name, capacity)
+    clock_s = clock_start_s(path, header, origin)
+
+    def parse_row(_: int, line: str) -> Row | None:
+        if not line.strip() or line.lstrip().startswith(";"):
+            return None
+        fields = line.split()
+        if len(fields) != NUM_FIELDS:
+            raise BadRow("field_count")
+        return job_row(parse_job(fields), clock_s)
+
+    yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
+
+
+def job_row(job: SwfJob, clock_s: float) -> Row:
+    """One job as a row of `requests`; `clock_s` is the log's time zero in seconds since 1970."""
+    memory_kib = None
+    if job.requested_memory is not None and job.processors is not None:
+        memory_kib = job.requested_memory * job.processors
+    start_s = job.start_s(clock_s)
+    return {
+        "request_id": job.job,
+        "arrival": clock_s + job.submit_s,
+        "site": SITE,
+        "service": job.executable,
+        "agent": job.user,
+        "queue": job.queue,
+        "cpu_cores": job.processors,
+        "memory_gib": None if memory_kib is None else memory_kib / KIB_PER_GIB,
+        "requested_run_s": job.requested_s,
+        "start": start_s,
+        "finish": job.finish_s(clock_s),
+        "run_s": job.run_s if start_s is None else None,
+        "status": job.status,
+        "ran_node": None if start_s is None else POOL,
+    }
+
+
+def facts(paths: Sequence[Path]) -> dict[str, Any]:
+    """What the header says: clock, time zone, installation, and whether a simulator wrote the waits."""
+    path = data_files(paths)[0]
+    header = read_header(path)
+    limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
+    simulator = simulated_by(header)
+    if simulator:
+        limits["true_waits"] = f"simulated by {simulator}: an exact counterfactual, not history"
+    if pool_capacity(header) is None:
+        limits["node_capacities"] = "the header gives neither MaxProcs nor MaxNodes"
+    return describe(
+        NAME,
+        clock=RELATIVE_CLOCK if clock_is_relative(path, header) else ABSOLUTE_CLOCK,
+        limits=limits,
+        notes=("Processors asked for are field 8, else field 5.", "Days are days in UTC."),
+        time_zone=header.get("TimeZoneString", ""),
+        installation=header.get("Installation", header.get("Computer", "")),
+        acknowledge=header.get("Acknowledge", ""),
+        policy=path.name.split(".")[0] if simulator else "",
+    )
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """The `; Name: value` lines before the first job; the first value of a name counts."""
+    header: dict[str, str] = {}
+    for _, line in numbered_lines(path):
+        if line.strip() and not line.lstrip().startswith(";"):
+            break
+        match = re.match(r"\s*;\s*(\w+):\s*(.*\S)", line)
+        if match:
+            header.setdefault(match[1], match[2])
+    return header
+
+
+def pool_capacity(header: Mapping[str, str]) -> float | None:
+    """Processors of the pool: MaxProcs, else MaxNodes, None where both are missing or -1."""
+    for name in ("MaxProcs", "MaxNodes"):
+        text = header.get(name, "-1").split()[0]
+        if is_number(text) and float(text) > 0:
+            return float(text)
+    return None
+
+
+def pool_chunk(source: str, cpu_cores: float) -> Chunk:
+    """The one virtual node that stands for the whole machine."""
+    row = {
+        "node_id": POOL,
+        "node_class": POOL,
+        "site": SITE,
+        "tier": "pool",
+        "cpu_cores": cpu_cores,
+        "virtual": True,
+    }
+    return Chunk(NODES.name, tabulate(NODES, [row]), source, 1, None)
+
+
+def clock_start_s(path: Path, header: Mapping[str, str], origin: datetime | None) -> float:
+    """Seconds since 1970 at the log's time zero: the header's, 0 if times are absolute, or `origin`."""
+    start = header.get("UnixStartTime", "").split()
+    if start and is_number(start[0]) and float(start[0]) > 0:
+        return float(start[0])
+    if not clock_is_relative(path, header):
+        return 0.0
+    return (origin or EPOCH).timestamp()
+
+
+def clock_is_relative(path: Path, header: Mapping[str, str]) -> bool:
+    """Whether the log hides its dates: no UnixStartTime, and a first submit time too small to be one."""
+    start = header.get("UnixStartTime", "").split()
+    if start and is_number(start[0]) and float(start[0]) > 0:
+        return False
+    fields = first_job(line for _, line in numbered_lines(path))
+    return not (len(fields) > 1 and is_number(fields[1]) and float(fields[1]) > LOOKS_LIKE_EPOCH_S)
+
+
+def simulated_by(header: Mapping[str, str]) -> str:
+    """The simulator that wrote the log, by its header; empty for a log of a real machine."""
+    computer = header.get("Computer", "")
+    return computer.split(" (")[0] if "simulator" in computer.lower() else ""
+
+
+def first_job(lines: Any) -> list[str]:
+    """The fields of the first line that is neither blank nor a comment; empty if there is none."""
+    for line in lines:
+        if line.strip() and not line.lstrip().startswith(";"):
+            return str(line).split()
+    return []
+
+
+def is_number(text: str) -> bool:
+    """Whether `text` writes a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
