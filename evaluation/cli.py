@@ -1,0 +1,88 @@
+"""The command line `schedtwin`: finds the command, runs it, turns errors into messages and exit statuses.
+
+0: done. 1: done, and the answer is no (an archive that is not usable). 2: an error the user can mend.
+130: interrupted. Nothing heavy is imported before a command needs it, so that help is immediate.
+"""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+
+from evaluation.commands import COMMANDS
+
+DESCRIPTION = "Learn a digital twin from scheduling logs, train schedulers inside it, judge and export them."
+DONE, USER_ERROR, INTERRUPTED = 0, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: arguments without the program's name; those of the process by default.
+
+    Returns:
+        The exit status.
+    """
+    argv = sys.argv[1:] if argv is None else list(argv)
+    arguments = _parser(argv).parse_args(argv)
+    _keep_compiled_programs()
+    try:
+        status = int(arguments.command.run(arguments))
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        print("interrupted; run again to resume", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        if not _is_users(error):
+            raise
+        if arguments.verbose:
+            traceback.print_exc()
+        print(f"schedtwin {arguments.command.NAME}: {error}", file=sys.stderr)
+        return USER_ERROR
+
+
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("schedtwin", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"schedtwin {version('schedtwin')}")
+    choices = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    asked = next((word for word in argv if not word.startswith("-")), None)
+    for command in COMMANDS:
+        chosen = choices.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        chosen.set_defaults(command=command)
+        if asked == command.NAME:  # what others accept may be heavy to find out
+            _add_arguments(command, chosen)
+    return parser
+
+
+def _add_arguments(command: ModuleType, parser: argparse.ArgumentParser) -> None:
+    command.add_arguments(parser)
+    everywhere = parser.add_argument_group("options of every command")
+    everywhere.add_argument("--json", action="store_true", help="print the result as JSON on standard output")
+    everywhere.add_argument("--no-progress", action="store_true", help="do not show progress")
+    everywhere.add_argument("-v", "--verbose", action="store_true", help="show where an error came from")
+
+
+def _is_users(error: Exception) -> bool:
+    from logs_schema.errors import SchedtwinError
+
+    return isinstance(error, SchedtwinError) or (isinstance(error, OSError) and error.filename is not None)
+
+
+def _keep_compiled_programs() -> None:
+    """Let JAX keep compiled programs between runs, unless the environment says otherwise."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache / "schedtwin" / "jax"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+"""The commands of `schedtwin`: one module each, exporting NAME, HELP, add_arguments(parser), run(arguments).
+
+A module here imports nothing heavy at its top; `add_arguments` is called only for the command that was asked
+for.
+"""
+
+from types import ModuleType
+
+COMMANDS: tuple[ModuleType, ...] = ()

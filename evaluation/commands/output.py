@@ -1,0 +1,28 @@
+"""What commands hand back: a result on standard output, everything else on standard error."""
+
+import json
+from argparse import Namespace
+from contextlib import AbstractContextManager
+from typing import Any
+
+from evaluation.progress import Progress, shown_progress
+
+
+def show_result(arguments: Namespace, result: Any, text: str) -> None:
+    """Print a command's result.
+
+    Args:
+        arguments: of the command; `json` chooses the form.
+        result: the result as plain JSON.
+        text: the result as a person reads it.
+    """
+    print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if arguments.json else text)
+
+
+def progress_of(arguments: Namespace) -> AbstractContextManager[Progress]:
+    """The progress display that a command's arguments ask for.
+
+    Args:
+        arguments: of the command; `no_progress` silences it.
+    """
+    return shown_progress(not arguments.no_progress)
