@@ -1,0 +1,222 @@
+"""How sure is a number? Paired block bootstrap of any statistic of units, with BCa intervals for few units.
+
+Requests of one day share its load and weather, so whole *units* (days, or long blocks of one day) are drawn
+with replacement, never single requests. A replicate is a row of weights: how often each unit was drawn. A
+statistic is a function of weights, so ratios are resampled as ratios of sums, and two policies judged on the
+same units see the same
+weights: what is common to both (a busy day) cancels in their difference.
+
+The interval is BCa (Efron 1987, "Better bootstrap confidence intervals"), its levels widened by the ratio of
+Student's t to the normal quantile (Hesterberg 2015, "What teachers should know about the bootstrap", section
+3.3), without which ten units cover 90 % instead of 95 %. Below `min_units` no interval is honest, and none
+is given.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr, ndtri, stdtrit
+
+from logs_schema.errors import ConfigError
+
+Statistic = Callable[[np.ndarray], np.ndarray]
+"""weights [replicates, units] -> values [replicates]; NaN where the drawn units leave the value undefined."""
+
+MAX_UNDEFINED = 0.05
+
+
+@dataclass(frozen=True)
+class BootstrapConfig:
+    """How intervals are drawn.
+
+    Attributes:
+        num_replicates: Draws of units, >= 200.
+        level: Coverage aimed at, in (0, 1).
+        min_units: Fewest units that give an interval, >= 2.
+        seed: Of the generator; the same seed gives the same intervals.
+    """
+
+    num_replicates: int = 2000
+    level: float = 0.95
+    min_units: int = 6
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.num_replicates < 200 or not 0.0 < self.level < 1.0 or self.min_units < 2:
+            raise ConfigError(
+                "the bootstrap is misconfigured",
+                where=f"num_replicates={self.num_replicates}, level={self.level}, min_units={self.min_units}",
+                allowed="num_replicates >= 200, 0 < level < 1, min_units >= 2",
+                advice="correct the configuration of the comparison",
+            )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with what is known of its doubt.
+
+    Attributes:
+        value: The statistic on all units; None where it is not applicable or undefined.
+        low, high: The interval; None where none can be given honestly.
+        num_units: Units it rests on.
+        reason: Why there is no value, or no interval; empty where there are both.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    num_units: int
+    reason: str = ""
+
+
+class Verdict(Enum):
+    """What a paired difference lets one say."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    CANNOT_TELL = "cannot tell"
+    NO_DIRECTION = "no direction"
+
+
+class Blocks(NamedTuple):
+    """Rows grouped to units: `row_unit` [rows] in [0, num_units), in the order of sorted labels."""
+
+    labels: np.ndarray
+    row_unit: np.ndarray
+
+    @property
+    def num_units(self) -> int:
+        """Number of distinct units."""
+        return len(self.labels)
+
+
+def blocks_of(unit: np.ndarray) -> Blocks:
+    """Groups rows by their unit label [rows]."""
+    labels, row_unit = np.unique(unit, return_inverse=True)
+    return Blocks(labels, row_unit)
+
+
+def resampling_units(
+    day: np.ndarray, *, min_days: int = 8, blocks_per_day: int = 12
+) -> tuple[np.ndarray, str]:
+    """The unit of every row: its day where there are enough days, else consecutive blocks of requests of its
+    day.
+
+    Args:
+        day: [rows] day of every row; rows of a day in order of arrival.
+        min_days: Fewest days that are resampled as whole days.
+        blocks_per_day: Number of blocks of equal size that a day is cut into otherwise.
+
+    Returns:
+        Labels [rows] and the kind of unit in words.
+    """
+    days, row_day = np.unique(day, return_inverse=True)
+    if len(days) >= min_days:
+        return row_day, "days"
+    rank = np.empty(len(day), np.int64)
+    counts = np.bincount(row_day, minlength=len(days))
+    order = np.argsort(row_day, kind="stable")
+    rank[order] = np.arange(len(day)) - np.repeat(np.cumsum(counts) - counts, counts)
+    block = rank * blocks_per_day // np.maximum(counts, 1)[row_day]
+    return row_day * blocks_per_day + block, "blocks of consecutive requests within a day"
+
+
+def merge_overlapping(first_day: np.ndarray, last_day: np.ndarray) -> np.ndarray:
+    """One unit label for each stretch of days, equal where stretches overlap, directly or through others.
+
+    Anchors (training windows) whose test days overlap share outcomes: resampled apart, they would count one
+    day twice.
+
+    Args:
+        first_day, last_day: [stretches] both inclusive.
+
+    Returns:
+        [stretches] labels from 0.
+    """
+    order = np.argsort(first_day, kind="stable")
+    reach = np.maximum.accumulate(np.asarray(last_day)[order])
+    fresh = np.concatenate([[False], np.asarray(first_day)[order][1:] > reach[:-1]])
+    labels = np.empty(len(order), np.int64)
+    labels[order] = np.cumsum(fresh)
+    return labels
+
+
+def draw_weights(num_units: int, config: BootstrapConfig) -> np.ndarray:
+    """[replicates, units] how often each unit is drawn; rows sum to `num_units`."""
+    generator = np.random.default_rng(config.seed)
+    share = np.full(num_units, 1.0 / num_units)
+    return generator.multinomial(num_units, share, size=config.num_replicates).astype(np.float64)
+
+
+def estimate(statistic: Statistic, num_units: int, config: BootstrapConfig) -> Estimate:
+    """A statistic of units with its interval.
+
+    Args:
+        statistic: Function of weights.
+        num_units: Number of units.
+        config: How to draw.
+
+    Returns:
+        The value; its interval, or the reason why there is none.
+    """
+    if num_units == 0:
+        return Estimate(None, None, None, 0, "there is nothing to measure")
+    value = float(statistic(np.ones((1, num_units)))[0])
+    if not np.isfinite(value):
+        return Estimate(None, None, None, num_units, "undefined: no row says anything about it")
+    if num_units < config.min_units:
+        reason = f"no interval: {num_units} units are fewer than {config.min_units}"
+        return Estimate(value, None, None, num_units, reason)
+    replicates = statistic(draw_weights(num_units, config))
+    without_one = statistic(np.ones((num_units, num_units)) - np.eye(num_units))
+    defined = np.isfinite(replicates)
+    if np.mean(~defined) > MAX_UNDEFINED or not np.all(np.isfinite(without_one)):
+        return Estimate(value, None, None, num_units, "no interval: too few units say anything about it")
+    low, high = _bca(value, replicates[defined], without_one, config.level)
+    return Estimate(value, low, high, num_units)
+
+
+def paired_difference(
+    statistic: Statistic, reference: Statistic, num_units: int, config: BootstrapConfig
+) -> Estimate:
+    """The difference `statistic - reference` with its interval; both of the same units' weights."""
+    return estimate(lambda weights: statistic(weights) - reference(weights), num_units, config)
+
+
+def verdict(difference: Estimate, better: str) -> Verdict:
+    """What a difference to a reference says.
+
+    Args:
+        difference: Of a paired comparison.
+        better: "higher", "lower" or "none": which way the metric points.
+
+    Returns:
+        BETTER or WORSE where the interval excludes zero, else CANNOT_TELL; NO_DIRECTION where neither is
+        better.
+    """
+    if better == "none":
+        return Verdict.NO_DIRECTION
+    if difference.low is None or difference.high is None or difference.low <= 0.0 <= difference.high:
+        return Verdict.CANNOT_TELL
+    return Verdict.BETTER if (difference.low > 0.0) == (better == "higher") else Verdict.WORSE
+
+
+def _bca(value: float, replicates: np.ndarray, without_one: np.ndarray, level: float) -> tuple[float, float]:
+    """Bias-corrected and accelerated percentiles at levels widened for few units."""
+    num_units, num = len(without_one), len(replicates)
+    deviation = without_one.mean() - without_one
+    spread = float(np.sum(deviation**2))
+    if spread <= 1e-24 * max(value**2, 1e-300) and np.ptp(replicates) == 0.0:
+        return value, value
+    acceleration = float(np.sum(deviation**3)) / (6.0 * max(spread, 1e-300) ** 1.5)
+    below = (np.sum(replicates < value) + 0.5 * np.sum(replicates == value)) / num
+    bias = float(ndtri(np.clip(below, 1.0 / num, 1.0 - 1.0 / num)))
+    student = float(stdtrit(num_units - 1, 0.5 + 0.5 * level))
+    normal = np.array([-1.0, 1.0]) * np.sqrt(num_units / (num_units - 1)) * student
+    shifted = bias + normal
+    adjusted = ndtr(bias + shifted / np.maximum(1.0 - acceleration * shifted, 1e-3))
+    low, high = np.quantile(replicates, adjusted)
+    return float(min(low, value)), float(max(high, value))

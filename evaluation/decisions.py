@@ -1,0 +1,208 @@
+"""Judged decisions as plain columns: one row for every active decision of one policy on one stretch of days.
+
+Metrics read these columns and nothing else, so that the same metric judges a replay, a twin and the truth. A
+row carries its *unit*: the block (a day, or a stretch of requests within a day) that the bootstrap draws as
+a whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from logs_schema.errors import ConfigError
+from twin.contracts import Trajectory
+from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementFacts, PlacementOutcome
+
+NEEDS = ("deadlines", "sites", "answers", "agents", "waits", "run_times", "statuses", "capacities")
+"""What a metric may need of a log; `Decisions.missing` says which of them it lacks, and why."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """One evaluated policy as columns of `[rows]`; times in seconds on the clock of the row's own window.
+
+    Attributes:
+        unit: Label of the resampling block; policies judged on the same days share labels.
+        day: Calendar day, as `datetime.date.toordinal`.
+        agent: Who asked, -1 where hidden.
+        site: Where the request arrived.
+        node: The decision.
+        off_site: Placed at another site than the one where it arrived.
+        accepted: The agent took the offer.
+        arrival_s, start_s, finish_s: inf for what never happens; NaN for what was lost from sight.
+        status: As in `twin.placement.types`.
+        expected_run_s: What was asked for, or an estimate; never the true run time.
+        deadline_s: From arrival to finish; inf without a deadline.
+        demand: [resources, rows] asked for, in total.
+        settled: The outcome is final; other rows are censored.
+        span_s: The row's share of its window's length: the sum over a window's rows is the window.
+        window_s: End of the row's window on its clock.
+        capacity: [resources] of all nodes together; inf where the log does not say.
+        missing: Need (one of `NEEDS`) to the reason why the log cannot meet it.
+    """
+
+    unit: np.ndarray
+    day: np.ndarray
+    agent: np.ndarray
+    site: np.ndarray
+    node: np.ndarray
+    off_site: np.ndarray
+    accepted: np.ndarray
+    arrival_s: np.ndarray
+    start_s: np.ndarray
+    finish_s: np.ndarray
+    status: np.ndarray
+    expected_run_s: np.ndarray
+    deadline_s: np.ndarray
+    demand: np.ndarray
+    settled: np.ndarray
+    span_s: np.ndarray
+    window_s: np.ndarray
+    capacity: np.ndarray
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of decisions."""
+        return len(self.unit)
+
+    @property
+    def num_censored(self) -> int:
+        """Number of decisions whose outcome is not known."""
+        return int(np.sum(~self.settled))
+
+    @property
+    def started(self) -> np.ndarray:
+        """[rows] bool: the request is known to have begun to run."""
+        return np.isfinite(self.start_s) & self.accepted
+
+    @property
+    def ran(self) -> np.ndarray:
+        """[rows] bool: start and end of the request are known."""
+        return self.started & np.isfinite(self.finish_s) & self.settled
+
+    @property
+    def wait_s(self) -> np.ndarray:
+        """[rows] from arrival to start, at least 0; meaningful where `started`."""
+        return np.maximum(self.start_s - self.arrival_s, 0.0)
+
+    @property
+    def run_s(self) -> np.ndarray:
+        """[rows] from start to finish, at least 0; meaningful where `ran`."""
+        with np.errstate(invalid="ignore"):
+            return np.maximum(self.finish_s - self.start_s, 0.0)
+
+    @property
+    def on_time(self) -> np.ndarray:
+        """[rows] bool: accepted, completed, and finished within the deadline."""
+        with np.errstate(invalid="ignore"):
+            within = self.finish_s - self.arrival_s <= self.deadline_s
+        return self.settled & self.accepted & (self.status == COMPLETED) & within
+
+
+_PER_LOG = ("demand", "capacity", "missing")
+
+
+def decisions_from(
+    trajectory: Trajectory,
+    cluster: Cluster,
+    *,
+    unit: np.ndarray,
+    day: np.ndarray,
+    window_s: np.ndarray,
+    missing: Mapping[str, str] | None = None,
+) -> Decisions:
+    """Flattens a rollout of the placement problem to one row per active decision.
+
+    Args:
+        trajectory: Of the placement problem; streams are windows (days).
+        cluster: For the capacity and the number of sites.
+        unit: Resampling block; anything that broadcasts to `[T, seats, *streams]`, for example one value a
+            stream.
+        day: Calendar day as an ordinal; broadcasts likewise.
+        window_s: Length of every window, > 0; broadcasts to `[*streams]`.
+        missing: Need to reason, for what the log is known to lack; needs that the columns themselves show to
+            be unmet (no deadline, no agent, one site, no capacity) are added.
+
+    Returns:
+        The columns.
+    """
+    active = np.asarray(trajectory.active)
+    facts: PlacementFacts = trajectory.facts
+    outcome: PlacementOutcome = trajectory.outcome
+
+    def column(value: object, dtype: type = np.float64) -> np.ndarray:
+        return np.broadcast_to(np.asarray(value), active.shape)[active].astype(dtype)
+
+    streams = active.shape[2:]
+    length_s = np.broadcast_to(np.asarray(window_s, np.float64), streams)
+    num_active = active.sum(axis=(0, 1))
+    status = column(outcome.status, np.int64)
+    decisions = Decisions(
+        unit=column(unit, np.int64),
+        day=column(day, np.int64),
+        agent=column(facts.agent, np.int64),
+        site=column(facts.site, np.int64),
+        node=column(facts.node, np.int64),
+        off_site=column(facts.off_site, np.bool_),
+        accepted=status != REJECTED,
+        arrival_s=column(facts.arrival_s),
+        start_s=column(outcome.start_s),
+        finish_s=column(outcome.finish_s),
+        status=status,
+        expected_run_s=column(facts.expected_run_s),
+        deadline_s=column(facts.deadline_s),
+        demand=np.stack([column(amount) for amount in np.moveaxis(np.asarray(facts.demand), 1, 0)]),
+        settled=column(trajectory.settled, np.bool_),
+        span_s=column(length_s / np.maximum(num_active, 1)),
+        window_s=column(length_s),
+        capacity=np.asarray(cluster.capacity, np.float64).sum(axis=1),
+    )
+    return replace(decisions, missing={**_unmet(decisions, len(cluster.sites)), **(missing or {})})
+
+
+def _unmet(decisions: Decisions, num_sites: int) -> dict[str, str]:
+    unmet = {}
+    if not np.any(np.isfinite(decisions.deadline_s)):
+        unmet["deadlines"] = "no request has a deadline"
+    if not np.any(decisions.agent >= 0):
+        unmet["agents"] = "the log does not say who asked"
+    if num_sites < 2:
+        unmet["sites"] = "there is only one site"
+    if not (np.isfinite(decisions.capacity[0]) and decisions.capacity[0] > 0.0):
+        unmet["capacities"] = "the log does not give the nodes' cores"
+    return unmet
+
+
+def concatenate(parts: Sequence[Decisions]) -> Decisions:
+    """Joins the decisions of one policy on several stretches of days; what any part lacks, the whole lacks.
+
+    Raises:
+        ConfigError: There is nothing to join, or the parts come from clusters of different capacity.
+    """
+    if not parts:
+        raise ConfigError("no decisions to join", advice="judge the policy on at least one day")
+    if any(not np.array_equal(part.capacity, parts[0].capacity) for part in parts):
+        raise ConfigError(
+            "decisions of different clusters cannot be joined", advice="compare each cluster on its own"
+        )
+    columns = [column.name for column in fields(Decisions) if column.name not in _PER_LOG]
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+    demand = np.concatenate([part.demand for part in parts], axis=1)
+    missing = {need: reason for part in parts for need, reason in part.missing.items()}
+    return Decisions(**joined, demand=demand, capacity=parts[0].capacity, missing=missing)
+
+
+def agreement(decisions: Decisions, logged_node: np.ndarray) -> float:
+    """Fraction of decisions that name the node the log names; NaN where the log names none.
+
+    Args:
+        decisions: Of one policy, in the order of the log.
+        logged_node: [rows] the logged decisions, -1 where unknown.
+
+    Returns:
+        Between 0 and 1.
+    """
+    known = np.asarray(logged_node) >= 0
+    return float(np.mean(decisions.node[known] == logged_node[known])) if np.any(known) else float("nan")

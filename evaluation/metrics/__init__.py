@@ -1,0 +1,54 @@
+"""Metrics: one file each; a new one is a file and a line here."""
+
+from evaluation.metrics.accepted import ACCEPTED_RATIO
+from evaluation.metrics.completed import COMPLETED_RATIO
+from evaluation.metrics.fairness import JAIN_FAIRNESS
+from evaluation.metrics.metric import Metric, NotApplicable
+from evaluation.metrics.offload import OFFLOAD_RATIO
+from evaluation.metrics.on_time import ON_TIME
+from evaluation.metrics.slowdown import (
+    BOUNDED_SLOWDOWN,
+    BOUNDED_SLOWDOWN_P50,
+    BOUNDED_SLOWDOWN_P99,
+    MEAN_LOG_SLOWDOWN,
+)
+from evaluation.metrics.utilisation import UTILISATION
+from evaluation.metrics.wait import MEAN_WAIT, WAIT_P50, WAIT_P90, WAIT_P99
+
+METRICS = (
+    ON_TIME,
+    MEAN_LOG_SLOWDOWN,
+    BOUNDED_SLOWDOWN,
+    BOUNDED_SLOWDOWN_P50,
+    BOUNDED_SLOWDOWN_P99,
+    MEAN_WAIT,
+    WAIT_P50,
+    WAIT_P90,
+    WAIT_P99,
+    ACCEPTED_RATIO,
+    OFFLOAD_RATIO,
+    COMPLETED_RATIO,
+    UTILISATION,
+    JAIN_FAIRNESS,
+)
+"""Every metric, in the order of reports."""
+
+__all__ = [
+    "ACCEPTED_RATIO",
+    "BOUNDED_SLOWDOWN",
+    "BOUNDED_SLOWDOWN_P50",
+    "BOUNDED_SLOWDOWN_P99",
+    "COMPLETED_RATIO",
+    "JAIN_FAIRNESS",
+    "MEAN_LOG_SLOWDOWN",
+    "MEAN_WAIT",
+    "METRICS",
+    "OFFLOAD_RATIO",
+    "ON_TIME",
+    "UTILISATION",
+    "WAIT_P50",
+    "WAIT_P90",
+    "WAIT_P99",
+    "Metric",
+    "NotApplicable",
+]

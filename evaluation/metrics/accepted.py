@@ -1,0 +1,16 @@
+"""Accepted ratio: the share of offers that agents took. Censored requests count: answers come at once."""
+
+import numpy as np
+
+from evaluation.bootstrap import Statistic
+from evaluation.decisions import Decisions
+from evaluation.metrics.metric import Metric, mean
+
+
+def _statistic(decisions: Decisions) -> Statistic:
+    return mean(decisions, decisions.accepted, np.ones(decisions.num_rows, np.bool_))
+
+
+ACCEPTED_RATIO = Metric(
+    "accepted_ratio", "1", "higher", "share of offers that the agents accepted", ("answers",), _statistic
+)

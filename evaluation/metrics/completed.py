@@ -1,0 +1,20 @@
+"""Completed ratio: the share of accepted requests that ended well."""
+
+from evaluation.bootstrap import Statistic
+from evaluation.decisions import Decisions
+from evaluation.metrics.metric import Metric, mean
+from twin.placement.types import COMPLETED
+
+
+def _statistic(decisions: Decisions) -> Statistic:
+    return mean(decisions, decisions.status == COMPLETED, decisions.settled & decisions.accepted)
+
+
+COMPLETED_RATIO = Metric(
+    "completed_ratio",
+    "1",
+    "higher",
+    "share of accepted requests that completed, rather than failed or were dropped",
+    ("statuses",),
+    _statistic,
+)

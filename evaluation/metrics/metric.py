@@ -1,0 +1,113 @@
+"""What a metric is, and the three ways to add decisions up so that blocks of them can be resampled.
+
+A metric turns `Decisions` into a `Statistic`: a function of unit weights. With all weights one it is the
+metric itself; with drawn weights it is a bootstrap replicate. The point value and its interval thus come
+from the same lines.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.bootstrap import Statistic, blocks_of
+from evaluation.decisions import Decisions
+
+CHUNK_ELEMENTS = 4_000_000
+
+
+@dataclass(frozen=True)
+class NotApplicable:
+    """The log cannot say, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number about a policy.
+
+    Attributes:
+        name: As in tables and files.
+        unit: Unit of the value; "1" for ratios.
+        better: "higher", "lower" or "none".
+        description: One sentence with the formula in words.
+        needs: What the log must say (of `evaluation.decisions.NEEDS`).
+        statistic: Decisions -> function of unit weights.
+    """
+
+    name: str
+    unit: str
+    better: str
+    description: str
+    needs: tuple[str, ...]
+    statistic: Callable[[Decisions], Statistic]
+
+    def applicable(self, decisions: Decisions) -> NotApplicable | None:
+        """Why the log cannot say, or None where it can."""
+        reasons = [decisions.missing[need] for need in self.needs if need in decisions.missing]
+        return NotApplicable("; ".join(reasons)) if reasons else None
+
+    def compute(self, decisions: Decisions) -> float | NotApplicable:
+        """The metric on all decisions; NaN where no row says anything about it."""
+        refusal = self.applicable(decisions)
+        if refusal is not None:
+            return refusal
+        num_units = blocks_of(decisions.unit).num_units
+        return float(self.statistic(decisions)(np.ones((1, num_units)))[0])
+
+
+def ratio(decisions: Decisions, numerator: np.ndarray, denominator: np.ndarray) -> Statistic:
+    """Sum of `numerator` over sum of `denominator` (both [rows]), added up by unit first; NaN over zero.
+
+    A mean over some rows is the ratio of the masked values to the mask.
+    """
+    blocks = blocks_of(decisions.unit)
+    above = np.bincount(blocks.row_unit, numerator, minlength=blocks.num_units)
+    below = np.bincount(blocks.row_unit, denominator, minlength=blocks.num_units)
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        return _divide(weights @ above, weights @ below)
+
+    return statistic
+
+
+def mean(decisions: Decisions, value: np.ndarray, where: np.ndarray) -> Statistic:
+    """Mean of `value` [rows] over the rows `where` [rows] bool."""
+    return ratio(decisions, np.where(where, value, 0.0), where.astype(np.float64))
+
+
+def quantile(decisions: Decisions, value: np.ndarray, where: np.ndarray, level: float) -> Statistic:
+    """The smallest of the `value` [rows] whose cumulative weight over the rows `where` reaches `level` of
+    the whole.
+
+    For unit weights this is `numpy.quantile(..., method="inverted_cdf")`.
+    """
+    blocks = blocks_of(decisions.unit)
+    order = np.flatnonzero(where)[np.argsort(value[where], kind="stable")]
+    ascending, row_unit = value[order], blocks.row_unit[order]
+
+    def replicate(weights: np.ndarray) -> np.ndarray:
+        if len(ascending) == 0:
+            return np.full(len(weights), np.nan)
+        cumulative = np.cumsum(weights[:, row_unit], axis=1)
+        total = cumulative[:, -1:]
+        reached = np.argmax(cumulative >= level * total * (1.0 - 1e-12), axis=1)
+        return np.where(total[:, 0] > 0.0, ascending[reached], np.nan)
+
+    return in_chunks(replicate, len(ascending))
+
+
+def in_chunks(statistic: Statistic, num_columns: int) -> Statistic:
+    """The same statistic, computed over few replicates at a time so that memory stays bounded."""
+    step = max(1, CHUNK_ELEMENTS // max(num_columns, 1))
+
+    def chunked(weights: np.ndarray) -> np.ndarray:
+        parts = [statistic(weights[row : row + step]) for row in range(0, len(weights), step)]
+        return np.concatenate(parts)
+
+    return chunked
+
+
+def _divide(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0.0)

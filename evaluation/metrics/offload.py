@@ -1,0 +1,19 @@
+"""Offload ratio: the share of requests that ran away from the site where they arrived."""
+
+from evaluation.bootstrap import Statistic
+from evaluation.decisions import Decisions
+from evaluation.metrics.metric import Metric, mean
+
+
+def _statistic(decisions: Decisions) -> Statistic:
+    return mean(decisions, decisions.off_site, decisions.started)
+
+
+OFFLOAD_RATIO = Metric(
+    "offload_ratio",
+    "1",
+    "none",
+    "share of requests that ran away from their home site",
+    ("sites",),
+    _statistic,
+)

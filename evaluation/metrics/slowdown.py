@@ -1,0 +1,65 @@
+"""Bounded slowdown: how many times longer a request took than it ran, `max(1, (wait + run) / max(run, 10
+s))`.
+
+The bound keeps requests of a second from ruling the mean (Feitelson and Rudolph 1998, "Metrics and
+benchmarking for parallel job scheduling"). Slowdowns span orders of magnitude, so the mean of their
+logarithm is reported as well: it is the counterpart of the reward where no request has a deadline.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from evaluation.bootstrap import Statistic
+from evaluation.decisions import Decisions
+from evaluation.metrics.metric import Metric, mean, quantile
+
+THRESHOLD_S = 10.0
+_NEEDS = ("waits", "run_times")
+
+
+def bounded_slowdown(wait_s: np.ndarray, run_s: np.ndarray) -> np.ndarray:
+    """`max(1, (wait + run) / max(run, 10 s))` of waits and run times of any one shape."""
+    return np.maximum(1.0, (wait_s + run_s) / np.maximum(run_s, THRESHOLD_S))
+
+
+def slowdown_of(decisions: Decisions) -> np.ndarray:
+    """[rows] bounded slowdown where the request `ran`, else 1."""
+    ran = decisions.ran
+    return bounded_slowdown(np.where(ran, decisions.wait_s, 0.0), np.where(ran, decisions.run_s, 0.0))
+
+
+def _mean(decisions: Decisions) -> Statistic:
+    return mean(decisions, slowdown_of(decisions), decisions.ran)
+
+
+def _mean_log(decisions: Decisions) -> Statistic:
+    return mean(decisions, np.log(slowdown_of(decisions)), decisions.ran)
+
+
+def _quantile(decisions: Decisions, level: float) -> Statistic:
+    return quantile(decisions, slowdown_of(decisions), decisions.ran, level)
+
+
+BOUNDED_SLOWDOWN = Metric(
+    "bounded_slowdown", "1", "lower", "mean of max(1, (wait + run) / max(run, 10 s))", _NEEDS, _mean
+)
+BOUNDED_SLOWDOWN_P50 = Metric(
+    "bounded_slowdown_p50", "1", "lower", "median bounded slowdown", _NEEDS, partial(_quantile, level=0.5)
+)
+BOUNDED_SLOWDOWN_P99 = Metric(
+    "bounded_slowdown_p99",
+    "1",
+    "lower",
+    "bounded slowdown that 99 % of the requests do not exceed",
+    _NEEDS,
+    partial(_quantile, level=0.99),
+)
+MEAN_LOG_SLOWDOWN = Metric(
+    "mean_log_slowdown",
+    "1",
+    "lower",
+    "mean natural logarithm of the bounded slowdown (0: nobody waited)",
+    _NEEDS,
+    _mean_log,
+)

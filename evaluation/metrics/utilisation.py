@@ -1,0 +1,29 @@
+"""Utilisation: core-seconds used over core-seconds there were.
+
+Only what runs inside the window counts, and only the requests decided in it: work carried in from before,
+and work that runs on afterwards, belong to other windows. With long requests and short windows this
+understates the load of the system; it compares policies, it does not audit machines.
+"""
+
+import numpy as np
+
+from evaluation.bootstrap import Statistic
+from evaluation.decisions import Decisions
+from evaluation.metrics.metric import Metric, ratio
+
+
+def _statistic(decisions: Decisions) -> Statistic:
+    begin_s = np.where(decisions.started, np.maximum(decisions.start_s, 0.0), 0.0)
+    end_s = np.where(decisions.started, np.fmin(decisions.finish_s, decisions.window_s), 0.0)
+    used = decisions.demand[0] * np.maximum(end_s - begin_s, 0.0)
+    return ratio(decisions, used, decisions.capacity[0] * decisions.span_s)
+
+
+UTILISATION = Metric(
+    "utilisation",
+    "1",
+    "none",
+    "core-seconds used within the window by requests decided in it, over capacity times its length",
+    ("capacities", "waits", "run_times"),
+    _statistic,
+)

@@ -1,0 +1,28 @@
+"""Waits: seconds from arrival to start, over the requests that are known to have started."""
+
+from functools import partial
+
+from evaluation.bootstrap import Statistic
+from evaluation.decisions import Decisions
+from evaluation.metrics.metric import Metric, mean, quantile
+
+
+def _mean(decisions: Decisions) -> Statistic:
+    return mean(decisions, decisions.wait_s, decisions.started)
+
+
+def _quantile(decisions: Decisions, level: float) -> Statistic:
+    return quantile(decisions, decisions.wait_s, decisions.started, level)
+
+
+def _percentile(percent: int) -> Metric:
+    words = f"wait that {percent} % of the started requests do not exceed"
+    return Metric(
+        f"wait_p{percent}", "s", "lower", words, ("waits",), partial(_quantile, level=percent / 100)
+    )
+
+
+MEAN_WAIT = Metric("mean_wait", "s", "lower", "mean wait of the started requests", ("waits",), _mean)
+WAIT_P50 = _percentile(50)
+WAIT_P90 = _percentile(90)
+WAIT_P99 = _percentile(99)

@@ -1,0 +1,234 @@
+"""Time-shifted days: train on some days, judge on days 0, 1, 7 and 30 days later.
+
+For a log, shift `k` is the day `last training day + 1 + k`. In a ground truth the last training day can be
+lived again with fresh randomness, so there shift `k` is the day `last training day + k`.
+A thin test day is pooled with the days after it, never with training days, until enough requests are
+together or the stated width is reached; that width is part of the result. What a log is too short for is
+said, not invented.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from logs_schema.errors import ConfigError, first
+
+_DAYS_OF = {"d": 1, "w": 7, "m": 30}
+
+
+@dataclass(frozen=True)
+class ShiftConfig:
+    """Which shifts, and when a test day is too thin.
+
+    Attributes:
+        shifts: Days between training and test, for example "0d,1d,7d,30d"; w is 7 days, m is 30.
+        min_requests: Requests that a test day, or days pooled to one, should have; >= 1.
+        max_width_days: Most days pooled to one test; >= 1.
+    """
+
+    shifts: str = "0d,1d,7d,30d"
+    min_requests: int = 500
+    max_width_days: int = 7
+
+    def __post_init__(self) -> None:
+        parse_shifts(self.shifts)
+        if self.min_requests < 1 or self.max_width_days < 1:
+            raise ConfigError(
+                "the pooling of thin days is misconfigured",
+                where=f"min_requests={self.min_requests}, max_width_days={self.max_width_days}",
+                allowed="both at least 1",
+                advice="correct the configuration of the comparison",
+            )
+
+
+@dataclass(frozen=True)
+class TestDays:
+    """One shift: the days it is judged on.
+
+    Attributes:
+        shift_days: Days between training and test.
+        days: Calendar days, ascending; empty where the log cannot say.
+        num_requests: Requests on these days; None in a ground truth, which makes as many as it is asked for.
+        note: Why there are no days, or what to know about them.
+    """
+
+    __test__ = False  # not a test case, whatever its name looks like to pytest
+
+    shift_days: int
+    days: tuple[date, ...]
+    num_requests: int | None
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """For example "7d"."""
+        return f"{self.shift_days}d"
+
+    @property
+    def width_days(self) -> int:
+        """Calendar days from the first to the last, 0 where there are none."""
+        return (self.days[-1] - self.days[0]).days + 1 if self.days else 0
+
+
+@dataclass(frozen=True)
+class ShiftPlan:
+    """Training days and the test days of every shift, disjoint in time."""
+
+    train_days: tuple[date, ...]
+    shifts: tuple[TestDays, ...]
+
+
+def parse_shifts(text: str) -> tuple[int, ...]:
+    """The shifts in days, ascending and distinct, of a list such as "0d,1d,1w,1m".
+
+    Raises:
+        ConfigError: An entry is not a number of days, weeks or months that is at least 0, or there is none.
+    """
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    matches = [re.fullmatch(r"(\d{1,4})([dwm])", entry) for entry in entries]
+    wrong = [entry for entry, match in zip(entries, matches, strict=True) if match is None]
+    if wrong or not entries:
+        raise ConfigError(
+            "not a list of time shifts",
+            where=f"{text!r}: {first(wrong)}" if wrong else repr(text),
+            allowed='days (d), weeks (w) or months of 30 days (m), 0 or more, such as "0d,1d,1w,30d"',
+            advice="a test day before the end of training would judge a policy on what it has learned from",
+        )
+    return tuple(sorted({int(match[1]) * _DAYS_OF[match[2]] for match in matches if match is not None}))
+
+
+def choose_train_days(
+    days: Iterable[date],
+    *,
+    largest_shift_days: int,
+    first_day: date | None = None,
+    last_day: date | None = None,
+    num_days: int | None = None,
+    tail_days: int = 1,
+) -> tuple[date, ...]:
+    """Training days: those asked for, or as many as leave room for the largest shift.
+
+    Args:
+        days: Days of the archive that have requests.
+        largest_shift_days: Where `last_day` is not given, training ends this much before the last day of the
+            archive (or, in an archive too short for that, at half of its span).
+        first_day, last_day: Bounds, inclusive; None leaves them to the other arguments.
+        num_days: Calendar days of training before and including the last; None takes all from `first_day`.
+        tail_days: Days to leave for the test itself after the largest shift.
+
+    Returns:
+        The archive's days within the window, ascending.
+
+    Raises:
+        ConfigError: The archive has no day in the window.
+    """
+    present = sorted(set(days))
+    if not present:
+        raise ConfigError("the archive has no day with requests", advice="import a log with arrivals")
+    if last_day is None:
+        last_day = present[-1] - timedelta(days=largest_shift_days + tail_days)
+        if last_day < present[0]:
+            last_day = present[0] + (present[-1] - present[0]) // 2
+    if num_days is not None:
+        first_day = last_day - timedelta(days=num_days - 1)
+    chosen = tuple(day for day in present if (first_day is None or day >= first_day) and day <= last_day)
+    if not chosen:
+        raise ConfigError(
+            "no day of the archive lies in the training window",
+            where=f"window {first_day or present[0]} to {last_day}",
+            allowed=f"days between {present[0]} and {present[-1]}",
+            advice="choose a window inside the archive",
+        )
+    return chosen
+
+
+def plan_shifts(
+    num_requests: Mapping[date, int], train_days: Iterable[date], config: ShiftConfig, *, truth: bool = False
+) -> ShiftPlan:
+    """The test days of every shift.
+
+    Args:
+        num_requests: Requests of every day of the archive.
+        train_days: The training days.
+        config: Shifts and pooling.
+        truth: The days are lived in a ground truth, which can make any day: nothing is pooled or missing.
+
+    Returns:
+        The plan; a shift the log cannot say anything about has no days and a note that says why.
+
+    Raises:
+        ConfigError: There are no training days.
+    """
+    trained = tuple(sorted(set(train_days)))
+    if not trained:
+        raise ConfigError("there are no training days", advice="choose at least one day of the archive")
+    shifts = parse_shifts(config.shifts)
+    if truth:
+        lived = [TestDays(shift, (trained[-1] + timedelta(days=shift),), None) for shift in shifts]
+        return ShiftPlan(trained, tuple(lived))
+    pooled: list[TestDays] = []
+    for shift in shifts:
+        test_day = trained[-1] + timedelta(days=1 + shift)
+        pooled.append(_with_overlap(_pool(num_requests, shift, test_day, config), pooled))
+    plan = ShiftPlan(trained, tuple(pooled))
+    refuse_overlap(plan.train_days, plan.shifts)
+    return plan
+
+
+def refuse_overlap(train_days: Iterable[date], tests: Iterable[TestDays]) -> None:
+    """Makes sure that every test day of a log lies after every training day.
+
+    Raises:
+        ConfigError: A test day is a training day, or lies before one.
+    """
+    last = max(train_days)
+    early = [f"{test.name}: {day}" for test in tests for day in test.days if day <= last]
+    if early:
+        raise ConfigError(
+            "test days overlap the training window",
+            where=first(early),
+            allowed=f"days after {last}",
+            advice="end training earlier, or test later",
+        )
+
+
+def _pool(num_requests: Mapping[date, int], shift: int, test_day: date, config: ShiftConfig) -> TestDays:
+    last_day = max((day for day, count in num_requests.items() if count > 0), default=None)
+    if last_day is None or test_day > last_day:
+        note = f"the log is too short: it would have to reach {test_day}, and ends on {last_day}"
+        return TestDays(shift, (), 0, note)
+    days: list[date] = []
+    total = 0
+    for offset in range(config.max_width_days):
+        day = test_day + timedelta(days=offset)
+        if num_requests.get(day, 0) > 0:
+            days.append(day)
+            total += num_requests[day]
+        if total >= config.min_requests:
+            break
+    if not days:
+        note = f"no requests in the {config.max_width_days} days from {test_day}"
+        return TestDays(shift, (), 0, note)
+    return TestDays(shift, tuple(days), total, _thin_note(days, total, test_day, config))
+
+
+def _thin_note(days: list[date], total: int, test_day: date, config: ShiftConfig) -> str:
+    if total < config.min_requests:
+        return (
+            f"thin: {total} requests in {config.max_width_days} day(s) from {test_day}, "
+            f"fewer than the {config.min_requests} asked for"
+        )
+    if days == [test_day]:
+        return ""
+    width_days = (days[-1] - test_day).days + 1
+    return f"{width_days} days pooled from {test_day} to reach {config.min_requests} requests"
+
+
+def _with_overlap(test: TestDays, earlier: list[TestDays]) -> TestDays:
+    """Says which smaller shifts share days with this one, since pooled windows may."""
+    shared = [other.name for other in earlier if set(other.days) & set(test.days)]
+    if not shared:
+        return test
+    note = "; ".join(filter(None, [test.note, f"shares days with {', '.join(shared)}"]))
+    return TestDays(test.shift_days, test.days, test.num_requests, note)

@@ -1,0 +1,141 @@
+"""Intervals: do they cover, does pairing help, do they refuse where there is nothing to go by?"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.bootstrap import (
+    BootstrapConfig,
+    Estimate,
+    Verdict,
+    draw_weights,
+    estimate,
+    merge_overlapping,
+    paired_difference,
+    resampling_units,
+    verdict,
+)
+from logs_schema.errors import ConfigError
+
+FEW = BootstrapConfig(num_replicates=800)
+
+
+def mean_of(value):
+    return lambda weights: weights @ value / weights.sum(axis=1)
+
+
+def coverage(draw, truth, num_units, trials=600):
+    generator = np.random.default_rng(7)
+    hits = 0
+    for _ in range(trials):
+        found = estimate(mean_of(draw(generator, num_units)), num_units, FEW)
+        hits += found.low <= truth <= found.high
+    return hits / trials
+
+
+@pytest.mark.parametrize("num_units", [8, 12, 30])
+def test_normal_units_are_covered(num_units):
+    found = coverage(lambda generator, size: generator.normal(5.0, 1.0, size), 5.0, num_units)
+    assert 0.91 <= found <= 0.98
+
+
+@pytest.mark.parametrize(("num_units", "least"), [(12, 0.88), (30, 0.90)])
+def test_skewed_units_are_covered_nearly(num_units, least):
+    found = coverage(lambda generator, size: generator.lognormal(0.0, 0.5, size), np.exp(0.125), num_units)
+    assert least <= found <= 0.98
+
+
+def test_a_wider_interval_at_a_higher_level():
+    statistic = mean_of(np.random.default_rng(0).normal(size=20))
+    widths = [
+        (found := estimate(statistic, 20, BootstrapConfig(level=level))).high - found.low
+        for level in (0.5, 0.8, 0.95)
+    ]
+    assert widths == sorted(widths)
+
+
+def test_pairing_cancels_what_both_share():
+    generator = np.random.default_rng(1)
+    busy = generator.normal(0.0, 10.0, 15)
+    first, second = busy + generator.normal(0.5, 0.1, 15), busy + generator.normal(0.0, 0.1, 15)
+    paired = paired_difference(mean_of(first), mean_of(second), 15, FEW)
+    alone = estimate(mean_of(first), 15, FEW)
+    assert paired.high - paired.low < 0.1 * (alone.high - alone.low)
+    assert verdict(paired, "higher") is Verdict.BETTER
+    assert verdict(paired, "lower") is Verdict.WORSE
+
+
+def test_the_difference_of_a_policy_to_itself_is_exactly_zero():
+    statistic = mean_of(np.random.default_rng(2).normal(size=10))
+    difference = paired_difference(statistic, statistic, 10, FEW)
+    assert (difference.value, difference.low, difference.high) == (0.0, 0.0, 0.0)
+    assert verdict(difference, "higher") is Verdict.CANNOT_TELL
+
+
+@pytest.mark.parametrize("num_units", [1, 2, 5])
+def test_too_few_units_give_a_value_but_no_interval(num_units):
+    found = estimate(mean_of(np.arange(float(num_units))), num_units, FEW)
+    assert found.value == pytest.approx((num_units - 1) / 2)
+    assert found.low is None
+    assert found.high is None
+    assert f"{num_units} units are fewer than 6" in found.reason
+    assert verdict(found, "higher") is Verdict.CANNOT_TELL
+
+
+def test_no_units_and_undefined_values_say_so():
+    assert estimate(mean_of(np.zeros(0)), 0, FEW).reason == "there is nothing to measure"
+    undefined = estimate(lambda weights: np.full(len(weights), np.nan), 9, FEW)
+    assert undefined.value is None
+    assert "no row says anything" in undefined.reason
+    rare = np.zeros(9)
+    rare[0] = 1.0
+    with np.errstate(invalid="ignore"):
+        found = estimate(lambda weights: weights @ rare / (weights @ rare), 9, FEW)
+    assert found.value == 1.0
+    assert found.low is None
+    assert "too few units" in found.reason
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not():
+    statistic = mean_of(np.random.default_rng(4).normal(size=10))
+    assert estimate(statistic, 10, FEW) == estimate(statistic, 10, FEW)
+    assert estimate(statistic, 10, FEW) != estimate(statistic, 10, BootstrapConfig(800, seed=1))
+
+
+@given(st.integers(1, 20))
+def test_every_replicate_draws_as_many_units_as_there_are(num_units):
+    weights = draw_weights(num_units, BootstrapConfig(num_replicates=200))
+    np.testing.assert_array_equal(weights.sum(axis=1), num_units)
+
+
+def test_enough_days_are_units_and_few_days_are_cut_into_equal_blocks():
+    unit, kind = resampling_units(np.repeat(np.arange(9), 3))
+    assert kind == "days"
+    assert len(np.unique(unit)) == 9
+    unit, kind = resampling_units(np.repeat([5, 8], [24, 48]), blocks_per_day=12)
+    assert "blocks" in kind
+    np.testing.assert_array_equal(np.bincount(unit), [2] * 12 + [4] * 12)
+    assert np.all(np.diff(unit) >= 0)
+
+
+def test_blocks_of_interleaved_days_keep_each_day_together():
+    day = np.array([3, 4, 3, 4, 3, 4, 3, 4])
+    unit, _ = resampling_units(day, blocks_per_day=2)
+    np.testing.assert_array_equal(unit, [0, 2, 0, 2, 1, 3, 1, 3])
+
+
+def test_overlapping_stretches_become_one_unit_also_through_others():
+    first, last = np.array([20, 1, 4, 9]), np.array([25, 5, 8, 10])
+    np.testing.assert_array_equal(merge_overlapping(first, last), [2, 0, 0, 1])
+    np.testing.assert_array_equal(merge_overlapping(np.array([1, 2, 8]), np.array([9, 3, 12])), [0, 0, 0])
+
+
+@pytest.mark.parametrize("wrong", [{"num_replicates": 10}, {"level": 1.0}, {"min_units": 1}])
+def test_a_misconfigured_bootstrap_is_refused(wrong):
+    with pytest.raises(ConfigError, match="bootstrap"):
+        BootstrapConfig(**wrong)
+
+
+def test_a_metric_without_direction_has_no_verdict():
+    assert verdict(Estimate(1.0, 0.5, 1.5, 9), "none") is Verdict.NO_DIRECTION

@@ -1,0 +1,133 @@
+"""Time-shifted days: never a training day, never before the shift, pooled forward only."""
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.shifts import (
+    ShiftConfig,
+    TestDays,
+    choose_train_days,
+    parse_shifts,
+    plan_shifts,
+    refuse_overlap,
+)
+from logs_schema.errors import ConfigError
+
+START = date(2013, 1, 1)
+
+
+def day(offset: int) -> date:
+    return START + timedelta(days=offset)
+
+
+def log(*num_requests: int) -> dict[date, int]:
+    return {day(offset): count for offset, count in enumerate(num_requests)}
+
+
+def test_shift_k_of_a_log_is_the_last_training_day_plus_one_plus_k():
+    plan = plan_shifts(log(*[900] * 60), [day(0), day(13)], ShiftConfig())
+    assert [test.days for test in plan.shifts] == [(day(14),), (day(15),), (day(21),), (day(44),)]
+    assert [test.name for test in plan.shifts] == ["0d", "1d", "7d", "30d"]
+    assert all(test.note == "" and test.num_requests == 900 for test in plan.shifts)
+
+
+def test_shift_0_of_a_ground_truth_is_the_last_training_day_itself():
+    plan = plan_shifts({}, [day(0), day(13)], ShiftConfig(), truth=True)
+    assert [test.days for test in plan.shifts] == [(day(13),), (day(14),), (day(20),), (day(43),)]
+
+
+def test_thin_days_are_pooled_forward_until_enough():
+    plan = plan_shifts(log(99, 100, 0, 300, 200, 500), [day(0)], ShiftConfig("0d", 500, 7))
+    (test,) = plan.shifts
+    assert test.days == (day(1), day(3), day(4))
+    assert (test.num_requests, test.width_days) == (600, 4)
+    assert "4 days pooled" in test.note
+
+
+def test_a_log_too_thin_for_the_width_is_used_and_says_so():
+    (test,) = plan_shifts(log(99, 10, 20, 30, 40), [day(0)], ShiftConfig("0d", 500, 2)).shifts
+    assert test.days == (day(1), day(2))
+    assert test.note.startswith("thin: 30 requests in 2 day(s)")
+
+
+def test_a_log_too_short_has_no_days_and_a_reason():
+    shifts = plan_shifts(log(9, 900, 900), [day(0)], ShiftConfig("0d,1w")).shifts
+    assert shifts[0].days == (day(1),)
+    assert shifts[1].days == ()
+    assert "too short" in shifts[1].note
+    assert str(day(8)) in shifts[1].note
+
+
+def test_a_gap_has_no_days_and_a_reason():
+    requests = log(9, 0, 0, 0, 900)
+    (test,) = plan_shifts(requests, [day(0)], ShiftConfig("0d", 500, 3)).shifts
+    assert test.days == ()
+    assert "no requests in the 3 days" in test.note
+
+
+def test_pooled_shifts_that_share_days_say_so():
+    shifts = plan_shifts(log(9, 300, 300, 300), [day(0)], ShiftConfig("0d,1d")).shifts
+    assert "shares days with 0d" in shifts[1].note
+
+
+@given(
+    st.lists(st.integers(0, 700), min_size=5, max_size=60),
+    st.integers(0, 4),
+    st.sets(st.integers(0, 40), min_size=1, max_size=4),
+    st.integers(1, 900),
+    st.integers(1, 9),
+)
+def test_plans_keep_their_promises(counts, last, shifts, min_requests, max_width_days):
+    requests = log(*counts)
+    config = ShiftConfig(",".join(f"{shift}d" for shift in shifts), min_requests, max_width_days)
+    plan = plan_shifts(requests, [day(offset) for offset in range(last + 1)], config)
+    assert [test.shift_days for test in plan.shifts] == sorted(shifts)
+    for test in plan.shifts:
+        earliest = day(last + 1 + test.shift_days)
+        assert all(earliest <= found < earliest + timedelta(days=max_width_days) for found in test.days)
+        assert all(requests[found] > 0 for found in test.days)
+        assert test.num_requests == sum(requests[found] for found in test.days)
+        assert sum(requests[found] for found in test.days[:-1]) < min_requests
+        if test.num_requests < min_requests:
+            assert test.note
+
+
+def test_lists_of_shifts():
+    assert parse_shifts(" 1m, 0d,1w,7d ,1d") == (0, 1, 7, 30)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1d", "3", "1d;7d", "1.5d"])
+def test_what_is_not_a_list_of_shifts_is_refused(text):
+    with pytest.raises(ConfigError, match="not a list of time shifts"):
+        ShiftConfig(text)
+
+
+def test_overlap_with_training_is_refused():
+    test = TestDays(0, (day(3), day(4)), 9)
+    with pytest.raises(ConfigError, match="overlap") as caught:
+        refuse_overlap([day(0), day(3)], [test])
+    assert "0d: 2013-01-04" in str(caught.value)
+    assert "2013-01-05" not in str(caught.value)
+
+
+def test_training_leaves_room_for_the_largest_shift():
+    days = [day(offset) for offset in range(60)]
+    chosen = choose_train_days(days, largest_shift_days=30)
+    assert chosen == tuple(days[:29])
+    (*_, month) = plan_shifts(dict.fromkeys(days, 900), chosen, ShiftConfig()).shifts
+    assert month.days == (day(59),)
+    assert choose_train_days(days, largest_shift_days=30, num_days=14) == tuple(days[15:29])
+    assert choose_train_days(days, largest_shift_days=30, first_day=day(2), last_day=day(5)) == tuple(
+        days[2:6]
+    )
+
+
+def test_a_short_archive_still_has_training_days_and_an_empty_window_is_refused():
+    assert choose_train_days([day(0), day(3)], largest_shift_days=30) == (day(0),)
+    with pytest.raises(ConfigError, match="no day of the archive"):
+        choose_train_days([day(0)], largest_shift_days=0, first_day=day(5), last_day=day(9))
+    with pytest.raises(ConfigError, match="no day with requests"):
+        choose_train_days([], largest_shift_days=0)
