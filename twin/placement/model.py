@@ -1,0 +1,165 @@
+"""The placement twin as a thing to keep: encoding, answers, and the arrivals of the days it was learned from."""
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from logs_schema import Archive
+from logs_schema.errors import ProductError
+from twin.arrays import load_structure, save_arrays
+from twin.contracts import Array, Environment
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.encode import cut_windows, day_start_s, read_rows
+from twin.placement.encoding import Encoding
+from twin.placement.fit import FitReport, fit_answers, labelled_offers, replay_log
+from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
+from twin.placement.responses import drawn_response
+from twin.placement.types import Fate, InFlight, Requests
+from twin.placement.windows import Windows, replayed_arrivals
+
+DAY = dt.timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class PlacementTwin:
+    """A learned twin of a placement system.
+
+    Attributes:
+        encoding: What the arrays mean.
+        config: Of the ensemble of answers.
+        model: Its parameters.
+        windows: The logged requests it replays as arrivals (hybrid twin, paper 000 section 3.1.2).
+        report: How the fit went.
+    """
+
+    encoding: Encoding
+    config: AnswerConfig
+    model: AnswerModel
+    windows: Windows
+    report: FitReport
+
+    def environment(self, windows: Windows | None = None) -> Environment:
+        """The system as the twin knows it, with its own arrivals or those of other `windows`."""
+        arrivals = replayed_arrivals(self.windows if windows is None else windows)
+        answers = learned_answers(self.encoding, self.config, self.model)
+        response = drawn_response(self.encoding.cluster, self.encoding.problem.depth, arrivals, answers)
+        return environment(placement(self.encoding.cluster, self.encoding.problem), response)
+
+    def save(self, folder: Path) -> None:
+        """Writes the twin into an existing folder: JSON and npz, no pickle."""
+        (folder / "encoding.json").write_text(self.encoding.to_json())
+        (folder / "answers.json").write_text(json.dumps(asdict(self.config), indent=1))
+        save_arrays(folder / "answers.npz", self.model)
+        save_arrays(folder / "windows.npz", self.windows)
+        save_arrays(folder / "fit.npz", self.report)
+
+    @staticmethod
+    def load(folder: Path) -> "PlacementTwin":
+        """Reads what `save` wrote.
+
+        Raises:
+            ProductError: A file is missing or is not what it should be.
+        """
+        encoding = load_encoding(folder)
+        config = AnswerConfig(**_tuples(json.loads(_text(folder / "answers.json"))))
+        inputs = np.zeros((num_inputs(encoding.cluster), 1), np.float32)
+        shape = jax.eval_shape(answer_network(config).init, jax.random.key(0), inputs)
+        report = FitReport(*(0 for _ in FitReport._fields))
+        return PlacementTwin(
+            encoding,
+            config,
+            load_structure(folder / "answers.npz", AnswerModel(shape, 0.0, 0.0)),
+            load_windows(folder / "windows.npz"),
+            load_structure(folder / "fit.npz", report),
+        )
+
+
+def load_encoding(folder: Path) -> Encoding:
+    """The encoding kept in a twin's or policy's folder; ProductError where there is none."""
+    return Encoding.from_json(_text(folder / "encoding.json"))
+
+
+def load_windows(path: Path) -> Windows:
+    """The windows that `save_arrays` wrote."""
+    requests = Requests(*(0 for _ in Requests._fields))
+    fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
+    structure = Windows(requests, 0, 0, 0, fate, table, fate, 0, 0, 0)  # type: ignore[arg-type]
+    windows = load_structure(path, structure)
+    return windows._replace(num_overflow=int(windows.num_overflow))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise ProductError(f"cannot read {path.name}: {error}", where=str(path.parent)) from error
+
+
+def _tuples(content: dict) -> dict:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+
+
+def encode_days(
+    archive: Archive,
+    encoding: Encoding,
+    days: Sequence[dt.date],
+    *,
+    num_steps: int,
+    stride: int | None = None,
+    until: dt.date | None = None,
+) -> Windows:
+    """The requests of `days` as windows.
+
+    Args:
+        archive: The log archive.
+        encoding: What the arrays mean.
+        days: Days to encode.
+        num_steps: Requests per window.
+        stride: Requests from one window's start to the next; no overlap by default.
+        until: Outcomes are known up to the end of this day; by default up to the end of the archive.
+
+    Returns:
+        The windows.
+    """
+    known_until_s = np.inf if until is None else day_start_s(until + DAY)
+    rows, wanted = read_rows(archive, encoding, sorted(days), known_until_s=known_until_s)
+    return cut_windows(rows, wanted, encoding, num_steps=num_steps, stride=stride)
+
+
+def fit_twin(
+    key: Array,
+    archive: Archive,
+    encoding: Encoding,
+    days: Sequence[dt.date],
+    config: AnswerConfig,
+    *,
+    num_steps: int = 128,
+) -> PlacementTwin:
+    """Learns a twin from some days of an archive; what happened after the last of them is not looked at.
+
+    Args:
+        key: PRNG key.
+        archive: The log archive.
+        encoding: Fitted on the training days.
+        days: Days to learn from (the training days, or the shifted days a policy is judged on).
+        config: Of the ensemble.
+        num_steps: Requests per window.
+
+    Returns:
+        The twin.
+
+    Raises:
+        ConfigError: Too few requests with a known decision.
+    """
+    last = max(days)
+    logged = encode_days(archive, encoding, days, num_steps=num_steps, until=last)
+    offers = labelled_offers(replay_log(logged, encoding), logged, encoding)
+    model, report = fit_answers(key, offers, encoding, config)
+    starts = encode_days(archive, encoding, days, num_steps=num_steps, stride=max(1, num_steps // 2), until=last)
+    return PlacementTwin(encoding, config, model, starts, report)
