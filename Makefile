@@ -31,13 +31,15 @@ demo: env ## run the main job on a log archive the project generates itself
 	$(BIN)/schedtwin run demo
 
 test: env lint types ## lint, types and the quick tests
-	$(PYTEST) -q -m "not slow and not benchmark" -n $(WORKERS)
+	$(PYTEST) -q -m "not slow" -n $(WORKERS)
 
 test-slow: env ## the slow tests
-	$(PYTEST) -q -m "slow and not benchmark" -n $(WORKERS)
+	$(PYTEST) -q -m slow -n $(WORKERS)
 
 bench: env ## speed and memory figures, as ratios within one run
-	$(PYTEST) -q -s -m benchmark tests/benchmarks
+	@for file in tests/benchmarks/bench_*.py; do \
+		echo "== $$file"; $(BIN)/python -m tests.benchmarks.$$(basename $$file .py); \
+	done
 
 lint: env ## ruff: rules and formatting
 	$(BIN)/ruff check .
