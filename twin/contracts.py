@@ -46,7 +46,9 @@ class Problem(NamedTuple):
 
     num_seats: int
     start: Callable[[Outcome], PyTree]  # first outcome -> state
-    observe: Callable[[PyTree], PyTree]  # state -> what each seat's site may see; leaves [..., seats, *streams]
+    observe: Callable[
+        [PyTree], PyTree
+    ]  # state -> what each seat's site may see; leaves [..., seats, *streams]
     observe_global: Callable[[PyTree], PyTree]  # state -> what a centralised critic may see
     legal: Callable[[PyTree], PyTree]  # state -> mask beside every action leaf [choices, seats, *streams]
     active: Callable[[PyTree], Array]  # state -> [seats, *streams] bool: who must decide
@@ -55,7 +57,9 @@ class Problem(NamedTuple):
     remaining: Callable[[PyTree], Records]  # state -> the records still held by it, settled or not
     facts: Callable[[PyTree, PyTree], PyTree]
     # (state, action) -> what is known of the decisions at once and needed to value them; leaves [..., seats, *streams]
-    reward: Callable[[PyTree, PyTree], Array]  # (facts, outcome) -> worth of each decision, any shared batch axes
+    reward: Callable[
+        [PyTree, PyTree], Array
+    ]  # (facts, outcome) -> worth of each decision, any shared batch axes
 
 
 class Response(NamedTuple):
@@ -94,7 +98,9 @@ class Environment(NamedTuple):
 
     problem: Problem
     reset: Callable[[Array, Streams], EnvironmentState]  # (key, streams)
-    step: Callable[[Array, EnvironmentState, PyTree], tuple[EnvironmentState, Transition]]  # (key, state, action)
+    step: Callable[
+        [Array, EnvironmentState, PyTree], tuple[EnvironmentState, Transition]
+    ]  # (key, state, action)
     settle: Callable[[EnvironmentState], Records]  # the records still held, fates already drawn filled in
 
 
@@ -106,11 +112,15 @@ class Trajectory(NamedTuple):
     """One rollout: `T` steps of `num_seats` seats in every stream; late outcomes are credited to their decision."""
 
     observation: PyTree  # leaves [T, ..., seats, *streams]
-    global_observation: PyTree  # leaves [T + 1, ..., *streams]; the last one is for bootstrapping a truncated value
+    global_observation: (
+        PyTree  # leaves [T + 1, ..., *streams]; the last one is for bootstrapping a truncated value
+    )
     legal: PyTree  # leaves [T, choices, seats, *streams]
     active: Array  # [T, seats, *streams] bool
     action: PyTree  # leaves [T, seats, *streams]: as taken, after illegal ones were replaced
-    reward: Array  # [T, seats, *streams]: worth of the decision's own outcome, 0 where not settled or not active
+    reward: (
+        Array  # [T, seats, *streams]: worth of the decision's own outcome, 0 where not settled or not active
+    )
     settled: Array  # [T, seats, *streams] bool: the outcome is final (or its fate already drawn)
     facts: PyTree  # leaves [T, ..., seats, *streams]: what was known of every decision at once
     outcome: PyTree  # leaves [T, seats, *streams]: what came of it, however late; as far as known where not settled

@@ -22,6 +22,8 @@ from twin.contracts import (
 )
 from twin.environment import beside
 
+Decide = Callable[[Array, PyTree, PyTree, PyTree], PyTree]
+
 
 def rollout(
     key: Array, environment: Environment, policy: Policy, num_steps: int, streams: Streams = ()
@@ -42,7 +44,7 @@ def rollout(
     def decide(key_policy: Array, observation: PyTree, legal: PyTree, _: None) -> PyTree:
         return policy(key_policy, observation, legal)
 
-    return _unroll(key, environment, decide, None, num_steps, streams)
+    return unroll(key, environment, decide, None, num_steps, streams)
 
 
 def follow(key: Array, environment: Environment, actions: PyTree, streams: Streams = ()) -> Trajectory:
@@ -62,12 +64,25 @@ def follow(key: Array, environment: Environment, actions: PyTree, streams: Strea
         return action
 
     num_steps = jax.tree.leaves(actions)[0].shape[0]
-    return _unroll(key, environment, decide, actions, num_steps, streams)
+    return unroll(key, environment, decide, actions, num_steps, streams)
 
 
-def _unroll(
-    key: Array, environment: Environment, decide: Callable, actions: PyTree, num_steps: int, streams: Streams
+def unroll(
+    key: Array, environment: Environment, decide: Decide, actions: PyTree, num_steps: int, streams: Streams
 ) -> Trajectory:
+    """The scan behind `rollout` and `follow`: `decide` sees what a policy sees and the step's prescribed action.
+
+    Args:
+        key: PRNG key.
+        environment: Where to act.
+        decide: (key, observation, legal, action) -> action.
+        actions: Leaves [T, seats, *streams], handed to `decide` step by step; None where there are none.
+        num_steps: Length `T`.
+        streams: Shape of the independent copies.
+
+    Returns:
+        The trajectory.
+    """
     problem = environment.problem
     key_reset, key_steps = jax.random.split(key)
 
@@ -117,16 +132,21 @@ def credit(left: Records, remaining: Records, active: Array) -> tuple[Array, PyT
         return jnp.concatenate([passed.reshape(-1, width), held.reshape(-1, width)])
 
     decision, settled, *leaves = (
-        flat(passed, held) for passed, held in zip(jax.tree.leaves(left), jax.tree.leaves(remaining), strict=True)
+        flat(passed, held)
+        for passed, held in zip(jax.tree.leaves(left), jax.tree.leaves(remaining), strict=True)
     )
-    row = jnp.where((decision >= 0) & (decision < total), decision, total)  # out of range: dropped by the scatter
+    row = jnp.where(
+        (decision >= 0) & (decision < total), decision, total
+    )  # out of range: dropped by the scatter
     stream = jnp.broadcast_to(jnp.arange(width)[None], row.shape)
 
     def home(value: Array) -> Array:
         empty = jnp.full((total, width), _missing(value.dtype), value.dtype)
         return empty.at[row, stream].set(value, mode="drop").reshape((num_steps, num_seats, *streams))
 
-    return home(settled), jax.tree.unflatten(jax.tree.structure(left.outcome), [home(leaf) for leaf in leaves])
+    return home(settled), jax.tree.unflatten(
+        jax.tree.structure(left.outcome), [home(leaf) for leaf in leaves]
+    )
 
 
 def _missing(dtype: jnp.dtype) -> float | int | bool:

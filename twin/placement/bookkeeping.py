@@ -196,7 +196,9 @@ def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
     """
     rewards = {"on_time": on_time_reward, "slowdown": slowdown_reward}
     if config.reward not in rewards:
-        raise ConfigError(f"unknown reward {config.reward!r}", where="PlacementConfig.reward", allowed=", ".join(rewards))
+        raise ConfigError(
+            f"unknown reward {config.reward!r}", where="PlacementConfig.reward", allowed=", ".join(rewards)
+        )
     num_nodes = cluster.num_nodes
 
     def start(outcome: Outcome) -> PlacementState:

@@ -260,7 +260,11 @@ def _carried(
     nodes, depth, num_windows = encoding.cluster.num_nodes, encoding.problem.depth, len(first_row)
     shape = (nodes, depth, num_windows)
     table = _empty_numpy_table(shape)
-    fate = Fate(np.ones(shape, bool), *(np.full(shape, np.inf, np.float32) for _ in range(2)), np.full(shape, UNKNOWN, np.int32))
+    fate = Fate(
+        np.ones(shape, bool),
+        *(np.full(shape, np.inf, np.float32) for _ in range(2)),
+        np.full(shape, UNKNOWN, np.int32),
+    )
     num_overflow = 0
     may_hold = (rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent
     for window, (first, origin) in enumerate(zip(first_row, origin_s, strict=True)):

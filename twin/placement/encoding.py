@@ -111,7 +111,9 @@ def fit_encoding(archive: Archive, train_days: Sequence[dt.date], *, granularity
         raise ConfigError(
             f"training days without requests: {first(missing)}" if train_days else "no training days",
             where=f"{len(train_days)} training days asked for",
-            allowed=f"the {len(days)} days with requests, {days[0]} to {days[-1]}" if days else "an archive with requests",
+            allowed=f"the {len(days)} days with requests, {days[0]} to {days[-1]}"
+            if days
+            else "an archive with requests",
         )
     rows = archive.read("requests", days=list(train_days))
     nodes = archive.nodes()
@@ -181,7 +183,7 @@ def _wants_classes(nodes: pa.Table, rows: pa.Table) -> bool:
 
 
 def vocabulary(values: Iterable[str | None], *, limit: int = MAX_VOCABULARY) -> tuple[str, ...]:
-    """"unknown" and the most frequent labels, ties by name."""
+    """ "unknown" and the most frequent labels, ties by name."""
     counts: dict[str, int] = {}
     for value in values:
         if value is not None:
@@ -222,7 +224,9 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
     return cluster, node_of_name
 
 
-def candidate_set(names: Sequence[str] | None, node_of_name: dict[str, int], num_nodes: int) -> tuple[bool, ...]:
+def candidate_set(
+    names: Sequence[str] | None, node_of_name: dict[str, int], num_nodes: int
+) -> tuple[bool, ...]:
     """[nodes] which nodes the candidate list allows; all of them where there is no list or none of it is known."""
     allowed = {node_of_name[name] for name in names or () if name in node_of_name}
     return tuple(not allowed or node in allowed for node in range(num_nodes))

@@ -31,7 +31,9 @@ NODE_FEATURES = (
     Feature("is_cloud", "flag", "the node is in the cloud tier"),
     *(Feature(f"free_{name}", "share", f"free {name} now, as a share of capacity") for name in RESOURCES),
     Feature("needed_share", "share", "cores asked for, as a share of the node's capacity"),
-    Feature("waiting_share", "log1p(share)", "cores asked for by requests waiting here, as a share of capacity"),
+    Feature(
+        "waiting_share", "log1p(share)", "cores asked for by requests waiting here, as a share of capacity"
+    ),
     Feature("num_running", "log1p(count)", "requests running here"),
     Feature("num_waiting", "log1p(count)", "requests waiting here"),
     Feature("backlog", "log1p(time units)", "expected work left here, in time to finish it on all cores"),
@@ -170,9 +172,7 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
         jnp.broadcast_to(cloud, needed.shape),
     ]
     num_free = len(RESOURCES)
-    return jnp.concatenate(
-        [jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:]]
-    )
+    return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:]])
 
 
 def observe_request(cluster: Cluster, request: Requests, time_unit_s: float) -> Array:
@@ -203,7 +203,9 @@ def observe_request(cluster: Cluster, request: Requests, time_unit_s: float) -> 
     return jnp.concatenate([jnp.stack(numbers), *flags])
 
 
-def observe(cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool = False) -> Observation:
+def observe(
+    cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool = False
+) -> Observation:
     """The observation of every seat; `in_full` shows all sites' nodes without summary (for a centralised critic)."""
     return Observation(
         observe_nodes(cluster, state, time_unit_s, in_full=in_full),

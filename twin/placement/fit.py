@@ -159,7 +159,12 @@ def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.nd
 
 
 def _fit(
-    key: Array, data: tuple, weights: np.ndarray, held_out: np.ndarray, encoding: Encoding, config: AnswerConfig
+    key: Array,
+    data: tuple,
+    weights: np.ndarray,
+    held_out: np.ndarray,
+    encoding: Encoding,
+    config: AnswerConfig,
 ) -> tuple[PyTree, tuple]:
     inputs, observed = data
     network, unit_s = answer_network(config), encoding.problem.time_unit_s

@@ -21,7 +21,16 @@ from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
 from twin.placement.responses import Answers
-from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Cluster, Fate, Observation, PlacementState
+from twin.placement.types import (
+    COMPLETED,
+    DROPPED,
+    FAILED,
+    REJECTED,
+    Cluster,
+    Fate,
+    Observation,
+    PlacementState,
+)
 
 
 @dataclass(frozen=True)

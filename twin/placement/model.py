@@ -161,5 +161,7 @@ def fit_twin(
     logged = encode_days(archive, encoding, days, num_steps=num_steps, until=last)
     offers = labelled_offers(replay_log(logged, encoding), logged, encoding)
     model, report = fit_answers(key, offers, encoding, config)
-    starts = encode_days(archive, encoding, days, num_steps=num_steps, stride=max(1, num_steps // 2), until=last)
+    starts = encode_days(
+        archive, encoding, days, num_steps=num_steps, stride=max(1, num_steps // 2), until=last
+    )
     return PlacementTwin(encoding, config, model, starts, report)

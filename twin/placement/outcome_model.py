@@ -45,7 +45,9 @@ def split_outputs(outputs: Array) -> AnswerParameters:
         weight, location, log_scale = (outputs[first + i * k : first + (i + 1) * k] for i in range(3))
         spread = jnp.arange(k, dtype=jnp.float32).reshape((k,) + (1,) * (outputs.ndim - 1))
         return Mixture(
-            jax.nn.log_softmax(weight, axis=0), location + spread, jnp.clip(log_scale, MIN_LOG_SCALE, MAX_LOG_SCALE)
+            jax.nn.log_softmax(weight, axis=0),
+            location + spread,
+            jnp.clip(log_scale, MIN_LOG_SCALE, MAX_LOG_SCALE),
         )
 
     return AnswerParameters(*outputs[:4], mixture(4), mixture(4 + 3 * k))
@@ -98,14 +100,18 @@ def log_likelihood(parameters: AnswerParameters, observed: Observed, unit_s: flo
     wait, run = jnp.log1p(observed.wait_s / unit_s), jnp.log1p(observed.run_s / unit_s)
     zero_wait = jax.nn.log_sigmoid(parameters.zero_wait_logit)
     some_wait = jax.nn.log_sigmoid(-parameters.zero_wait_logit)
-    waited = jnp.where(observed.wait_s <= 0.0, zero_wait, some_wait + mixture_log_density(parameters.wait, wait))
+    waited = jnp.where(
+        observed.wait_s <= 0.0, zero_wait, some_wait + mixture_log_density(parameters.wait, wait)
+    )
     waits = jnp.where(observed.started, waited, some_wait + mixture_log_survival(parameters.wait, wait))
     runs = jnp.where(
         observed.finished, mixture_log_density(parameters.run, run), mixture_log_survival(parameters.run, run)
     )
     ran = observed.accepted & ~observed.dropped
     total = jax.nn.log_sigmoid(accept)
-    total += jnp.where(observed.accepted & (observed.dropped | observed.finished), jax.nn.log_sigmoid(drop), 0.0)
+    total += jnp.where(
+        observed.accepted & (observed.dropped | observed.finished), jax.nn.log_sigmoid(drop), 0.0
+    )
     total += jnp.where(ran & observed.finished, jax.nn.log_sigmoid(fail), 0.0)
     total += jnp.where(ran, waits, 0.0)
     return total + jnp.where(ran & observed.started, runs, 0.0)
@@ -124,7 +130,9 @@ class Drawn(NamedTuple):
 NUM_UNIFORMS = 8
 
 
-def sample_answer(parameters: AnswerParameters, uniforms: Array, unit_s: float, limits_s: tuple[float, float]) -> Drawn:
+def sample_answer(
+    parameters: AnswerParameters, uniforms: Array, unit_s: float, limits_s: tuple[float, float]
+) -> Drawn:
     """Draws an answer from `NUM_UNIFORMS` uniforms.
 
     Args:

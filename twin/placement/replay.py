@@ -154,7 +154,9 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
     def init(key: Array, streams: Streams) -> tuple[Array, Fate]:
         window = choose_windows(key, windows.num_windows, (windows.num_windows,))
         if streams != (windows.num_windows,):
-            raise ValueError(f"replay needs one stream for each of {windows.num_windows} windows, not {streams}")
+            raise ValueError(
+                f"replay needs one stream for each of {windows.num_windows} windows, not {streams}"
+            )
         return jnp.int32(0), take(table.fate, window)
 
     def answer(
@@ -173,4 +175,3 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
         return (step + 1, fates), jax.tree.map(of_choice, fates)
 
     return Answers(init, answer)
-

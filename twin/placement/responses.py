@@ -125,7 +125,9 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         outcome = Outcome(jnp.zeros(streams, jnp.float32), first.done, news)
         return _Private(private, answers.init(key_answers, streams), hidden), outcome
 
-    def advance(key: Array, private: _Private, state: PlacementState, node: Array) -> tuple[_Private, Outcome]:
+    def advance(
+        key: Array, private: _Private, state: PlacementState, node: Array
+    ) -> tuple[_Private, Outcome]:
         key_arrivals, key_answers = jax.random.split(key)
         memory, fate = answers.answer(key_answers, private.memory, state, node)
         slots = choose_slots(state, node) & fate.accepted[:, None, None]

@@ -105,7 +105,9 @@ class Fate(NamedTuple):
 class News(NamedTuple):
     """The placement problem's `Outcome.news`."""
 
-    clock_s: Array  # [*streams]: when the next decision is due; exact, where a sum of elapsed times would round
+    clock_s: (
+        Array  # [*streams]: when the next decision is due; exact, where a sum of elapsed times would round
+    )
     accepted: Array  # [seats, *streams] bool: answers to the offers just made
     start_s: Array  # [nodes, depth, *streams]: observed starts, inf where not observed yet
     finish_s: Array  # [nodes, depth, *streams]: observed finishes, inf where not observed yet
