@@ -144,39 +144,51 @@ def merge_overlapping(first_day: np.ndarray, last_day: np.ndarray) -> np.ndarray
     return labels
 
 
-def draw_weights(num_units: int, config: BootstrapConfig) -> np.ndarray:
-    """[replicates, units] how often each unit is drawn; rows sum to `num_units`."""
-    generator = np.random.default_rng(config.seed)
-    share = np.full(num_units, 1.0 / num_units)
-    return generator.multinomial(num_units, share, size=config.num_replicates).astype(np.float64)
-
-
-def estimate(statistic: Statistic, num_units: int, config: BootstrapConfig) -> Estimate:
-    """A statistic of units with its interval.
+def weights_of(num_units: int, config: BootstrapConfig) -> np.ndarray:
+    """The weights a statistic is evaluated on: all units once, each left out in turn, then the draws.
 
     Args:
-        statistic: Function of weights.
-        num_units: Number of units.
+        num_units: Number of units, >= 1.
         config: How to draw.
+
+    Returns:
+        [1 + units + replicates, units] how often each unit counts; draws sum to `num_units`.
+    """
+    generator = np.random.default_rng(config.seed)
+    share = np.full(num_units, 1.0 / num_units)
+    draws = generator.multinomial(num_units, share, size=config.num_replicates)
+    return np.concatenate([np.ones((1, num_units)), 1.0 - np.eye(num_units), draws])
+
+
+def summarise(values: np.ndarray, num_units: int, config: BootstrapConfig) -> Estimate:
+    """The estimate behind the values of a statistic, or of a difference of two, on `weights_of`.
+
+    Args:
+        values: [1 + units + replicates].
+        num_units: Number of units, >= 1.
+        config: As the weights were drawn with.
 
     Returns:
         The value; its interval, or the reason why there is none.
     """
-    if num_units == 0:
-        return Estimate(None, None, None, 0, "there is nothing to measure")
-    value = float(statistic(np.ones((1, num_units)))[0])
+    value, without_one, replicates = float(values[0]), values[1 : num_units + 1], values[num_units + 1 :]
     if not np.isfinite(value):
         return Estimate(None, None, None, num_units, "undefined: no row says anything about it")
     if num_units < config.min_units:
-        reason = f"no interval: {num_units} units are fewer than {config.min_units}"
-        return Estimate(value, None, None, num_units, reason)
-    replicates = statistic(draw_weights(num_units, config))
-    without_one = statistic(np.ones((num_units, num_units)) - np.eye(num_units))
+        units = "1 unit is" if num_units == 1 else f"{num_units} units are"
+        return Estimate(value, None, None, num_units, f"no interval: {units} fewer than {config.min_units}")
     defined = np.isfinite(replicates)
     if np.mean(~defined) > MAX_UNDEFINED or not np.all(np.isfinite(without_one)):
         return Estimate(value, None, None, num_units, "no interval: too few units say anything about it")
     low, high = _bca(value, replicates[defined], without_one, config.level)
     return Estimate(value, low, high, num_units)
+
+
+def estimate(statistic: Statistic, num_units: int, config: BootstrapConfig) -> Estimate:
+    """A statistic of units with its interval; see `summarise`."""
+    if num_units == 0:
+        return Estimate(None, None, None, 0, "there is nothing to measure")
+    return summarise(statistic(weights_of(num_units, config)), num_units, config)
 
 
 def paired_difference(

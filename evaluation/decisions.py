@@ -110,7 +110,7 @@ def decisions_from(
     *,
     unit: np.ndarray,
     day: np.ndarray,
-    window_s: np.ndarray,
+    window_s: np.ndarray | None = None,
     missing: Mapping[str, str] | None = None,
 ) -> Decisions:
     """Flattens a rollout of the placement problem to one row per active decision.
@@ -121,7 +121,7 @@ def decisions_from(
         unit: Resampling block; anything that broadcasts to `[T, seats, *streams]`, for example one value a
             stream.
         day: Calendar day as an ordinal; broadcasts likewise.
-        window_s: Length of every window, > 0; broadcasts to `[*streams]`.
+        window_s: End of every window on its clock, > 0; broadcasts to `[*streams]`. The last arrival if None.
         missing: Need to reason, for what the log is known to lack; needs that the columns themselves show to
             be unmet (no deadline, no agent, one site, no capacity) are added.
 
@@ -136,6 +136,8 @@ def decisions_from(
         return np.broadcast_to(np.asarray(value), active.shape)[active].astype(dtype)
 
     streams = active.shape[2:]
+    if window_s is None:
+        window_s = np.max(np.where(active, np.asarray(facts.arrival_s), 0.0), axis=(0, 1))
     length_s = np.broadcast_to(np.asarray(window_s, np.float64), streams)
     num_active = active.sum(axis=(0, 1))
     status = column(outcome.status, np.int64)

@@ -1,0 +1,302 @@
+"""Policies side by side: every metric, shift and judge, with intervals, and differences paired by unit.
+
+A *judge* is where a policy was played: replayed history, the twin of the shifted days, the ground truth.
+Every number carries its judge, because they do not mean the same.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evaluation.bootstrap import (
+    BootstrapConfig,
+    Estimate,
+    Verdict,
+    blocks_of,
+    summarise,
+    verdict,
+    weights_of,
+)
+from evaluation.decisions import Decisions
+from evaluation.metrics import METRICS, Metric
+from evaluation.records import from_plain, to_plain
+from logs_schema.errors import ConfigError
+
+SCHEMA_VERSION = 1
+REFERENCES = ("random", "history", "bc_greedy")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy, judged on one shift by one judge.
+
+    Attributes:
+        judge, shift_days, policy: What was judged where.
+        decisions: What it decided and what came of it.
+        agreement: Fraction of decisions that are those of the log; None where there is no log to agree with.
+        num_overflow: Requests that found no slot in the bookkeeping, and are in no number.
+        num_illegal: Decisions replaced because they were not legal.
+    """
+
+    judge: str
+    shift_days: int
+    policy: str
+    decisions: Decisions
+    agreement: float | None = None
+    num_overflow: int = 0
+    num_illegal: int = 0
+
+
+@dataclass(frozen=True)
+class PolicyFacts:
+    """A compared policy: name, kind ("baseline", "imitation", "trained", "history"), and itself in words."""
+
+    name: str
+    kind: str
+    description: str
+
+
+@dataclass(frozen=True)
+class JudgeFacts:
+    """A judge, and what its numbers can and cannot say."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
+class MetricFacts:
+    """A metric as declared."""
+
+    name: str
+    unit: str
+    better: str
+    description: str
+
+
+@dataclass(frozen=True)
+class ShiftFacts:
+    """A shift with the ISO days it was judged on; no days where the log cannot say, and the note says why."""
+
+    shift_days: int
+    days: tuple[str, ...]
+    num_requests: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A metric of a policy; the estimate's reason says why there is no value, or no interval."""
+
+    judge: str
+    shift_days: int
+    policy: str
+    metric: str
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Policy minus reference, paired by unit, and what it lets one say."""
+
+    judge: str
+    shift_days: int
+    policy: str
+    reference: str
+    metric: str
+    estimate: Estimate
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What stands behind a run's numbers: decisions, and those that are in none of the numbers."""
+
+    judge: str
+    shift_days: int
+    policy: str
+    num_decisions: int
+    num_censored: int
+    num_overflow: int
+    num_illegal: int
+    agreement: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything a comparison says; round-trips through JSON.
+
+    Attributes:
+        archive: Facts of the archive: name, content hash, days, requests.
+        train_days: ISO days the policies and the twin learned from.
+        unit_kind: What the bootstrap draws, in words.
+        level: Coverage aimed at by the intervals.
+        main_metric: Name of the metric that leads the report.
+        policies, judges, shifts, metrics: What was compared, in the order of tables.
+        cells, differences, tallies: The numbers.
+        notes: What a reader has to know besides.
+    """
+
+    archive: Mapping[str, Any]
+    train_days: tuple[str, ...]
+    unit_kind: str
+    level: float
+    main_metric: str
+    policies: tuple[PolicyFacts, ...]
+    judges: tuple[JudgeFacts, ...]
+    shifts: tuple[ShiftFacts, ...]
+    metrics: tuple[MetricFacts, ...]
+    cells: tuple[Cell, ...]
+    differences: tuple[Difference, ...]
+    tallies: tuple[Tally, ...]
+    notes: tuple[str, ...] = ()
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    def cell(self, judge: str, shift_days: int, policy: str, metric: str) -> Estimate | None:
+        """The estimate of one cell; None where the policy was not judged there."""
+        wanted = (judge, shift_days, policy, metric)
+        for cell in self.cells:
+            if (cell.judge, cell.shift_days, cell.policy, cell.metric) == wanted:
+                return cell.estimate
+        return None
+
+    def difference(
+        self, judge: str, shift_days: int, policy: str, reference: str, metric: str
+    ) -> Difference | None:
+        """The paired difference of one policy to one reference; None where there is none."""
+        wanted = (judge, shift_days, policy, reference, metric)
+        for found in self.differences:
+            if (found.judge, found.shift_days, found.policy, found.reference, found.metric) == wanted:
+                return found
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        return to_plain(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Comparison":
+        """The comparison that `to_json` made `data` from."""
+        return from_plain(Comparison, data)
+
+
+def compare(
+    runs: Iterable[Run],
+    *,
+    archive: Mapping[str, Any],
+    train_days: Sequence[str],
+    unit_kind: str,
+    policies: Sequence[PolicyFacts],
+    judges: Sequence[JudgeFacts],
+    shifts: Sequence[ShiftFacts],
+    metrics: Sequence[Metric] = METRICS,
+    references: Sequence[str] = REFERENCES,
+    main_metric: str | None = None,
+    notes: Sequence[str] = (),
+    config: BootstrapConfig | None = None,
+) -> Comparison:
+    """Compares policies that were judged on the same units.
+
+    Args:
+        runs: At most one for every judge, shift and policy; consumed one at a time per judge and shift.
+        archive, train_days, unit_kind, policies, judges, shifts, notes: As in `Comparison`.
+        metrics: To compute.
+        references: Policies to take paired differences to, where they were judged.
+        main_metric: Leads the report; by default the first metric that applies to every run.
+        config: Of the bootstrap.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        ConfigError: Two runs of one judge and shift were judged on different units, or there is no run.
+    """
+    config = config or BootstrapConfig()
+    groups: dict[tuple[str, int], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.judge, run.shift_days), []).append(run)
+    if not groups:
+        raise ConfigError("no policy was judged", advice="choose at least one shift that the log can answer")
+    cells: list[Cell] = []
+    differences: list[Difference] = []
+    for group in groups.values():
+        refuse_unpaired(group)
+        for metric in metrics:
+            found_cells, found_differences = _judge(group, metric, references, config)
+            cells += found_cells
+            differences += found_differences
+    return Comparison(
+        archive=archive,
+        train_days=tuple(train_days),
+        unit_kind=unit_kind,
+        level=config.level,
+        main_metric=main_metric or _main_metric(cells, metrics),
+        policies=tuple(policies),
+        judges=tuple(judges),
+        shifts=tuple(shifts),
+        metrics=tuple(MetricFacts(item.name, item.unit, item.better, item.description) for item in metrics),
+        cells=tuple(cells),
+        differences=tuple(differences),
+        tallies=tuple(_tally(run) for group in groups.values() for run in group),
+        notes=tuple(notes),
+    )
+
+
+def refuse_unpaired(runs: Sequence[Run]) -> None:
+    """Makes sure that the runs of one judge and shift share their units.
+
+    Raises:
+        ConfigError: They do not, so their difference would compare days, not policies.
+    """
+    labels = blocks_of(runs[0].decisions.unit).labels
+    for run in runs[1:]:
+        if not np.array_equal(blocks_of(run.decisions.unit).labels, labels):
+            raise ConfigError(
+                "policies were judged on different units",
+                where=f"{run.policy} and {runs[0].policy}, judge {run.judge}, shift {run.shift_days}d",
+                allowed="the same days or blocks for every policy",
+                advice="judge all policies on the same windows, with the same unit labels",
+            )
+
+
+def _judge(
+    runs: Sequence[Run], metric: Metric, references: Sequence[str], config: BootstrapConfig
+) -> tuple[list[Cell], list[Difference]]:
+    num_units = blocks_of(runs[0].decisions.unit).num_units
+    weights = weights_of(num_units, config) if num_units else None
+    cells, values = [], {}
+    for run in runs:
+        refusal = metric.applicable(run.decisions)
+        if refusal is not None or weights is None:
+            reason = refusal.reason if refusal is not None else "there is nothing to measure"
+            estimate = Estimate(None, None, None, num_units, reason)
+        else:
+            values[run.policy] = metric.statistic(run.decisions)(weights)
+            estimate = summarise(values[run.policy], num_units, config)
+        cells.append(Cell(run.judge, run.shift_days, run.policy, metric.name, estimate))
+    differences = []
+    for reference in references:
+        for run in runs:
+            if run.policy != reference and run.policy in values and reference in values:
+                gap = summarise(values[run.policy] - values[reference], num_units, config)
+                said = verdict(gap, metric.better)
+                where = (run.judge, run.shift_days, run.policy, reference, metric.name)
+                differences.append(Difference(*where, gap, said))
+    return cells, differences
+
+
+def _main_metric(cells: Sequence[Cell], metrics: Sequence[Metric]) -> str:
+    silent = {cell.metric for cell in cells if cell.estimate.value is None}
+    for metric in metrics:
+        if metric.better != "none" and metric.name not in silent:
+            return metric.name
+    return metrics[0].name
+
+
+def _tally(run: Run) -> Tally:
+    decisions = run.decisions
+    counts = (decisions.num_rows, decisions.num_censored, run.num_overflow, run.num_illegal)
+    agreement = None if run.agreement is None or np.isnan(run.agreement) else run.agreement
+    return Tally(run.judge, run.shift_days, run.policy, *counts, agreement)

@@ -1,0 +1,37 @@
+"""Numbers as people read them: the same in the terminal and in the report."""
+
+import math
+
+from evaluation.bootstrap import Estimate
+
+NO_VALUE = "n/a"
+
+
+def number(value: float | None, *, signed: bool = False) -> str:
+    """Three decimals below 10, fewer above, thousands separated; "n/a" where there is none."""
+    if value is None or not math.isfinite(value):
+        return NO_VALUE
+    size = abs(value)
+    decimals = 3 if size < 10.0 else 2 if size < 100.0 else 1 if size < 1000.0 else 0
+    text = f"{value:{'+' if signed else ''},.{decimals}f}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def interval(estimate: Estimate, *, signed: bool = False) -> str:
+    """For example "[0.812, 0.844]"; "no interval" where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return "no interval"
+    return f"[{number(estimate.low, signed=signed)}, {number(estimate.high, signed=signed)}]"
+
+
+def with_interval(estimate: Estimate, *, signed: bool = False) -> str:
+    """For example "0.828 [0.812, 0.844]"; "n/a" where there is no value."""
+    if estimate.value is None:
+        return NO_VALUE
+    return f"{number(estimate.value, signed=signed)} {interval(estimate, signed=signed)}"
+
+
+def shift_label(shift_days: int) -> str:
+    """For example "0 days", "1 day", "1 week", "1 month", "10 days"."""
+    named = {1: "1 day", 7: "1 week", 30: "1 month"}
+    return named.get(shift_days, f"{shift_days} days")

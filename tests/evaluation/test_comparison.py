@@ -1,0 +1,145 @@
+"""Comparisons: paired, honest about what is missing, and the same after a round trip through JSON."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from evaluation import metrics
+from evaluation.bootstrap import BootstrapConfig, Verdict
+from evaluation.comparison import (
+    Comparison,
+    JudgeFacts,
+    PolicyFacts,
+    Run,
+    ShiftFacts,
+    compare,
+)
+from evaluation.records import from_plain
+from evaluation.tabulation import tabulate
+from logs_schema.errors import ConfigError, SchemaError
+from tests.evaluation.made import made_decisions
+
+CONFIG = BootstrapConfig(num_replicates=400)
+
+
+def judged(late_share, *, num_units=10, seed=0, **columns):
+    """Decisions of which about `late_share` miss their deadline, harder on some units than on others."""
+    generator = np.random.default_rng(seed)
+    unit = np.repeat(np.arange(num_units), 40)
+    hard = np.linspace(0.0, 0.3, num_units)[unit]
+    late = np.random.default_rng(99).random(len(unit)) < late_share + hard
+    wait_s = np.where(late, 500.0, generator.uniform(0.0, 50.0, len(unit)))
+    return made_decisions(len(unit), unit=unit, wait_s=wait_s, agent=unit % 3, **columns)
+
+
+def compared(runs, **options):
+    names = list(dict.fromkeys(run.policy for run in runs))
+    shifts = sorted({run.shift_days for run in runs})
+    return compare(
+        runs,
+        archive={"name": "made up"},
+        train_days=["2030-01-01"],
+        unit_kind="days",
+        policies=[PolicyFacts(name, "baseline", name) for name in names],
+        judges=[JudgeFacts("replay", "made up")],
+        shifts=[ShiftFacts(shift, ("2030-01-02",), 400) for shift in shifts],
+        config=CONFIG,
+        **options,
+    )
+
+
+def two_policies(**columns):
+    return [
+        Run("replay", 0, "random", judged(0.5, **columns)),
+        Run("replay", 0, "trained", judged(0.1, seed=1, **columns), agreement=0.4, num_overflow=3),
+    ]
+
+
+def test_values_are_the_metrics_own_and_differences_are_theirs():
+    runs = two_policies()
+    found = compared(runs)
+    for metric in metrics.METRICS:
+        values = [metric.compute(run.decisions) for run in runs]
+        for run, value in zip(runs, values, strict=True):
+            estimate = found.cell("replay", 0, run.policy, metric.name)
+            if isinstance(value, metrics.NotApplicable):
+                assert estimate.value is None
+                assert estimate.reason == value.reason
+            else:
+                assert estimate.value == pytest.approx(value)
+                assert estimate.low <= estimate.value <= estimate.high
+        difference = found.difference("replay", 0, "trained", "random", metric.name)
+        if difference is not None:
+            assert difference.estimate.value == pytest.approx(values[1] - values[0])
+
+
+def test_a_clearly_better_policy_is_called_better_whichever_way_the_metric_points():
+    found = compared(two_policies())
+    assert found.difference("replay", 0, "trained", "random", "on_time").verdict is Verdict.BETTER
+    assert found.difference("replay", 0, "trained", "random", "mean_wait").verdict is Verdict.BETTER
+    assert found.difference("replay", 0, "trained", "random", "utilisation").verdict is Verdict.NO_DIRECTION
+    assert found.difference("replay", 0, "random", "random", "on_time") is None
+
+
+def test_pairing_makes_the_difference_surer_than_either_value():
+    found = compared(two_policies())
+    gap = found.difference("replay", 0, "trained", "random", "on_time").estimate
+    alone = found.cell("replay", 0, "trained", "on_time")
+    assert gap.high - gap.low < alone.high - alone.low
+
+
+def test_the_main_metric_is_the_first_that_every_run_can_say():
+    assert compared(two_policies()).main_metric == "on_time"
+    without = compared(two_policies(missing={"deadlines": "no request has a deadline"}))
+    assert without.main_metric == "mean_log_slowdown"
+    assert without.cell("replay", 0, "trained", "on_time").reason == "no request has a deadline"
+    assert without.difference("replay", 0, "trained", "random", "on_time") is None
+
+
+def test_different_units_are_refused():
+    runs = [Run("replay", 0, "a", judged(0.1)), Run("replay", 0, "b", judged(0.1, num_units=9))]
+    with pytest.raises(ConfigError, match="different units") as caught:
+        compared(runs)
+    assert "b and a" in str(caught.value)
+
+
+def test_no_run_is_refused():
+    with pytest.raises(ConfigError, match="no policy was judged"):
+        compared([])
+
+
+def test_censored_and_overflown_requests_are_counted():
+    (_, tally) = compared(two_policies()).tallies
+    assert (tally.num_decisions, tally.num_overflow, tally.agreement) == (400, 3, 0.4)
+    censored = replace(judged(0.1), settled=np.arange(400) >= 7)
+    assert compared([Run("replay", 0, "a", censored)]).tallies[0].num_censored == 7
+
+
+def test_json_round_trip():
+    found = compared(two_policies(), notes=["a note"])
+    text = json.dumps(found.to_json(), allow_nan=False)
+    assert Comparison.from_json(json.loads(text)) == found
+
+
+def test_json_of_another_version_is_refused():
+    data = compared(two_policies()).to_json()
+    del data["cells"][0]["policy"]
+    with pytest.raises(SchemaError, match="not a Cell") as caught:
+        from_plain(Comparison, data)
+    assert "cells[0]: missing ['policy']" in str(caught.value)
+
+
+def test_the_terminal_shows_values_intervals_and_what_cannot_be_said():
+    found = compared([*two_policies(), Run("replay", 7, "random", judged(0.5))])
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(tabulate(found))
+    text = captured.get()
+    value = found.cell("replay", 0, "trained", "on_time")
+    assert f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}] +" in text
+    assert "1 week" in text
+    (row,) = [line for line in text.splitlines() if "trained" in line and "0." in line]
+    assert "n/a" in row
