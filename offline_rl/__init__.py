@@ -1,1 +1,1 @@
-"""Learning policies from logs and inside twins, and exporting them."""
+"""Offline reinforcement learning: losses and returns, algorithms, one training scan, policy export."""

@@ -1,0 +1,45 @@
+"""What a learning algorithm is: four pure functions, state in and state out."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from offline_rl.errors import TrainingError
+from twin.contracts import Array, Policy, PyTree, Trajectory
+
+
+class Algorithm(NamedTuple):
+    """A learner. State holds what the next step needs, Info what a person looks at; Info never feeds back."""
+
+    init: Callable[[Array], PyTree]  # key -> state
+    step: Callable[[Array, PyTree, Trajectory], tuple[PyTree, PyTree]]
+    # (key, state, trajectory of streams (B,)) -> state, info (scalars, finite while all is well)
+    policy: Callable[[PyTree], Policy]  # state -> the policy to collect experience with
+    greedy: Callable[[PyTree], Policy]  # state -> the policy to deploy
+
+
+def num_streams_of(trajectory: Trajectory) -> int:
+    """The number of streams `B` of a trajectory; learners want exactly one stream axis.
+
+    Raises:
+        TrainingError: The trajectory has no stream axis, or several.
+    """
+    streams = trajectory.active.shape[2:]
+    if len(streams) != 1:
+        raise TrainingError(
+            f"a trajectory with stream axes {streams} cannot be learned from",
+            allowed="exactly one stream axis, (B,)",
+            advice="roll out with streams=(B,), or reshape the stream axes into one",
+        )
+    return int(streams[0])
+
+
+def time_as_stream(tree: PyTree) -> PyTree:
+    """Moves time beside the stream axis: leaves [T, ..., B] -> [..., T, B].
+
+    To a network time is one more stream axis, so a whole trajectory is one matrix product and nothing is
+    mapped.
+    """
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)

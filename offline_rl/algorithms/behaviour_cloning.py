@@ -1,0 +1,111 @@
+"""Behaviour cloning: maximum likelihood of the logged decisions under the masked actor.
+
+The greedy policy of a clone of a noisy behaviour is better than the behaviour, so both are worth reporting:
+`policy` samples as the log did, `greedy` takes the likeliest choice.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.losses import weighted_mean
+from offline_rl.networks import (
+    ACTOR_HIDDEN,
+    Example,
+    actor,
+    agreement,
+    greedy_policy,
+    joint_entropy,
+    joint_log_prob,
+    sampling_policy,
+)
+from twin.contracts import Array, PyTree, Trajectory
+
+
+@dataclass(frozen=True)
+class BehaviourCloningConfig:
+    """How to clone.
+
+    Attributes:
+        learning_rate: Of Adam.
+        weight_decay: Decoupled; the guard against learning a small log by heart.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+        hidden: Widths of the actor's hidden layers.
+    """
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    max_gradient_norm: float = 1.0
+    hidden: tuple[int, ...] = ACTOR_HIDDEN
+
+
+class BehaviourCloningState(NamedTuple):
+    """What the next update needs."""
+
+    actor: PyTree
+    optimizer: PyTree
+
+
+class BehaviourCloningInfo(NamedTuple):
+    """What a person looks at, means over the decisions of the batch before the update."""
+
+    loss: Array  # cross-entropy, nats
+    entropy: Array  # nats
+    agreement: Array  # fraction of decisions that the likeliest choice agrees with
+    gradient_norm: Array
+
+
+def behaviour_cloning(example: Example, config: BehaviourCloningConfig | None = None) -> Algorithm:
+    """Learns to decide as the trajectory did, by minimising the cross-entropy of its active decisions.
+
+    Decisions that the environment had to replace are not the behaviour's own and have no weight.
+
+    Args:
+        example: Shapes of what the policy sees, from `example_of` or `example_in`.
+        config: How to clone.
+
+    Returns:
+        The algorithm; its trajectories may come from logs or from an environment.
+    """
+    config = config or BehaviourCloningConfig()
+    network = actor(example, config.hidden)
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm),
+        optax.adamw(config.learning_rate, weight_decay=config.weight_decay),
+    )
+
+    def init(key: Array) -> BehaviourCloningState:
+        params = network.init(key)
+        return BehaviourCloningState(params, optimizer.init(params))
+
+    def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, tuple[Array, Array, Array]]:
+        observation, legal, action = time_as_stream(
+            (trajectory.observation, trajectory.legal, trajectory.action)
+        )
+        logits = network.logits(params, observation, legal)
+        weight = time_as_stream(trajectory.active & ~trajectory.illegal).astype(jnp.float32)
+        loss = weighted_mean(-joint_log_prob(logits, action), weight)
+        same = agreement(logits, action).astype(jnp.float32)
+        spread = joint_entropy(logits)
+        return loss, (loss, weighted_mean(spread, weight), weighted_mean(same, weight))
+
+    def step(
+        _key: Array, state: BehaviourCloningState, trajectory: Trajectory
+    ) -> tuple[BehaviourCloningState, BehaviourCloningInfo]:
+        num_streams_of(trajectory)
+        gradient, (loss, spread, same) = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
+        change, memory = optimizer.update(gradient, state.optimizer, state.actor)
+        params = optax.apply_updates(state.actor, change)
+        info = BehaviourCloningInfo(loss, spread, same, optax.tree.norm(gradient))
+        return BehaviourCloningState(params, memory), info
+
+    return Algorithm(
+        init,
+        step,
+        lambda state: sampling_policy(network, state.actor),
+        lambda state: greedy_policy(network, state.actor),
+    )

@@ -1,0 +1,304 @@
+"""Proximal policy optimisation with a shared masked actor and a centralised critic (MAPPO).
+
+Every seat decides from its own observation by one shared actor; the critic values the whole stream from the
+global observation and is used in training only. The rewards of a step's seats sum to the team's reward
+(Dec-POMDP), and all seats share the stream's advantage. Source: paper 003, section III-A; Yu et al. 2022 for
+the normalised value.
+
+Time between decisions varies, so each step is discounted by its own elapsed time. Decisions whose outcome is
+not known when the rollout ends have no weight in the policy's loss, and their step is taken to have gone as
+the critic expected.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.errors import TrainingError
+from offline_rl.losses import clipped_surrogate, huber, weighted_mean
+from offline_rl.networks import (
+    ACTOR_HIDDEN,
+    CRITIC_HIDDEN,
+    Actor,
+    Critic,
+    Example,
+    actor,
+    critic,
+    greedy_policy,
+    joint_entropy,
+    joint_kl,
+    joint_log_prob,
+    sampling_policy,
+)
+from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
+from twin.contracts import Array, PyTree, Trajectory
+from twin.networks import flatten_features
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """How to optimise; the defaults follow paper 003, section IV, where it names a value.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        gae_lambda: 0 trusts the critic, 1 the rewards.
+        clip: How far a probability ratio may move from 1 in one update.
+        huber_delta: Where the value loss turns from square to linear, in standard deviations of the return.
+        entropy: Weight of the entropy bonus.
+        kl_to_clone: Weight of `KL(policy || clone)`, where a clone is given.
+        num_epochs: Passes over each trajectory.
+        num_minibatches: Parts that the streams are cut into in each pass.
+        learning_rate: Of Adam, for actor and critic.
+        decay: Factor by which the learning rate falls in 1,000 gradient steps.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+        value_memory: Weight of the past in the running mean and deviation of the return.
+        actor_hidden, critic_hidden: Widths of the hidden layers.
+    """
+
+    horizon_s: float = 600.0
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    huber_delta: float = 1.0
+    entropy: float = 0.01
+    kl_to_clone: float = 0.03
+    num_epochs: int = 2
+    num_minibatches: int = 4
+    learning_rate: float = 5e-4
+    decay: float = 0.9
+    max_gradient_norm: float = 0.5
+    value_memory: float = 0.9
+    actor_hidden: tuple[int, ...] = ACTOR_HIDDEN
+    critic_hidden: tuple[int, ...] = CRITIC_HIDDEN
+
+
+class Params(NamedTuple):
+    """What the gradient moves."""
+
+    actor: PyTree
+    critic: PyTree
+
+
+class ReturnScale(NamedTuple):
+    """Running moments of the return, so that the critic's target has unit size whatever the reward's."""
+
+    weight: Array
+    mean: Array
+    square: Array
+
+
+class PPOState(NamedTuple):
+    """What the next update needs."""
+
+    params: Params
+    optimizer: PyTree
+    scale: ReturnScale
+
+
+class PPOInfo(NamedTuple):
+    """What a person looks at; means over the decisions that count."""
+
+    reward: Array  # of a settled decision
+    policy_loss: Array
+    value_loss: Array
+    entropy: Array  # nats
+    kl: Array  # nats, from the policy at collection
+    kl_to_clone: Array  # nats, 0 without a clone
+    clipped: Array  # fraction of decisions whose ratio left the clip range
+    explained_variance: Array  # of the returns, by the critic before the update
+    settled: Array  # fraction of active decisions whose outcome is known
+    illegal: Array  # fraction of active decisions that the environment replaced
+
+
+class Batch(NamedTuple):
+    """A trajectory as the losses want it; leaves [..., T, B]."""
+
+    features: Array  # [features, seats, T, B]
+    global_features: Array  # [features, T, B]
+    legal: PyTree  # [choices, seats, T, B]
+    action: PyTree  # [seats, T, B]
+    log_prob: Array  # [seats, T, B], at collection
+    advantage: Array  # [seats, T, B], normalised
+    weight: Array  # [seats, T, B], 1 where the decision counts
+    target: Array  # [T, B], normalised return
+    value_weight: Array  # [T, B]
+
+
+def ppo(example: Example, config: PPOConfig | None = None, clone: PyTree | None = None) -> Algorithm:
+    """Learns from its own decisions in an environment.
+
+    Args:
+        example: Shapes of what actor and critic see, from `example_of` or `example_in`.
+        config: How to optimise.
+        clone: Actor parameters to start from and to stay near (see `PPOConfig.kl_to_clone`), of the same
+            widths.
+
+    Returns:
+        The algorithm; its trajectories must come from its own policy.
+
+    Raises:
+        TrainingError: The clone's shapes are not those of the actor, or (at the first update) the number of
+            streams is no multiple of `num_minibatches`.
+    """
+    config = config or PPOConfig()
+    network, valuer = actor(example, config.actor_hidden), critic(example, config.critic_hidden)
+    if clone is not None:
+        _check_clone(network, clone)
+    schedule = optax.exponential_decay(config.learning_rate, 1000, config.decay)
+    optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(schedule))
+
+    def init(key: Array) -> PPOState:
+        key_actor, key_critic = jax.random.split(key)
+        params = Params(network.init(key_actor) if clone is None else clone, valuer.init(key_critic))
+        zero = jnp.zeros(())
+        return PPOState(params, optimizer.init(params), ReturnScale(zero, zero, zero))
+
+    def loss_of(params: Params, batch: Batch) -> tuple[Array, tuple[Array, ...]]:
+        logits = network.logits(params.actor, batch.features, batch.legal)
+        log_ratio = joint_log_prob(logits, batch.action) - batch.log_prob
+        policy_loss = weighted_mean(clipped_surrogate(log_ratio, batch.advantage, config.clip), batch.weight)
+        spread = weighted_mean(joint_entropy(logits), batch.weight)
+        away = jnp.zeros(())
+        if clone is not None:
+            original = network.logits(clone, batch.features, batch.legal)
+            away = weighted_mean(joint_kl(logits, original), batch.weight)
+        error = valuer.value(params.critic, batch.global_features, 2) - batch.target
+        value_loss = weighted_mean(huber(error, config.huber_delta), batch.value_weight)
+        kl = weighted_mean(jnp.expm1(log_ratio) - log_ratio, batch.weight)
+        outside = jnp.abs(jnp.expm1(log_ratio)) > config.clip
+        clipped = weighted_mean(outside.astype(jnp.float32), batch.weight)
+        total = policy_loss + value_loss - config.entropy * spread + config.kl_to_clone * away
+        return total, (policy_loss, value_loss, spread, kl, away, clipped)
+
+    def update(carry: tuple[Params, PyTree], batch: Batch) -> tuple[tuple[Params, PyTree], tuple[Array, ...]]:
+        params, memory = carry
+        gradient, seen = jax.grad(loss_of, has_aux=True)(params, batch)
+        change, memory = optimizer.update(gradient, memory, params)
+        return (optax.apply_updates(params, change), memory), seen
+
+    def step(key: Array, state: PPOState, trajectory: Trajectory) -> tuple[PPOState, PPOInfo]:
+        num_streams = num_streams_of(trajectory)
+        order = _minibatches(key, num_streams, config)
+        batch, scale, explained = _prepare(trajectory, state, network, valuer, config)
+
+        def part(
+            carry: tuple[Params, PyTree], chosen: Array
+        ) -> tuple[tuple[Params, PyTree], tuple[Array, ...]]:
+            return update(carry, jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=-1), batch))
+
+        (params, memory), seen = jax.lax.scan(part, (state.params, state.optimizer), order)
+        info = _info(trajectory, [jnp.mean(one) for one in seen], explained)
+        return PPOState(params, memory, scale), info
+
+    return Algorithm(
+        init,
+        step,
+        lambda state: sampling_policy(network, state.params.actor),
+        lambda state: greedy_policy(network, state.params.actor),
+    )
+
+
+def _prepare(
+    trajectory: Trajectory, state: PPOState, network: Actor, valuer: Critic, config: PPOConfig
+) -> tuple[Batch, ReturnScale, Array]:
+    observation, legal, action, active, settled, illegal = time_as_stream(
+        (trajectory.observation, trajectory.legal, trajectory.action, trajectory.active, trajectory.settled,
+         trajectory.illegal)
+    )  # fmt: skip
+    features = flatten_features(observation, active.ndim)
+    global_features = flatten_features(time_as_stream(trajectory.global_observation), 2)
+    log_prob = joint_log_prob(network.logits(state.params.actor, features, legal), action)
+
+    mean, deviation = _moments(state.scale)
+    value = valuer.value(state.params.critic, global_features, 2) * deviation + mean  # [T + 1, B]
+    advantage, known = _advantage(trajectory, value, config)
+    target = advantage + value[:-1]
+    scale = _remember(state.scale, target, known, config.value_memory)
+    mean, deviation = _moments(scale)
+
+    weight = (active & settled & ~illegal).astype(jnp.float32)
+    shared = jnp.broadcast_to(advantage[None], weight.shape)
+    centre = weighted_mean(shared, weight)
+    spread = jnp.sqrt(weighted_mean((shared - centre) ** 2, weight))
+    normalised = (shared - centre) / (spread + 1e-6)
+    batch = Batch(
+        features, global_features[:, :-1], legal, action, log_prob, normalised, weight,
+        (target - mean) / deviation, known,
+    )  # fmt: skip
+    return batch, scale, _explained_variance(advantage, target, known)
+
+
+def _advantage(trajectory: Trajectory, value: Array, config: PPOConfig) -> tuple[Array, Array]:
+    """The team's advantage [T, B] and where the step's reward is known in full [T, B] float."""
+    discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
+    is_known = jnp.all(trajectory.settled | ~trajectory.active, axis=1)
+    team = jnp.sum(trajectory.reward, axis=1)
+    error = jnp.where(is_known, temporal_difference(team, discount, value[:-1], value[1:]), 0.0)
+    decay = jnp.full_like(discount, config.gae_lambda)
+    advantage = jax.vmap(generalised_advantage, in_axes=1, out_axes=1)(error, discount, decay)
+    over = jnp.concatenate([jnp.zeros_like(trajectory.done[:1]), trajectory.done[:-1]])
+    return advantage, (is_known & ~over).astype(jnp.float32)
+
+
+def _moments(scale: ReturnScale) -> tuple[Array, Array]:
+    weight = jnp.maximum(scale.weight, 1e-9)
+    mean = scale.mean / weight
+    variance = jnp.maximum(scale.square / weight - mean**2, 1e-4)
+    return mean, jnp.where(scale.weight > 0, jnp.sqrt(variance), 1.0)
+
+
+def _remember(scale: ReturnScale, target: Array, known: Array, memory: float) -> ReturnScale:
+    new = (jnp.ones(()), weighted_mean(target, known), weighted_mean(target**2, known))
+    news = jnp.where(jnp.any(known > 0), 1.0 - memory, 0.0)
+    return ReturnScale(*((1.0 - news) * old + news * now for old, now in zip(scale, new, strict=True)))
+
+
+def _explained_variance(advantage: Array, target: Array, known: Array) -> Array:
+    centred = target - weighted_mean(target, known)
+    left = weighted_mean(advantage**2, known) / jnp.maximum(weighted_mean(centred**2, known), 1e-6)
+    return 1.0 - left
+
+
+def _minibatches(key: Array, num_streams: int, config: PPOConfig) -> Array:
+    """Indices of streams [epochs * minibatches, streams in each]."""
+    if num_streams % config.num_minibatches:
+        raise TrainingError(
+            f"{num_streams} streams cannot be cut into {config.num_minibatches} equal minibatches",
+            advice="choose a number of streams that is a multiple of num_minibatches",
+        )
+    keys = jax.random.split(key, config.num_epochs)
+    order = jax.vmap(lambda key_epoch: jax.random.permutation(key_epoch, num_streams))(keys)
+    return order.reshape(config.num_epochs * config.num_minibatches, -1)
+
+
+def _info(trajectory: Trajectory, seen: list[Array], explained: Array) -> PPOInfo:
+    policy_loss, value_loss, spread, kl, away, clipped = seen
+    active = trajectory.active.astype(jnp.float32)
+    settled = active * trajectory.settled
+    return PPOInfo(
+        weighted_mean(trajectory.reward, settled),
+        policy_loss,
+        value_loss,
+        spread,
+        kl,
+        away,
+        clipped,
+        explained,
+        weighted_mean(trajectory.settled.astype(jnp.float32), active),
+        weighted_mean(trajectory.illegal.astype(jnp.float32), active),
+    )
+
+
+def _check_clone(network: Actor, clone: PyTree) -> None:
+    wanted = jax.eval_shape(network.init, jax.random.key(0))
+    shapes = [jax.tree.map(lambda leaf: tuple(leaf.shape), tree) for tree in (clone, wanted)]
+    if shapes[0] != shapes[1]:
+        raise TrainingError(
+            "the clone is not an actor of this configuration",
+            where=f"shapes {shapes[0]}",
+            allowed=f"shapes {shapes[1]}",
+            advice="clone with the same hidden widths on the same problem",
+        )

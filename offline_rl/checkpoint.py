@@ -1,0 +1,72 @@
+"""Arrays of a pytree in one npz file, named by their key paths, loaded without pickle into a like-shaped
+pytree."""
+
+import os
+import zipfile
+from collections.abc import Collection
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from logs_schema.errors import ProductError, first
+from twin.contracts import PyTree
+
+
+def save_arrays(path: Path, tree: PyTree) -> None:
+    """Writes the leaves of `tree` to `path` (.npz); a reader sees the old file or the whole new one, never a
+    part."""
+    arrays = {name: np.asarray(leaf) for name, leaf in _named(tree)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load_arrays(path: Path, like: PyTree, *, growing: Collection[str] = ()) -> PyTree:
+    """Reads what `save_arrays` wrote.
+
+    Args:
+        path: The npz file.
+        like: A pytree of the wanted structure, shapes and types.
+        growing: Top-level names whose leaves may have any length along axis 0.
+
+    Returns:
+        `like` with NumPy arrays from the file.
+
+    Raises:
+        ProductError: The file is no such archive, or its names, shapes or types are not those of `like`.
+    """
+    try:
+        with path.open("rb") as source, np.load(source, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ProductError(
+            f"cannot read the arrays: {error}", where=str(path), advice="delete the file to start afresh"
+        ) from error
+    wanted = dict(_named(like))
+    differences = [f"{name} is missing" for name in wanted if name not in arrays]
+    differences += [f"{name} is not expected" for name in arrays if name not in wanted]
+    for name in wanted.keys() & arrays.keys():
+        have, want = arrays[name], np.asarray(wanted[name])
+        skip = 1 if name.split("/")[0] in growing else 0
+        if have.shape[skip:] != want.shape[skip:] or have.ndim != want.ndim or have.dtype != want.dtype:
+            differences.append(f"{name} is {have.dtype}{have.shape}, not {want.dtype}{want.shape}")
+    if differences:
+        raise ProductError(
+            "the arrays are of another model or configuration",
+            where=f"{path}: {first(sorted(differences))}",
+            advice="use the configuration it was made with, or delete the file to start afresh",
+        )
+    return jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in wanted])
+
+
+def _named(tree: PyTree) -> list[tuple[str, PyTree]]:
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]

@@ -1,0 +1,85 @@
+"""Losses as plain functions. Categorical ones reduce axis 0 (the choices); any axes may follow.
+
+Logits of illegal choices are a large negative finite number, so that their probability is exactly zero and no
+infinity meets a zero. Where nothing is legal the distribution is uniform: meaningless, but not NaN.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from twin.contracts import Array
+
+MASKED_LOGIT = -1e9
+"""Logit of an illegal choice."""
+
+
+def mask_logits(logits: Array, legal: Array) -> Array:
+    """Logits [choices, ...] with `MASKED_LOGIT` where `legal` [choices, ...] is false (paper 003, equation
+    2)."""
+    return jnp.where(legal, logits, MASKED_LOGIT)
+
+
+def is_choice(action: Array, num_choices: int) -> Array:
+    """One-hot over a new axis 0: `action` [...] int32 -> [num_choices, ...] bool."""
+    return jnp.arange(num_choices, dtype=action.dtype).reshape((-1,) + (1,) * action.ndim) == action[None]
+
+
+def log_prob(logits: Array, action: Array) -> Array:
+    """Log-probability of the action taken.
+
+    Args:
+        logits: [choices, ...] masked logits.
+        action: [...] int32.
+
+    Returns:
+        [...] in nats, <= 0; about `MASKED_LOGIT` for an illegal action.
+    """
+    return jnp.sum(
+        jnp.where(is_choice(action, logits.shape[0]), jax.nn.log_softmax(logits, axis=0), 0.0), axis=0
+    )
+
+
+def entropy(logits: Array) -> Array:
+    """Entropy in nats of masked logits [choices, ...]; 0 where one choice is legal."""
+    log_p = jax.nn.log_softmax(logits, axis=0)
+    return -jnp.sum(jnp.exp(log_p) * log_p, axis=0)
+
+
+def kl_divergence(logits_p: Array, logits_q: Array) -> Array:
+    """`KL(p || q)` in nats of two distributions under one mask, logits [choices, ...]."""
+    log_p, log_q = jax.nn.log_softmax(logits_p, axis=0), jax.nn.log_softmax(logits_q, axis=0)
+    return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=0)
+
+
+def cross_entropy(logits: Array, action: Array) -> Array:
+    """Minus the log-probability of the action taken: the loss of behaviour cloning."""
+    return -log_prob(logits, action)
+
+
+def clipped_surrogate(log_ratio: Array, advantage: Array, clip: float) -> Array:
+    """PPO's loss `-min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)`.
+
+    Args:
+        log_ratio: [...] log-probability now minus that at collection.
+        advantage: [...] held constant.
+        clip: How far the ratio may move from 1 and still be rewarded for it.
+
+    Returns:
+        [...] loss. Source: Schulman et al. 2017, equation 7.
+    """
+    ratio = jnp.exp(log_ratio)
+    advantage = jax.lax.stop_gradient(advantage)
+    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+def huber(error: Array, delta: float) -> Array:
+    """Huber loss: `error^2 / 2` up to `delta`, then `delta (|error| - delta / 2)`."""
+    size = jnp.abs(error)
+    return jnp.where(size <= delta, 0.5 * error**2, delta * (size - 0.5 * delta))
+
+
+def weighted_mean(value: Array, weight: Array) -> Array:
+    """Mean of `value` under `weight` >= 0 of the same shape; 0 where all weights are 0, whatever `value` is
+    there."""
+    total = jnp.sum(jnp.where(weight > 0, value * weight, 0.0))
+    return total / jnp.maximum(jnp.sum(weight), 1e-9)

@@ -1,0 +1,192 @@
+"""The one training scan: experience in, updates out, whatever the algorithm and wherever the experience comes
+from.
+
+`experience(key, policy)` returns a trajectory: a random part of the logs, or a fresh rollout in a twin.
+Update `u` is driven by `fold_in(key, u)`, so that a run cut into chunks, stopped and resumed computes the
+same bits as one scan.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.tree_util import Partial
+
+from offline_rl.algorithm import Algorithm, num_streams_of
+from offline_rl.checkpoint import load_arrays, save_arrays
+from offline_rl.errors import TrainingError
+from twin.contracts import Array, Environment, Policy, PyTree, Streams, Trajectory
+from twin.rollout import rollout
+
+Experience = Callable[[Array, Policy], Trajectory]
+
+
+def from_logs(trajectory: Trajectory, num_streams: int) -> Experience:
+    """Experience from logs: at every update a random `num_streams` of the trajectory's streams, drawn without
+    replacement; the policy is ignored.
+
+    Raises:
+        TrainingError: The trajectory has fewer streams.
+    """
+    available = num_streams_of(trajectory)
+    if not 0 < num_streams <= available:
+        raise TrainingError(
+            f"cannot draw {num_streams} streams from a trajectory of {available}",
+            allowed=f"1 to {available}",
+            advice="lower num_streams, or cut the log into more windows",
+        )
+
+    def draw(whole: Trajectory, key: Array, _policy: Policy) -> Trajectory:
+        chosen = jax.random.choice(key, available, (num_streams,), replace=False)
+        return jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=-1), whole)
+
+    return Partial(draw, trajectory)
+
+
+def in_twin(environment: Environment, num_steps: int, streams: Streams) -> Experience:
+    """Experience from rollouts of the learning policy in an environment, `num_steps` long in each of
+    `streams`."""
+
+    def act(key: Array, policy: Policy) -> Trajectory:
+        return rollout(key, environment, policy, num_steps, streams)
+
+    return Partial(act)
+
+
+def train(
+    key: Array, algorithm: Algorithm, experience: Experience, num_updates: int
+) -> tuple[PyTree, PyTree]:
+    """Trains from scratch in one jitted scan.
+
+    Args:
+        key: PRNG key; the same key gives the same bits.
+        algorithm: What learns.
+        experience: What it learns from.
+        num_updates: Length `U` of the scan.
+
+    Returns:
+        The last state, and the info of every update, leaves [U].
+    """
+    key_init, key_updates = jax.random.split(key)
+    state = jax.jit(algorithm.init)(key_init)
+    return updates(algorithm, num_updates)(key_updates, state, _traced(experience), 0)
+
+
+def updates(algorithm: Algorithm, num_updates: int) -> Callable[..., tuple[PyTree, PyTree]]:
+    """The jitted scan `(key, state, experience, first) -> state, info [num_updates]` of updates first, first
+    + 1, ..."""
+
+    def scan(key: Array, state: PyTree, experience: Experience, first: Array) -> tuple[PyTree, PyTree]:
+        def one(state: PyTree, update: Array) -> tuple[PyTree, PyTree]:
+            key_experience, key_step = jax.random.split(jax.random.fold_in(key, update))
+            trajectory = experience(key_experience, algorithm.policy(state))
+            return algorithm.step(key_step, state, trajectory)
+
+        return jax.lax.scan(one, state, first + jnp.arange(num_updates))
+
+    return jax.jit(scan)
+
+
+def train_resumable(
+    key: Array,
+    algorithm: Algorithm,
+    experience: Experience,
+    num_updates: int,
+    *,
+    updates_per_chunk: int = 20,
+    checkpoint: Path | None = None,
+    on_chunk: Callable[[int, int, PyTree], Any] | None = None,
+) -> tuple[PyTree, PyTree]:
+    """Trains as `train` does, in chunks; killed at any moment, a second call with the same arguments finishes
+    the run.
+
+    Args:
+        key: PRNG key.
+        algorithm: What learns.
+        experience: What it learns from.
+        num_updates: Updates in all; may be raised to continue a finished run.
+        updates_per_chunk: Updates between two checkpoints.
+        checkpoint: File (.npz) that keeps state and curves after every chunk; resumed from where it exists.
+        on_chunk: Called with (updates done, updates in all, info of the chunk) after every chunk.
+
+    Returns:
+        The last state and the info of every update, leaves [U] NumPy arrays, bit-identical to an unbroken
+        run.
+
+    Raises:
+        TrainingError: The checkpoint belongs to another key or a longer run, or training diverged.
+        ProductError: The checkpoint cannot be read, or its arrays have other shapes.
+    """
+    key_init, key_updates = jax.random.split(key)
+    state = jax.jit(algorithm.init)(key_init)
+    experience = _traced(experience)
+    shapes = jax.eval_shape(updates(algorithm, 1), key_updates, state, experience, 0)[1]
+    curves = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
+    done = 0
+    if checkpoint is not None and checkpoint.exists():
+        done, state, curves = _resume(checkpoint, key, state, curves, num_updates)
+    chunk = updates(algorithm, updates_per_chunk)
+    while done < num_updates:
+        length = min(updates_per_chunk, num_updates - done)
+        run = chunk if length == updates_per_chunk else updates(algorithm, length)
+        state, info = run(key_updates, state, experience, done)
+        info = jax.tree.map(np.asarray, info)
+        _check_finite(state, info, done)
+        curves = jax.tree.map(lambda past, new: np.concatenate([past, new]), curves, info)
+        done += length
+        if checkpoint is not None:
+            save_arrays(checkpoint, _record(key, done, state, curves))
+        if on_chunk is not None:
+            on_chunk(done, num_updates, info)
+    return state, curves
+
+
+def _traced(experience: Experience) -> Experience:
+    """An experience whose data travel as arguments of the program, not as constants inside it."""
+    return experience if isinstance(experience, Partial) else Partial(experience)
+
+
+def _record(key: Array, done: int, state: PyTree, curves: PyTree) -> dict[str, PyTree]:
+    return {"key": jax.random.key_data(key), "done": np.int64(done), "state": state, "curves": curves}
+
+
+def _resume(
+    path: Path, key: Array, state: PyTree, curves: PyTree, num_updates: int
+) -> tuple[int, PyTree, PyTree]:
+    like = _record(key, 0, state, curves)
+    found = load_arrays(path, like, growing=("curves",))
+    if not np.array_equal(found["key"], like["key"]):
+        raise TrainingError(
+            "the checkpoint belongs to a run with another key",
+            where=str(path),
+            advice="train with the key it was started with, or give another checkpoint file",
+        )
+    done = int(found["done"])
+    if done > num_updates:
+        raise TrainingError(
+            f"the checkpoint has {done} updates behind it, more than the {num_updates} asked for",
+            where=str(path),
+            advice=f"ask for at least {done} updates, or give another checkpoint file",
+        )
+    return done, jax.tree.map(jnp.asarray, found["state"]), found["curves"]
+
+
+def _check_finite(state: PyTree, info: PyTree, first: int) -> None:
+    bad = np.zeros(len(jax.tree.leaves(info)[0]), bool)
+    for curve in jax.tree.leaves(info):
+        bad |= ~np.isfinite(curve.reshape(len(bad), -1)).all(axis=1)
+    is_wrong = any(
+        not np.isfinite(leaf).all()
+        for leaf in map(np.asarray, jax.tree.leaves(state))
+        if np.issubdtype(leaf.dtype, np.floating)
+    )
+    if bad.any() or is_wrong:
+        update = first + (int(np.argmax(bad)) if bad.any() else len(bad) - 1)
+        raise TrainingError(
+            f"training diverged: numbers are not finite from update {update} on",
+            where=f"updates {first} to {first + len(bad) - 1}; what was kept before them is intact",
+            advice="lower the learning rate, check the features for infinite or huge values",
+        )

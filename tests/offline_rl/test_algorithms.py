@@ -1,0 +1,136 @@
+"""Algorithms on the toy, whose best joint action is known by enumeration."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
+from offline_rl.errors import TrainingError
+from offline_rl.networks import Example, example_in, example_of
+from offline_rl.train import from_logs, in_twin, train
+from tests.toys import Batch, best_action, best_and_random, toy_problem, toy_response
+from twin.environment import environment
+from twin.rollout import follow, rollout
+
+ENVIRONMENT = environment(toy_problem(), toy_response(length=40))
+QUIET = environment(toy_problem(), toy_response(noise=0.0, foretells=True))
+SMALL = PPOConfig(
+    horizon_s=0.01,
+    learning_rate=5e-3,
+    num_epochs=4,
+    entropy=0.003,
+    actor_hidden=(32, 32),
+    critic_hidden=(32,),
+)
+CLONING = BehaviourCloningConfig(learning_rate=1e-2, hidden=(64, 64))
+
+
+def batches(observation: Batch) -> Batch:
+    """The batches that a trajectory met, from its global observations [T + 1, ...]."""
+    met = jax.tree.map(lambda leaf: leaf[:-1], observation)
+    return met._replace(up=met.up > 0)
+
+
+def advantage_over_random(policy) -> float:
+    """1 for the enumerated optimum, 0 for a uniformly random policy, on expected costs."""
+    trajectory = rollout(jax.random.key(99), QUIET, policy, 16, (256,))
+    assert bool(jnp.all(trajectory.settled))
+    best, random = jax.vmap(best_and_random)(batches(trajectory.global_observation))
+    cost = -jnp.sum(trajectory.reward, axis=1)
+    return float((random.mean() - cost.mean()) / (random.mean() - best.mean()))
+
+
+def expert_trajectory(num_streams: int):
+    """A trajectory along the enumerated optimum; the batches do not depend on the actions, so two passes find
+    it."""
+    key, streams = jax.random.key(5), (num_streams,)
+    any_action = {name: jnp.zeros((16, 2, num_streams), jnp.int32) for name in ("edge", "urgent")}
+    seen = follow(key, ENVIRONMENT, any_action, streams)
+    expert = jax.vmap(best_action)(batches(seen.global_observation))
+    return follow(key, ENVIRONMENT, expert, streams)
+
+
+def test_ppo_comes_within_five_percent_of_the_enumerated_optimum():
+    algorithm = ppo(example_of(ENVIRONMENT), SMALL)
+    state, info = train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 16, (128,)), 120)
+    assert advantage_over_random(algorithm.greedy(state)) > 0.95
+    assert info.reward.shape == (120,)
+    assert info.reward[-10:].mean() > info.reward[:3].mean() + 1.0
+    assert 0.9 < info.settled.mean() < 1.0  # late outcomes at the end of a rollout stay open
+    assert float(info.illegal.max()) == 0.0
+
+
+def test_cloning_recovers_a_deterministic_expert_and_warm_starts_ppo():
+    trajectory = expert_trajectory(256)
+    assert not bool(jnp.any(trajectory.illegal & trajectory.active))
+    algorithm = behaviour_cloning(example_in(trajectory), CLONING)
+    state, info = train(jax.random.key(1), algorithm, from_logs(trajectory, 64), 300)
+    assert float(info.agreement[-10:].mean()) > 0.98
+    assert advantage_over_random(algorithm.greedy(state)) > 0.97
+
+    near = PPOConfig(
+        horizon_s=0.01, kl_to_clone=10.0, actor_hidden=CLONING.hidden, critic_hidden=(32,), learning_rate=1e-3
+    )
+    learner = ppo(example_of(ENVIRONMENT), near, clone=state.actor)
+    warm, curves = train(jax.random.key(2), learner, in_twin(ENVIRONMENT, 8, (32,)), 20)
+    assert float(curves.kl_to_clone[0]) < 0.02  # it starts as the clone
+    assert float(curves.kl_to_clone.max()) < 0.1  # and stays near it
+    assert advantage_over_random(learner.greedy(warm)) > 0.95
+
+
+def test_decisions_without_an_outcome_do_not_move_the_policy():
+    algorithm = ppo(example_of(ENVIRONMENT), SMALL)
+    state = algorithm.init(jax.random.key(0))
+    trajectory = rollout(jax.random.key(1), ENVIRONMENT, algorithm.policy(state), 4, (8,))
+    hidden = ~trajectory.settled
+    assert bool(jnp.any(hidden & trajectory.active))
+    other = trajectory._replace(
+        action={
+            "edge": jnp.where(hidden, 2 - trajectory.action["edge"], trajectory.action["edge"]),
+            "urgent": jnp.where(hidden, 1 - trajectory.action["urgent"], trajectory.action["urgent"]),
+        }
+    )
+    step = jax.jit(algorithm.step)
+    one, _ = step(jax.random.key(2), state, trajectory)
+    two, _ = step(jax.random.key(2), state, other)
+    for left, right in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert not np.array_equal(jax.tree.leaves(one.params.actor)[0], jax.tree.leaves(state.params.actor)[0])
+
+
+def test_inactive_and_replaced_decisions_are_not_cloned():
+    trajectory = expert_trajectory(8)
+    algorithm = behaviour_cloning(example_in(trajectory), CLONING)
+    state = algorithm.init(jax.random.key(0))
+    nothing = trajectory._replace(active=jnp.zeros_like(trajectory.active))
+    replaced = trajectory._replace(illegal=jnp.ones_like(trajectory.illegal))
+    step = jax.jit(algorithm.step)
+    for useless in (nothing, replaced):
+        _, info = step(jax.random.key(1), state, useless)
+        assert float(info.loss) == 0.0
+        assert float(info.gradient_norm) == 0.0
+    _, info = step(jax.random.key(1), state, trajectory)
+    assert float(info.loss) == pytest.approx(float(info.entropy), abs=0.05)  # nearly uniform at first
+
+
+def test_the_two_examples_agree():
+    trajectory = expert_trajectory(8)
+    shapes = [
+        jax.tree.map(lambda leaf: leaf.shape, example)
+        for example in (example_in(trajectory), example_of(QUIET))
+    ]
+    assert shapes[0] == shapes[1]
+    assert isinstance(example_in(trajectory), Example)
+
+
+def test_ppo_refuses_a_foreign_clone_and_uneven_minibatches():
+    example = example_of(ENVIRONMENT)
+    foreign = behaviour_cloning(example, BehaviourCloningConfig(hidden=(8,))).init(jax.random.key(0))
+    with pytest.raises(TrainingError, match="not an actor of this configuration"):
+        ppo(example, SMALL, clone=foreign.actor)
+    algorithm = ppo(example, SMALL)
+    with pytest.raises(TrainingError, match="6 streams cannot be cut into 4"):
+        train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 4, (6,)), 1)
+    with pytest.raises(TrainingError, match="exactly one stream axis"):
+        train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 4, ()), 1)

@@ -1,0 +1,128 @@
+"""The training scan: cut, killed and resumed it computes the same bits; what goes wrong is said."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from logs_schema.errors import ProductError
+from offline_rl.algorithm import Algorithm
+from offline_rl.algorithms import PPOConfig, ppo
+from offline_rl.checkpoint import load_arrays, save_arrays
+from offline_rl.errors import TrainingError
+from offline_rl.networks import example_of
+from offline_rl.train import from_logs, in_twin, train, train_resumable
+from tests.toys import toy_problem, toy_response
+from twin.environment import environment
+from twin.rollout import rollout
+
+ENVIRONMENT = environment(toy_problem(), toy_response(length=40))
+CONFIG = PPOConfig(num_epochs=1, num_minibatches=2, actor_hidden=(8,), critic_hidden=(8,))
+KEY = jax.random.key(3)
+
+
+def assert_same_bits(left, right) -> None:
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for one, two in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
+    algorithm, experience = ppo(example_of(ENVIRONMENT), CONFIG), in_twin(ENVIRONMENT, 4, (4,))
+    whole = train(KEY, algorithm, experience, 5)
+    file = tmp_path / "checkpoint.npz"
+    heard = []
+
+    def die_after_second(done, total, info):
+        heard.append((done, total, len(info.reward)))
+        if done == 4:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train_resumable(
+            KEY, algorithm, experience, 5, updates_per_chunk=2, checkpoint=file, on_chunk=die_after_second
+        )
+    assert heard == [(2, 5, 2), (4, 5, 2)]
+    rest = []
+    resumed = train_resumable(
+        KEY, algorithm, experience, 5, updates_per_chunk=2, checkpoint=file,
+        on_chunk=lambda done, total, info: rest.append(done),
+    )  # fmt: skip
+    assert rest == [5]
+    assert_same_bits(resumed, whole)
+    again = train_resumable(KEY, algorithm, experience, 5, updates_per_chunk=2, checkpoint=file)
+    assert_same_bits(again, whole)
+    with pytest.raises(TrainingError, match="another key"):
+        train_resumable(jax.random.key(4), algorithm, experience, 5, checkpoint=file)
+    with pytest.raises(TrainingError, match="5 updates behind it"):
+        train_resumable(KEY, algorithm, experience, 3, checkpoint=file)
+    wider = ppo(
+        example_of(ENVIRONMENT),
+        PPOConfig(num_epochs=1, num_minibatches=2, actor_hidden=(9,), critic_hidden=(8,)),
+    )
+    with pytest.raises(ProductError, match="another model or configuration"):
+        train_resumable(KEY, wider, experience, 5, checkpoint=file)
+
+
+def counting(diverge_at: int) -> Algorithm:
+    """An algorithm that counts its updates and adds up a piece of the experience."""
+
+    def step(_key, state, trajectory):
+        count = state + jnp.where(state == diverge_at, jnp.inf, 1.0)
+        return count, {"seen": jnp.sum(trajectory.elapsed_s)}
+
+    def policy(_state):
+        return lambda _key, observation, legal: jax.tree.map(
+            lambda mask: jnp.zeros(mask.shape[1:], jnp.int32), legal
+        )
+
+    return Algorithm(lambda _key: jnp.zeros(()), step, policy, policy)
+
+
+def test_divergence_stops_between_chunks_and_keeps_what_was_good(tmp_path):
+    file = tmp_path / "checkpoint.npz"
+    experience = in_twin(ENVIRONMENT, 2, (2,))
+    with pytest.raises(TrainingError, match="diverged") as caught:
+        train_resumable(KEY, counting(5), experience, 9, updates_per_chunk=3, checkpoint=file)
+    assert "updates 3 to 5" in caught.value.where
+    state, curves = train_resumable(KEY, counting(100), experience, 9, updates_per_chunk=3, checkpoint=file)
+    assert float(state) == 9.0
+    assert curves["seen"].shape == (9,)
+
+
+def test_experience_from_logs_draws_whole_streams_without_replacement():
+    algorithm = counting(-1)
+    log = rollout(KEY, ENVIRONMENT, algorithm.policy(None), 3, (6,))
+    log = log._replace(elapsed_s=jnp.broadcast_to(10.0 ** jnp.arange(6.0)[None], (3, 6)))
+    _, info = train(KEY, algorithm, from_logs(log, 2), 40)
+    digits = [f"{round(float(total) / 3):06d}" for total in info["seen"]]
+    assert all(sorted(number) == sorted("000011") for number in digits)
+    assert len(set(digits)) > 5
+    _, info = train(KEY, algorithm, from_logs(log, 6), 1)
+    assert float(info["seen"][0]) == 3 * 111111
+    with pytest.raises(TrainingError, match="cannot draw 7 streams from a trajectory of 6"):
+        from_logs(log, 7)
+
+
+def test_arrays_come_back_by_name_and_damage_is_told(tmp_path):
+    file = tmp_path / "arrays.npz"
+    tree = {"a": [np.arange(3), np.float32(2)], "curves": {"b": np.zeros((4, 2))}}
+    save_arrays(file, tree)
+    assert [path.name for path in tmp_path.iterdir()] == ["arrays.npz"]
+    assert_same_bits(load_arrays(file, tree), tree)
+    shorter = {**tree, "curves": {"b": np.ones((1, 2))}}
+    assert_same_bits(load_arrays(file, shorter, growing=("curves",)), tree)
+    with pytest.raises(ProductError, match=r"curves/b is float64\(4, 2\), not float64\(1, 2\)"):
+        load_arrays(file, shorter)
+    with pytest.raises(ProductError, match="c is missing"):
+        load_arrays(file, {**tree, "c": np.zeros(1)})
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ProductError, match="cannot read the arrays"):
+        load_arrays(file, tree)
+    np.savez(file, a=np.array([{}], object))
+    with pytest.raises(ProductError, match="cannot read the arrays"):
+        load_arrays(file, tree)
