@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Streams
 from twin.placement.responses import Arrivals, First, Next
 from twin.placement.types import Fate, InFlight, PlacementState, Requests
@@ -89,8 +88,6 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
 
     With as many streams as windows each stream has its own; otherwise windows are drawn with replacement at reset.
     """
-    if np.any(windows.length < 1):
-        raise ConfigError("a window without requests", where="replayed_arrivals", allowed="length >= 1")
 
     def init(key: Array, streams: Streams) -> tuple[_Walk, First]:
         window = choose_windows(key, windows.num_windows, streams)

@@ -1,0 +1,247 @@
+"""Judges: the systems that candidate policies are tried in, each compiled once for all candidates and all days.
+
+A candidate is a kind of policy and the parameters it may need; the program switches on the kind. Days are padded to
+common shapes and travel as arguments. So a comparison of many policies on many shifts compiles one program a judge.
+
+*replay*: the logged arrivals; logged answers where decisions agree with the log, borrowed ones where they do not (the
+rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on those
+days, which training never saw (the practice of paper 000, section 4.2.2). Neither is reality.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.baselines import BASELINES
+from evaluation.bootstrap import resampling_units
+from evaluation.decisions import Decisions, decisions_from
+from offline_rl.networks import Actor, greedy, sample
+from twin.contracts import Array, Environment, PyTree, Response, Trajectory
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.encode import DAY_S
+from twin.placement.encoding import Encoding
+from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
+from twin.placement.replay import ReplayTable, replay_table, replayed_answers
+from twin.placement.responses import drawn_response
+from twin.placement.windows import Windows, replayed_arrivals, select
+from twin.rollout import unroll
+
+MAX_STEPS = 2048
+"""Longest window that is judged in one piece; longer days are cut, each piece starting from the logged state."""
+
+
+class Candidate(NamedTuple):
+    """One policy to judge: what kind it is, and the actor's parameters (any, where the kind needs none)."""
+
+    name: str
+    kind: str
+    params: PyTree
+
+
+NETWORK_KINDS = ("sampled", "greedy")
+HISTORY = "history"
+KINDS = (HISTORY, *NETWORK_KINDS, *(baseline.name for baseline in BASELINES))
+
+
+def chooser(encoding: Encoding, network: Actor, kind: Array, params: PyTree) -> Callable[..., Array]:
+    """The decision rule of a candidate: (key, observation, legal, logged action) -> action."""
+    rules = [baseline.policy(encoding.cluster) for baseline in BASELINES]
+
+    def decide(key: Array, observation: PyTree, legal: Array, logged: Array) -> Array:
+        branches = [
+            lambda: logged,
+            lambda: sample(key, network.logits(params, observation, legal)),
+            lambda: greedy(network.logits(params, observation, legal)),
+            *((lambda rule=rule: rule(key, observation, legal)) for rule in rules),
+        ]
+        return jax.lax.switch(kind, branches)
+
+    return decide
+
+
+class Judged(NamedTuple):
+    """The slim part of a trajectory that metrics read."""
+
+    facts: PyTree
+    outcome: PyTree
+    active: Array
+    settled: Array
+    illegal: Array
+    action: Array
+
+
+def slim(trajectory: Trajectory) -> Judged:
+    """What of a trajectory is kept."""
+    return Judged(*(getattr(trajectory, name) for name in Judged._fields))
+
+
+def pad_windows(windows: Windows, num_steps: int, num_windows: int) -> Windows:
+    """The same windows in larger arrays; added windows repeat the first one, added steps the last entry."""
+    step = np.minimum(np.arange(num_steps), windows.num_steps - 1)
+    window = np.where(np.arange(num_windows) < windows.num_windows, np.arange(num_windows), 0)
+    wide = select(windows, window)
+
+    def longer(leaf: np.ndarray, axis: int) -> np.ndarray:
+        return np.take(leaf, step, axis=axis)
+
+    request = {
+        name: longer(leaf, 1 if name == "demand" else 0) for name, leaf in wide.request._asdict().items()
+    }
+    valid = np.arange(num_steps)[:, None] < wide.length[None]
+    return wide._replace(
+        request=type(wide.request)(**request),
+        arrival_s=longer(wide.arrival_s, 0),
+        node=np.where(valid, longer(wide.node, 0), -1),
+        fate=jax.tree.map(lambda leaf: longer(leaf, 0), wide.fate),
+        row=np.where(valid, longer(wide.row, 0), -1),
+    )
+
+
+def common_shape(parts: Sequence[Windows]) -> tuple[int, int]:
+    """Steps and windows that all parts can be padded to."""
+    return max(part.num_steps for part in parts), max(part.num_windows for part in parts)
+
+
+class Trial(NamedTuple):
+    """What came of one candidate before one judge."""
+
+    decisions: Decisions
+    agreement: float | None  # fraction of decisions that are those of the log
+    num_illegal: int
+
+
+class Judge(NamedTuple):
+    """A system to try candidates in, on some days."""
+
+    name: str
+    try_out: Callable[[Array, Candidate], Trial]  # (key, candidate)
+
+
+def _logged_actions(windows: Windows) -> Array:
+    return jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+
+
+def replay_program(encoding: Encoding, network: Actor) -> Callable[..., Judged]:
+    """The compiled replay: (key, kind, params, windows, table) -> Judged."""
+
+    def run(key: Array, kind: Array, params: PyTree, windows: Windows, table: ReplayTable) -> Judged:
+        response = drawn_response(
+            encoding.cluster,
+            encoding.problem.depth,
+            replayed_arrivals(windows),
+            replayed_answers(windows, table),
+        )
+        return _play(key, encoding, network, kind, params, windows, response)
+
+    return jax.jit(run)
+
+
+def twin_program(encoding: Encoding, config: AnswerConfig, network: Actor) -> Callable[..., Judged]:
+    """The compiled twin: (key, kind, params, windows, model) -> Judged."""
+
+    def run(key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel) -> Judged:
+        answers = learned_answers(encoding, config, model)
+        response = drawn_response(
+            encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
+        )
+        return _play(key, encoding, network, kind, params, windows, response)
+
+    return jax.jit(run)
+
+
+def _play(
+    key: Array,
+    encoding: Encoding,
+    network: Actor,
+    kind: Array,
+    params: PyTree,
+    windows: Windows,
+    response: Response,
+) -> Judged:
+    system: Environment = environment(placement(encoding.cluster, encoding.problem), response)
+    decide = chooser(encoding, network, kind, params)
+    streams = (windows.arrival_s.shape[1],)
+    return slim(unroll(key, system, decide, _logged_actions(windows), windows.arrival_s.shape[0], streams))
+
+
+def replay_judge(
+    program: Callable[..., Judged], encoding: Encoding, windows: Windows, shape: tuple[int, int]
+) -> Judge:
+    """Trace replay of `windows`, padded to `shape` (steps, windows)."""
+    padded = pad_windows(windows, *shape)
+    table = replay_table(padded, encoding.cluster.num_nodes, own_run=encoding.states_run)
+    arrays = jax.tree.map(jnp.asarray, (padded, table))
+
+    def try_out(key: Array, candidate: Candidate) -> Trial:
+        judged = program(key, KINDS.index(candidate.kind), candidate.params, *arrays)
+        return _trial(judged, encoding, windows, copies=1)
+
+    return Judge("replay", try_out)
+
+
+def twin_judge(
+    program: Callable[..., Judged],
+    encoding: Encoding,
+    windows: Windows,
+    model: AnswerModel,
+    shape: tuple[int, int],
+    *,
+    copies: int,
+    name: str = "twin of shifted days",
+) -> Judge:
+    """The logged arrivals of `windows` with learned answers, every window lived `copies` times."""
+    padded = pad_windows(windows, *shape)
+    tiled = select(padded, np.tile(np.arange(shape[1]), copies))
+    arrays = jax.tree.map(jnp.asarray, (tiled, model))
+
+    def try_out(key: Array, candidate: Candidate) -> Trial:
+        judged = program(key, KINDS.index(candidate.kind), candidate.params, *arrays)
+        return _trial(judged, encoding, windows, copies=copies)
+
+    return Judge(name, try_out)
+
+
+def window_units(windows: Windows) -> tuple[np.ndarray, np.ndarray, str]:
+    """The day and the resampling unit of every entry [T, W] of some windows, and the kind of unit in words."""
+    valid = windows.valid()
+    day = np.floor((windows.arrival_s + windows.origin_s) / DAY_S).astype(np.int64) + _EPOCH_ORDINAL
+    order = np.argsort(windows.row[valid], kind="stable")
+    labels, kind = resampling_units(day[valid][order])
+    unit = np.zeros(valid.shape, np.int64)
+    in_order = np.empty(len(order), np.int64)
+    in_order[order] = labels
+    unit[valid] = in_order
+    return day, unit, kind
+
+
+def _trial(judged: Judged, encoding: Encoding, windows: Windows, *, copies: int) -> Trial:
+    """The trial on the real windows, padding dropped."""
+    total = judged.active.shape[-1]
+    width = total // copies
+    real = np.flatnonzero(np.arange(total) % width < windows.num_windows)
+    window = real % width
+    steps = windows.num_steps
+    judged = jax.tree.map(lambda leaf: np.asarray(leaf)[:steps][..., real], judged)
+    day, unit, _ = window_units(windows)
+    last_s = windows.arrival_s[windows.length - 1, np.arange(windows.num_windows)]
+    span_s = np.maximum(last_s - windows.arrival_s[0], 1.0)
+    decisions = decisions_from(
+        judged,
+        encoding.cluster,
+        unit=unit[:, None, window],
+        day=day[:, None, window],
+        window_s=span_s[window],
+    )
+    active, logged = judged.active[:, 0], windows.node[:, window]
+    same = judged.action[:, 0] == logged
+    known = active & (logged >= 0)
+    agreement = float(np.mean(same[known])) if known.any() else None
+    return Trial(decisions, agreement, int(judged.illegal.sum()))
+
+
+_EPOCH_ORDINAL = 719_163
+"""`datetime.date(1970, 1, 1).toordinal()`."""
