@@ -1,0 +1,279 @@
+"""What every problem and response must keep to, whatever it is about: one table of cases, one set of tests.
+
+A new problem joins by one more `Case`: with chance, without chance, and one whose episodes end early.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.toys import SPEED, toy_problem, toy_response
+from twin.contracts import Environment, Records
+from twin.environment import choose_legal, environment
+from twin.rollout import credit, follow, rollout
+
+NUM_STREAMS = 3
+KEY = jax.random.key(11)
+
+
+class Case(NamedTuple):
+    """One problem under test."""
+
+    name: str
+    drawn: Callable[[], Environment]  # with chance
+    fixed: Callable[[], Environment]  # without chance: streams differ by their actions alone
+    ending: Callable[[], Environment]  # done in every stream before `num_steps - 1`
+    num_steps: int
+
+
+CASES = [
+    Case(
+        "toy",
+        lambda: environment(toy_problem(), toy_response(length=50)),
+        lambda: environment(toy_problem(), toy_response(length=50, drawn=False)),
+        lambda: environment(toy_problem(), toy_response(length=4)),
+        num_steps=7,
+    ),
+    Case(
+        "toy that foretells",
+        lambda: environment(toy_problem(), toy_response(length=50, foretells=True)),
+        lambda: environment(toy_problem(), toy_response(length=50, foretells=True, drawn=False)),
+        lambda: environment(toy_problem(), toy_response(length=4, foretells=True)),
+        num_steps=7,
+    ),
+]
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def any_action(_key, _observation, legal):
+    """The last choice everywhere, often illegal."""
+    return jax.tree.map(lambda mask: jnp.full(mask.shape[1:], mask.shape[0] - 1, jnp.int32), legal)
+
+
+def random_actions(case: Case, streams=(NUM_STREAMS,)):
+    """Random choices for every step, seat and stream, whether legal or not."""
+    built = case.fixed()
+    legal = jax.eval_shape(lambda: built.problem.legal(built.reset(KEY, ()).problem))
+    rng = np.random.default_rng(0)
+
+    def draw(mask):
+        shape = (case.num_steps, mask.shape[1], *streams)
+        return jnp.asarray(rng.integers(0, mask.shape[0], shape), jnp.int32)
+
+    return jax.tree.map(draw, legal)
+
+
+def assert_same(left, right, **tolerance) -> None:
+    for one, two in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        assert one.dtype == two.dtype
+        np.testing.assert_allclose(np.asarray(one), np.asarray(two), **tolerance)
+
+
+def streams_of(tree, chosen):
+    return jax.tree.map(lambda leaf: leaf[..., chosen], tree)
+
+
+@every_case
+def test_same_key_same_bits_other_key_other_bits_and_no_second_trace(case):
+    built, traced = case.drawn(), []
+
+    def policy(key, observation, legal):
+        traced.append(1)
+        return any_action(key, observation, legal)
+
+    run = jax.jit(lambda key: rollout(key, built, policy, case.num_steps, (NUM_STREAMS,)))
+    one, num_traces = run(KEY), len(traced)
+    two, other = run(jax.random.key(11)), run(jax.random.key(12))
+    assert len(traced) == num_traces
+    assert_same(one, two, rtol=0, atol=0)
+    assert not np.array_equal(one.elapsed_s, other.elapsed_s)
+
+
+@every_case
+def test_shapes_are_as_the_contract_says(case):
+    built = case.drawn()
+    trajectory = rollout(KEY, built, any_action, case.num_steps, (NUM_STREAMS,))
+    seats, streams = built.problem.num_seats, (NUM_STREAMS,)
+    decisions = (case.num_steps, seats, *streams)
+    for leaf in [
+        trajectory.active, trajectory.reward, trajectory.settled, trajectory.illegal,
+        *jax.tree.leaves(trajectory.outcome), *jax.tree.leaves(trajectory.action),
+    ]:  # fmt: skip
+        assert leaf.shape == decisions
+    for leaf in jax.tree.leaves((trajectory.observation, trajectory.legal)):
+        assert leaf.shape[0] == case.num_steps
+        assert leaf.shape[-2:] == (seats, *streams)
+    for leaf in jax.tree.leaves(trajectory.facts):
+        assert leaf.shape[0] == case.num_steps
+        assert leaf.shape[-2:] == (seats, *streams)
+    for leaf in jax.tree.leaves(trajectory.global_observation):
+        assert leaf.shape[0] == case.num_steps + 1
+        assert leaf.shape[-1:] == streams
+    assert trajectory.elapsed_s.shape == trajectory.done.shape == (case.num_steps, *streams)
+    assert np.all(np.isfinite(trajectory.reward))
+
+
+@every_case
+def test_illegal_actions_are_replaced_and_flagged_and_legal_ones_kept(case):
+    asked = random_actions(case)
+    trajectory = follow(KEY, case.drawn(), asked, (NUM_STREAMS,))
+    flagged = np.zeros(trajectory.illegal.shape, bool)
+    for ask, took, legal in zip(
+        *map(jax.tree.leaves, (asked, trajectory.action, trajectory.legal)), strict=True
+    ):
+        ask, took, legal = np.asarray(ask), np.asarray(took), np.asarray(legal)
+        for place in np.ndindex(ask.shape):
+            possible = np.flatnonzero(legal[(place[0], slice(None), *place[1:])])
+            if ask[place] in possible:
+                assert took[place] == ask[place]
+            else:
+                assert took[place] == (possible[0] if len(possible) else 0)
+                flagged[place] = True
+    np.testing.assert_array_equal(trajectory.illegal, flagged & np.asarray(trajectory.active))
+    assert trajectory.illegal.any()
+
+
+@every_case
+def test_a_done_stream_changes_no_more(case):
+    built, actions = case.ending(), random_actions(case)
+    step = jax.jit(built.step)
+    state = built.reset(KEY, (NUM_STREAMS,))
+    num_frozen = 0
+    for index in range(case.num_steps):
+        action = jax.tree.map(lambda leaf, index=index: leaf[index], actions)
+        following, transition = step(jax.random.fold_in(KEY, index), state, action)
+        done = np.flatnonzero(state.done)
+        num_frozen += len(done)
+        assert np.all(following.done[done])
+        assert np.all(np.asarray(transition.elapsed_s)[done] == 0)
+        assert not transition.illegal[:, done].any()
+        assert np.all(np.asarray(transition.left.decision)[:, done] < 0)
+        assert_same(streams_of(following.problem, done), streams_of(state.problem, done), rtol=0, atol=0)
+        state = following
+    assert np.all(state.done)
+    assert num_frozen > 0
+    trajectory = follow(KEY, built, actions, (NUM_STREAMS,))
+    over = np.asarray(trajectory.done)[:-1]
+    assert not np.any(np.asarray(trajectory.active)[1:] & over[:, None])
+    assert np.all(
+        np.asarray(trajectory.reward)[1:][np.broadcast_to(over[:, None], trajectory.active[1:].shape)] == 0
+    )
+
+
+@every_case
+def test_permuting_streams_permutes_results(case):
+    actions, order = random_actions(case), np.array([2, 0, 1])
+    run = jax.jit(lambda actions: follow(KEY, case.fixed(), actions, (NUM_STREAMS,)))
+    assert_same(run(streams_of(actions, order)), streams_of(run(actions), order), rtol=1e-6)
+
+
+@every_case
+def test_one_stream_alone_vmapped_or_beside_others_is_the_same(case):
+    actions, built = random_actions(case), case.fixed()
+    beside = jax.jit(lambda actions: follow(KEY, built, actions, (NUM_STREAMS,)))(actions)
+    alone = jax.jit(lambda actions: follow(KEY, built, actions, ()))
+    mapped = jax.jit(jax.vmap(lambda actions: follow(KEY, built, actions, ()), in_axes=-1, out_axes=-1))(
+        actions
+    )
+    assert_same(beside, mapped, rtol=1e-6)
+    for stream in range(NUM_STREAMS):
+        assert_same(streams_of(beside, stream), alone(streams_of(actions, stream)), rtol=1e-6)
+
+
+@every_case
+def test_a_longer_rollout_begins_as_the_shorter_one(case):
+    """Nothing decided later changes what was seen before; at most more is settled."""
+    actions, built = random_actions(case), case.fixed()
+    short = case.num_steps - 2
+    long = follow(KEY, built, actions, (NUM_STREAMS,))
+    cut = follow(KEY, built, jax.tree.map(lambda leaf: leaf[:short], actions), (NUM_STREAMS,))
+    for field in ("observation", "legal", "active", "action", "elapsed_s", "done", "illegal", "facts"):
+        first = jax.tree.map(lambda leaf: leaf[:short], getattr(long, field))
+        assert_same(getattr(cut, field), first, rtol=1e-6)
+    settled = np.asarray(cut.settled)
+    assert np.all(np.asarray(long.settled)[:short][settled])
+    np.testing.assert_allclose(
+        np.asarray(long.reward)[:short][settled], np.asarray(cut.reward)[settled], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("streams", [(), (4,), (2, 3)])
+def test_credit_brings_every_outcome_home(streams):
+    num_steps, num_seats, rng = 6, 2, np.random.default_rng(1)
+    total = num_steps * num_seats
+    width = int(np.prod(streams, dtype=int))
+    settled, value = np.zeros((total, width), bool), np.full((total, width), np.nan, np.float32)
+    code = np.full((total, width), -1, np.int32)
+    passed = np.full((num_steps, 3, width), -1, np.int32)  # three rows a step, most of them empty
+    held = np.full((5, width), -2, np.int32)
+    news = {name: np.zeros((num_steps, 3, width)) for name in ("settled", "value", "code")}
+    kept = {name: np.zeros((5, width)) for name in ("settled", "value", "code")}
+    for stream in range(width):
+        decisions = rng.permutation(total)[:9]  # some are never heard of
+        places = rng.permutation(num_steps * 3 + 5)[:9]
+        for decision, place in zip(decisions, places, strict=True):
+            facts = {"settled": rng.random() < 0.5, "value": rng.normal(), "code": rng.integers(5)}
+            row = (
+                (place // 3, place % 3, stream) if place < num_steps * 3 else (place - num_steps * 3, stream)
+            )
+            store, numbers = (news, passed) if place < num_steps * 3 else (kept, held)
+            numbers[row] = decision
+            for name, fact in facts.items():
+                store[name][row] = fact
+            settled[decision, stream] = facts["settled"]
+            value[decision, stream], code[decision, stream] = facts["value"], facts["code"]
+    passed[0, 0, :] = np.where(passed[0, 0] < 0, total + 3, passed[0, 0])  # beyond the end: dropped
+
+    def records(numbers, facts, lead):
+        def shape(leaf, dtype):
+            return jnp.asarray(leaf.astype(dtype).reshape((*lead, *streams)))
+
+        outcome = {"code": shape(facts["code"], np.int32), "value": shape(facts["value"], np.float32)}
+        return Records(shape(numbers, np.int32), shape(facts["settled"], bool), outcome)
+
+    active = jnp.ones((num_steps, num_seats, *streams), bool)
+    known, outcome = credit(records(passed, news, (num_steps, 3)), records(held, kept, (5,)), active)
+    np.testing.assert_array_equal(known, settled.reshape(active.shape))
+    np.testing.assert_array_equal(outcome["value"], value.reshape(active.shape))
+    np.testing.assert_array_equal(outcome["code"], code.reshape(active.shape))
+
+
+def test_choose_legal_takes_the_first_legal_choice():
+    legal = jnp.array([[False, True, False], [True, True, False], [True, False, False]])  # [choices, seats]
+    chosen, replaced = choose_legal(jnp.array([0, 1, 2]), legal)
+    np.testing.assert_array_equal(chosen, [1, 1, 0])
+    np.testing.assert_array_equal(replaced, [True, False, True])
+
+
+def test_late_toy_outcomes_are_credited_to_the_batch_that_earned_them():
+    """Response times by hand in NumPy, from the batches and actions alone."""
+    case = CASES[1]
+    trajectory = jax.tree.map(np.asarray, follow(KEY, case.fixed(), random_actions(case), (NUM_STREAMS,)))
+    assert trajectory.settled.all()
+    batch, action = trajectory.global_observation, trajectory.action
+    for step, stream in np.ndindex(case.num_steps, NUM_STREAMS):
+        served = sorted(range(2), key=lambda seat: (-action["urgent"][step, seat, stream], seat))
+        busy, response_s = batch.backlog_s[step, :, stream].copy(), np.zeros(2)
+        for seat in served:
+            edge = action["edge"][step, seat, stream]
+            busy[edge] += batch.size[step, seat, stream] / SPEED[edge]
+            response_s[seat] = busy[edge]
+        np.testing.assert_allclose(trajectory.outcome.response_s[step, :, stream], response_s, rtol=1e-6)
+        cost = max(batch.weight[step, :, stream] * response_s) + 0.1 * action["urgent"][step, :, stream].sum()
+        assert -trajectory.reward[step, :, stream].sum() == pytest.approx(cost, rel=1e-5)
+
+
+def test_what_is_not_due_at_truncation_stays_unsettled_unless_foretold():
+    plain, told = (
+        follow(KEY, case.fixed(), random_actions(case), (NUM_STREAMS,)) for case in (CASES[0], CASES[1])
+    )
+    # Batch k is revealed 1 + k % 3 steps after its decision; of 7 batches, number 5 falls due at step 8.
+    expected = np.array([step + 1 + step % 3 <= 7 for step in range(7)])
+    np.testing.assert_array_equal(plain.settled[:, 0, 0], expected)
+    assert np.isnan(plain.outcome.response_s[~expected]).all()
+    assert told.settled.all()
+    np.testing.assert_array_equal(plain.outcome.response_s[expected], told.outcome.response_s[expected])
