@@ -208,7 +208,7 @@ def _refuse_taken(path: Path, replace: bool) -> None:
     if path.is_dir() and not any(path.iterdir()):
         return
     if not replace:
-        advice = "choose another path, or ask for it to be replaced"
+        advice = "choose another path, or ask for it to be replaced (--replace)"
         raise ProductError(
             "the path is taken", where=str(path), allowed="a path that does not exist", advice=advice
         )

@@ -6,4 +6,6 @@ for.
 
 from types import ModuleType
 
-COMMANDS: tuple[ModuleType, ...] = ()
+from evaluation.commands import import_log
+
+COMMANDS: tuple[ModuleType, ...] = (import_log,)

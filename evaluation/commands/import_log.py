@@ -1,0 +1,71 @@
+"""`schedtwin import`: a raw log becomes an archive."""
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from datetime import UTC, datetime
+from pathlib import Path
+
+NAME = "import"
+HELP = "import a scheduling log into an archive"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments; the formats are those that `logs_schema.formats` exports."""
+    from logs_schema.importing import find_format, format_names
+
+    parser.formatter_class = RawDescriptionHelpFormatter
+    width = max(len(name) for name in format_names())
+    lines = (f"  {name:<{width}}  {find_format(name).DESCRIPTION}" for name in format_names())
+    parser.epilog = "\n".join(("formats:", *lines))
+    parser.add_argument("format", metavar="FORMAT", help="format of the log (see below)")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+", type=Path, help="files of the log, or a folder of them"
+    )
+    parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
+    parser.add_argument(
+        "--origin",
+        metavar="DATE",
+        type=_instant,
+        help="date of the log's time zero, where the log hides it (UTC)",
+    )
+    parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
+
+
+def run(arguments: Namespace) -> int:
+    """Import the log and say how many rows were kept and quarantined; 0."""
+    from evaluation.commands.output import progress_of, show_result
+    from logs_schema.importing import ImportReport, import_log
+
+    def text(report: ImportReport) -> str:
+        lines = [f"{'table':<20} {'rows':>12} {'quarantined':>12}"]
+        for table, counts in report.to_json()["tables"].items():
+            lines.append(f"{table:<20} {counts['rows']:>12,} {counts['quarantined']:>12,}")
+            lines += [
+                f"  {num_rows:,} x {rule}"
+                for rule, num_rows in sorted(report.quarantined.get(table, {}).items())
+            ]
+        lines.append(
+            f"{report.archive} written in {report.seconds:.1f} s; next: schedtwin check {report.archive}"
+        )
+        return "\n".join(lines)
+
+    with progress_of(arguments) as progress, progress.stage("import", unit="rows") as stage:
+        report = import_log(
+            arguments.format,
+            arguments.paths,
+            arguments.out,
+            origin=arguments.origin,
+            replace=arguments.replace,
+            progress=stage,
+        )
+    show_result(arguments, report.to_json(), text(report))
+    return 0
+
+
+def _instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ArgumentTypeError(
+            f"{text!r} is no date such as 2013-02-01 or 2013-02-01T06:00+00:00"
+        ) from error
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant

@@ -1,0 +1,77 @@
+"""Each step as its own command, from the outside."""
+
+import json
+
+import pytest
+
+from evaluation import cli
+
+LOG = """; UnixStartTime: 1000000000
+; MaxProcs: 8
+1 0 5 60 2 -1 -1 2 120 -1 1 1 1 -1 1 -1 -1 -1
+2 10 0 30 4 -1 -1 4 60 -1 1 2 1 -1 1 -1 -1 -1
+3 20 0 -7 4 -1 -1 4 60 -1 1 2 1 -1 1 -1 -1 -1
+"""
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.swf"
+    path.write_text(LOG)
+    return path
+
+
+def run(*words):
+    return cli.main([str(word) for word in words])
+
+
+def test_import_reports_rows_and_quarantine(log, tmp_path, capsys):
+    assert run("import", "swf", log, "--out", tmp_path / "archive", "--json", "--no-progress") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    tables = json.loads(shown.out)["tables"]
+    assert tables["requests"] == {"rows": 2, "quarantined": 1}
+    assert tables["nodes"] == {"rows": 1, "quarantined": 0}
+
+
+def test_import_tells_a_person_the_same_and_what_is_next(log, tmp_path, capsys):
+    assert run("import", "swf", log, "--out", tmp_path / "archive") == 0
+    shown = capsys.readouterr()
+    assert ["requests", "2", "1"] in [line.split() for line in shown.out.splitlines()]
+    assert f"schedtwin check {tmp_path / 'archive'}" in shown.out
+    assert "import: done" in shown.err
+
+
+def test_import_replaces_only_when_asked(log, tmp_path, capsys):
+    words = ("import", "swf", log, "--out", tmp_path / "archive")
+    assert run(*words) == 0
+    assert run(*words) == 2
+    assert "--replace" in capsys.readouterr().err
+    assert run(*words, "--replace") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("no-such-format", "{log}"), "lumos"),
+        (("swf", "{log}.absent"), "log.swf.absent"),
+        (("lumos", "{log}"), "it looks like swf"),
+        (("swf", "{log}", "--origin", "yesterday"), "no date"),
+    ],
+)
+def test_import_refuses_what_it_cannot_read(log, tmp_path, capsys, words, message):
+    words = [word.format(log=log) for word in words]
+    try:
+        status = run("import", *words, "--out", tmp_path / "archive")
+    except SystemExit as end:  # the argument parser's own way out
+        status = end.code
+    assert status == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "archive").exists()
+
+
+def test_import_help_lists_the_formats(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        run("import", "--help")
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("swf", "wagap", "lumos", "openb", "alibaba2018", "philly"))
