@@ -1,0 +1,115 @@
+"""Who asks: Poisson arrivals with a daily cycle, agents who live at a site, services by the scenario's taste.
+
+The gap to the next arrival solves `rate(midpoint) * gap = E` with E exponential and the midpoint taken at
+half the gap that the present rate would give: exact for a constant rate, with a relative error of the order
+`(gap / day_s)^2` otherwise (1e-7 at 20,000 requests a day).
+
+`offset_s` is the time of day at which the episode's clock was zero.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.laws import SMALLEST_UNIFORM
+from evaluation.simulator.names import Names
+from evaluation.simulator.world import CALENDAR_DAY_S, World
+from twin.contracts import Array, Streams
+from twin.placement.types import Requests
+
+TWO_PI = 2.0 * jnp.pi
+DAYS_A_WEEK = 7.0
+
+
+def draw_index(cumulative: Array, uniform: Array) -> Array:
+    """Draws from a discrete law by its distribution function.
+
+    Args:
+        cumulative: [choices, *batch] or [choices, 1, ...], rising to one.
+        uniform: [*batch] in [0, 1).
+
+    Returns:
+        int32 [*batch] indices.
+    """
+    index = jnp.sum(uniform[None] >= cumulative, axis=0, dtype=jnp.int32)
+    return jnp.minimum(index, cumulative.shape[0] - 1)
+
+
+def gap_s(today: Conditions, time_of_day_s: Array, uniform: Array) -> Array:
+    """Time to the next arrival, same shape as its arguments; `uniform` is in (0, 1)."""
+
+    def rate(time_s: Array) -> Array:
+        cycle = jnp.cos(TWO_PI * time_s / today.day_s)
+        return jnp.asarray(today.rate_per_s) * (1.0 - today.amplitude * cycle)
+
+    exponential = -jnp.log1p(-uniform)
+    half_s = 0.5 * exponential / rate(time_of_day_s)
+    return exponential / rate(time_of_day_s + half_s)
+
+
+def ask(
+    world: World, today: Conditions, names: Names, uniforms: Array, time_of_day_s: Array, weekday: int
+) -> Requests:
+    """The request that arrives at `time_of_day_s` [*streams], made of four uniform numbers [4, *streams].
+
+    Args:
+        world: For its laws.
+        today: The day's numbers.
+        names: Vocabulary that the request's indices refer to.
+        uniforms: For agent, service, size, input.
+        time_of_day_s: When it arrives.
+        weekday: 0 for Monday.
+
+    Returns:
+        The request, leaves [*streams].
+    """
+    trailing = (1,) * time_of_day_s.ndim
+    agent = draw_index(jnp.reshape(today.agent_cumulative, (-1, *trailing)), uniforms[0])
+    scenario = jnp.asarray(today.agent_scenario)[agent]
+    service = draw_index(jnp.asarray(today.service_cumulative)[:, scenario], uniforms[1])
+    zero = jnp.zeros_like(time_of_day_s)
+    day_fraction = time_of_day_s / CALENDAR_DAY_S
+    memory_gib = jnp.asarray(today.memory_gib)[service]
+    return Requests(
+        site=jnp.asarray(names.site)[jnp.asarray(today.agent_site)[agent]],
+        scenario=jnp.asarray(names.scenario)[scenario],
+        service=jnp.asarray(names.service)[service],
+        queue=jnp.zeros_like(agent),
+        agent=agent,
+        rule=jnp.zeros_like(agent),
+        demand=jnp.stack([zero + 1.0, memory_gib, zero]),
+        num_nodes=zero + 1.0,
+        expected_run_s=jnp.asarray(today.work_s)[service] * world.size.quantile(uniforms[2]),
+        deadline_s=jnp.asarray(today.deadline_s)[service, scenario],
+        input_mib=jnp.asarray(today.input_mib)[service] * world.input.quantile(uniforms[3]),
+        day_fraction=day_fraction,
+        week_fraction=(weekday + day_fraction) / DAYS_A_WEEK,
+    )
+
+
+def uniforms(key: Array, num: int, streams: Streams) -> Array:
+    """[num, *streams] uniform numbers whose quantiles are finite."""
+    return jax.random.uniform(key, (num, *streams), minval=SMALLEST_UNIFORM)
+
+
+def next_request(
+    key: Array, world: World, today: Conditions, names: Names, offset_s: Array, clock_s: Array, weekday: int
+) -> tuple[Array, Requests, Array]:
+    """The first request after `clock_s` (episode's clock, [*streams]).
+
+    Args:
+        key: PRNG key.
+        world: For its laws.
+        today: The day's numbers.
+        names: Vocabulary that the request's indices refer to.
+        offset_s: [*streams] time of day at which the episode's clock was zero.
+        clock_s: [*streams] now.
+        weekday: 0 for Monday.
+
+    Returns:
+        When it arrives on the episode's clock, the request, and whether it still comes today [*streams].
+    """
+    numbers = uniforms(key, 5, clock_s.shape)
+    clock_s = clock_s + gap_s(today, offset_s + clock_s, numbers[4])
+    time_of_day_s = offset_s + clock_s
+    return clock_s, ask(world, today, names, numbers[:4], time_of_day_s, weekday), time_of_day_s < today.day_s

@@ -1,0 +1,114 @@
+"""Policies that write logs: each tells its probabilities of choosing a node, so propensities are exact.
+
+They are not told to a learner. A behaviour sees what a scheduler of the system could see: the request, and
+how many requests are in each node's hands. `least_expected_delay` also knows the mechanics (links, speeds,
+affinities), though not the agents' preferences nor the scatter of run times.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from evaluation.simulator.conditions import WAN, Conditions
+from logs_schema.errors import ConfigError
+from twin.contracts import Array
+from twin.placement.types import Requests
+
+
+class View(NamedTuple):
+    """What a behaviour sees of one system; it is written for one stream."""
+
+    request: Requests  # leaves [], demand [resources]; in the world's own indices
+    num_in_system: Array  # [nodes] requests accepted there and not finished, on their way included
+    expected_work_s: Array  # [nodes] declared work of those requests
+
+
+class Behaviour(NamedTuple):
+    """A policy that writes logs."""
+
+    name: str
+    description: str
+    probabilities: Callable[[Conditions, View], Array]  # -> [nodes], >= 0, summing to one
+
+
+def _uniform(today: Conditions) -> Array:
+    num_nodes = today.speed.shape[0]
+    return jnp.full(num_nodes, 1.0 / num_nodes)
+
+
+def _greedy(score: Array) -> Array:
+    """Probability one for the largest score, shared equally among ties."""
+    best = score >= jnp.max(score)
+    return best / jnp.sum(best)
+
+
+def _relative_load(today: Conditions, view: View) -> Array:
+    return view.num_in_system / jnp.sum(jnp.asarray(today.core_exists), axis=0)
+
+
+ERROR = 0.4
+"""Scale of the errors (Gumbel law) with which `mix` reads a node's load, in requests per core."""
+RANDOM_SHARE = 0.3
+"""Share of decisions that the behaviour `mix` takes at random."""
+
+
+def _mix(today: Conditions, view: View) -> Array:
+    score = -_relative_load(today, view) / ERROR
+    weight = jnp.exp(score - jnp.max(score))
+    return RANDOM_SHARE * _uniform(today) + (1.0 - RANDOM_SHARE) * weight / jnp.sum(weight)
+
+
+def _least_expected_delay(today: Conditions, view: View) -> Array:
+    request = view.request
+    link = jnp.asarray(today.link)[request.site]
+    transfer_s = jnp.asarray(today.latency_s)[link] + request.input_mib * jnp.asarray(today.s_per_mib)[link]
+    speed = jnp.asarray(today.speed)
+    cores = jnp.sum(jnp.asarray(today.core_exists), axis=0)
+    mean_run_s = view.expected_work_s / jnp.maximum(view.num_in_system, 1.0) / speed
+    wait_s = jnp.maximum(view.num_in_system - cores + 1.0, 0.0) * mean_run_s / cores
+    run_s = request.expected_run_s / (speed * jnp.asarray(today.affinity)[request.service])
+    return _greedy(-(jnp.maximum(transfer_s, wait_s) + run_s))
+
+
+def _home(today: Conditions, view: View) -> Array:
+    link = jnp.asarray(today.link)[view.request.site]
+    return _greedy(jnp.where(link == 0, -_relative_load(today, view), -jnp.inf))
+
+
+def _cloud_only(today: Conditions, view: View) -> Array:
+    link = jnp.asarray(today.link)[view.request.site]
+    return _greedy(jnp.where(link == WAN, -_relative_load(today, view), -jnp.inf))
+
+
+BEHAVIOURS = (
+    Behaviour("mix", "30 % at random, else the least loaded node as read with errors", _mix),
+    Behaviour("random", "every node alike", lambda today, _: _uniform(today)),
+    Behaviour(
+        "least_loaded", "fewest requests per core", lambda today, view: _greedy(-_relative_load(today, view))
+    ),
+    Behaviour(
+        "least_expected_delay",
+        "shortest expected time to finish, by the true mechanics",
+        _least_expected_delay,
+    ),
+    Behaviour("home", "least loaded node of the site where the request arrived", _home),
+    Behaviour("cloud_only", "least loaded cloud node", _cloud_only),
+)
+
+
+def behaviour(name: str) -> Behaviour:
+    """The behaviour called `name`, `-` and capitals allowed.
+
+    Raises:
+        ConfigError: there is none; names those there are.
+    """
+    for one in BEHAVIOURS:
+        if one.name == name.lower().replace("-", "_"):
+            return one
+    raise ConfigError(
+        f"there is no behaviour {name!r}",
+        where="policies that write logs",
+        allowed=", ".join(one.name for one in BEHAVIOURS),
+        advice="choose one of these",
+    )

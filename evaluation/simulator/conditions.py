@@ -1,0 +1,164 @@
+"""The numbers of one simulated day: a world's declarations with the drift up to that day applied.
+
+Everything here is NumPy, fixed before anything is compiled. `world_draw` gives what belongs to a world and
+never changes (agents, affinity patterns); `conditions` what holds on a day.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from evaluation.simulator.world import World
+
+NUM_LINKS = 3
+LOCAL, CROSS_SITE, WAN = range(NUM_LINKS)
+"""Kinds of link from the site of arrival to a node, and of offers: at home, elsewhere, in the cloud."""
+
+
+class Conditions(NamedTuple):
+    """One day of a world; indices are positions in the world's own declarations."""
+
+    day: np.ndarray  # [] float32, days since day 0
+    core_exists: np.ndarray  # [cores, nodes] bool
+    speed: np.ndarray  # [nodes]
+    affinity: np.ndarray  # [services, nodes], about 1: a service's speed on a node
+    link: np.ndarray  # [sites, nodes] int32: LOCAL, CROSS_SITE or WAN
+    accepts: np.ndarray  # [NUM_LINKS, agents] probability that the agent accepts such an offer
+    latency_s: np.ndarray  # [NUM_LINKS]
+    s_per_mib: np.ndarray  # [NUM_LINKS]
+    agent_cumulative: np.ndarray  # [agents] distribution function over agents
+    agent_site: np.ndarray  # [agents] int32
+    agent_scenario: np.ndarray  # [agents] int32
+    service_cumulative: np.ndarray  # [services, scenarios] distribution functions over services
+    work_s: np.ndarray  # [services] mean work on a reference core
+    input_mib: np.ndarray  # [services]
+    memory_gib: np.ndarray  # [services]
+    deadline_s: np.ndarray  # [services, scenarios]
+    rate_per_s: np.ndarray  # [] mean rate of arrivals
+    amplitude: np.ndarray  # []
+    day_s: np.ndarray  # []
+
+
+class Population(NamedTuple):
+    """What is drawn once for a world."""
+
+    share: np.ndarray  # [agents]
+    site: np.ndarray  # [agents]
+    scenario: np.ndarray  # [agents]
+    accepts: np.ndarray  # [NUM_LINKS, agents]
+    taste: np.ndarray  # [services, scenarios], standard normal
+    affinity: (
+        np.ndarray
+    )  # [2, services, nodes], standard normal: the pattern of day 0, and the one that replaces it
+
+
+def world_draw(world: World) -> Population:
+    """Draws agents, tastes and affinity patterns from the world's own seed."""
+    random = np.random.default_rng([world.seed, 0x7717])
+    num_agents, num_services, num_scenarios = world.num_agents, len(world.services), len(world.scenarios)
+    share = random.pareto(2.0, num_agents) + 0.2
+    site = np.arange(num_agents) % len(world.sites)
+    shares = np.array([scenario.share for scenario in world.scenarios])
+    scenario = random.choice(num_scenarios, num_agents, p=shares / shares.sum())
+    scenario[:num_scenarios] = np.arange(num_scenarios)
+    means = np.array([[1.0, one.accepts_other_site, one.accepts_cloud] for one in world.scenarios]).T[
+        :, scenario
+    ]
+    accepts = np.stack([_preferences(random, row, world.stubbornness) for row in means])
+    taste = random.standard_normal((num_services, num_scenarios))
+    affinity = random.standard_normal((2, num_services, len(world.nodes)))
+    return Population(share / share.sum(), site, scenario, accepts, taste, affinity)
+
+
+def _preferences(random: np.random.Generator, mean: np.ndarray, stubbornness: float) -> np.ndarray:
+    """Acceptance probabilities with the given means: Beta laws of concentration `1 / stubbornness - 1`."""
+    if stubbornness == 0.0:
+        return mean
+    concentration = 1.0 / stubbornness - 1.0
+    inside = np.clip(mean, 1e-6, 1.0 - 1e-6)
+    drawn = random.beta(concentration * inside, concentration * (1.0 - inside))
+    return np.where((mean > 0.0) & (mean < 1.0), drawn, mean)
+
+
+def conditions(world: World, day: float) -> Conditions:
+    """The numbers that hold on `day` (days since day 0, >= 0) of a validated world."""
+    population = world_draw(world)
+    months = day / 30.0
+    cores = np.array([node.cpu_cores for node in world.nodes])
+    links = (world.local, world.cross_site, world.wan)
+    factor = np.array([scenario.deadline_factor for scenario in world.scenarios])
+    deadline_s = np.array([service.deadline_s for service in world.services])
+    return Conditions(
+        day=np.asarray(day, np.float32),
+        core_exists=np.arange(cores.max())[:, None] < cores[None],
+        speed=_speed(world, months),
+        affinity=_affinity(world, population, months),
+        link=_links(world),
+        accepts=population.accepts.astype(np.float32),
+        latency_s=np.array([link.latency_s for link in links], np.float32),
+        s_per_mib=np.array([1.0 / link.bandwidth_mib_per_s for link in links], np.float32),
+        agent_cumulative=np.cumsum(population.share).astype(np.float32),
+        agent_site=population.site.astype(np.int32),
+        agent_scenario=population.scenario.astype(np.int32),
+        service_cumulative=np.cumsum(service_mix(world, population, months), axis=0).astype(np.float32),
+        work_s=np.array([service.work_s for service in world.services], np.float32),
+        input_mib=np.array([service.input_mib for service in world.services], np.float32),
+        memory_gib=np.array([service.memory_gib for service in world.services], np.float32),
+        deadline_s=(deadline_s[:, None] * factor[None]).astype(np.float32),
+        rate_per_s=np.asarray(world.requests_per_day / world.day_s, np.float32),
+        amplitude=np.asarray(world.daily_amplitude, np.float32),
+        day_s=np.asarray(world.day_s, np.float32),
+    )
+
+
+def service_mix(world: World, population: Population, months: float) -> np.ndarray:
+    """[services, scenarios] shares of the services in the requests of each scenario."""
+    share = np.array([service.share for service in world.services])
+    trend = np.array([service.trend for service in world.services])
+    weight = share * np.exp(world.drift.mix * months * trend)
+    weight = weight[:, None] * np.exp(world.taste_spread * population.taste)
+    return weight / weight.sum(axis=0, keepdims=True)
+
+
+def peak_load(world: World, day: float = 0.0) -> float:
+    """Work offered at the peak hour over effective capacity: the least busy share of the busiest node.
+
+    The linear programme splits every service over the nodes, `minimise r` subject to
+    `sum_s rate_s * split[s, n] * work_s / affinity[s, n] <= r * cores_n * speed_n` for every node. Below 1
+    some assignment keeps up even at the peak; links and preferences are ignored.
+    """
+    population, today = world_draw(world), conditions(world, day)
+    scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))
+    rate_per_s = world.requests_per_day / world.day_s * (1.0 + world.daily_amplitude)
+    offered = rate_per_s * (service_mix(world, population, day / 30.0) @ scenario_share) * today.work_s
+    busy = offered[:, None] / today.affinity / (today.core_exists.sum(axis=0) * today.speed)
+    num_services, num_nodes = busy.shape
+    node_rows = np.zeros((num_nodes, busy.size + 1))
+    node_rows[:, :-1] = (np.eye(num_nodes)[:, None] * busy[None]).reshape(num_nodes, -1)
+    node_rows[:, -1] = -1.0
+    whole = np.hstack([np.kron(np.eye(num_services), np.ones(num_nodes)), np.zeros((num_services, 1))])
+    objective = np.append(np.zeros(busy.size), 1.0)
+    return float(linprog(objective, node_rows, np.zeros(num_nodes), whole, np.ones(num_services)).fun)
+
+
+def _speed(world: World, months: float) -> np.ndarray:
+    slowed = 1.0 - world.drift.slowing * min(months, 1.0)
+    speed = [node.speed * (slowed if node.name == world.drift.slowing_node else 1.0) for node in world.nodes]
+    return np.array(speed, np.float32)
+
+
+def _affinity(world: World, population: Population, months: float) -> np.ndarray:
+    """exp(spread * pattern): the pattern turns from the first drawn one to the second, its variance kept."""
+    moved = min(world.drift.migration * months, 1.0)
+    pattern = np.sqrt(1.0 - moved) * population.affinity[0] + np.sqrt(moved) * population.affinity[1]
+    return np.exp(world.affinity_spread * pattern).astype(np.float32)
+
+
+def _links(world: World) -> np.ndarray:
+    def kind(site: str, node_site: str) -> int:
+        if node_site == world.cloud_site:
+            return WAN
+        return LOCAL if node_site == site else CROSS_SITE
+
+    return np.array([[kind(site, node.site) for node in world.nodes] for site in world.sites], np.int32)

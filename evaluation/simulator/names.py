@@ -1,0 +1,74 @@
+"""Translates between a world's own indices and the vocabulary of an encoded cluster.
+
+A log is encoded with vocabularies of its own (`twin.placement.types.Cluster`). The truth must speak that
+language, so that a policy fitted there can act here; hidden tables stay in the world's own order.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from evaluation.simulator.world import World
+from logs_schema.errors import ConfigError, first
+from twin.placement.types import Cluster
+
+
+class Names(NamedTuple):
+    """World index -> vocabulary index (`site`, `scenario`, `service`), and back (`world_*`)."""
+
+    site: np.ndarray  # [sites of the world] int32
+    scenario: np.ndarray
+    service: np.ndarray
+    world_site: np.ndarray  # [sites of the vocabulary] int32, 0 where the world has none such
+    world_service: np.ndarray
+    world_node: np.ndarray  # [nodes of the vocabulary] int32
+
+
+def own_names(world: World) -> Names:
+    """The world's own order, without a cluster."""
+    sites, scenarios, services, nodes = (
+        np.arange(len(part), dtype=np.int32)
+        for part in (world.sites, world.scenarios, world.services, world.nodes)
+    )
+    return Names(sites, scenarios, services, sites, services, nodes)
+
+
+def names_in(world: World, cluster: Cluster) -> Names:
+    """The world's names in the vocabulary of `cluster`.
+
+    Raises:
+        ConfigError: a site, scenario or service of the world is unknown to the cluster, or a node of the
+            cluster to the world.
+    """
+    services = [service.name for service in world.services]
+    nodes = [node.name for node in world.nodes]
+    site = _positions("site", world.sites, cluster.sites)
+    service = _positions("service", services, cluster.services)
+    scenario = _positions("scenario", [one.name for one in world.scenarios], cluster.scenarios)
+    return Names(
+        site=site,
+        scenario=scenario,
+        service=service,
+        world_site=_inverse(site, len(cluster.sites)),
+        world_service=_inverse(service, len(cluster.services)),
+        world_node=_positions("node", cluster.node_names, nodes),
+    )
+
+
+def _positions(kind: str, wanted: Sequence[str], vocabulary: Sequence[str]) -> np.ndarray:
+    missing = [name for name in wanted if name not in vocabulary]
+    if missing:
+        raise ConfigError(
+            f"the simulated world and the encoded cluster do not share every {kind}: {first(missing)}",
+            where=f"{kind}s of the cluster's vocabulary",
+            allowed=f"{kind}s among {first(vocabulary, num_shown=20)}",
+            advice="encode a log of the same world, over enough days that every name occurs",
+        )
+    return np.array([list(vocabulary).index(name) for name in wanted], np.int32)
+
+
+def _inverse(position: np.ndarray, size: int) -> np.ndarray:
+    back = np.zeros(size, np.int32)
+    back[position] = np.arange(len(position))
+    return back

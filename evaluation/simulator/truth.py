@@ -1,0 +1,151 @@
+"""The truth as an environment: the placement problem answered by the mechanics instead of a twin.
+
+Twin and truth differ in the response alone, so a policy fitted to logs acts here unchanged.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.simulator.answers import Queues, answer, empty_queues
+from evaluation.simulator.arrivals import next_request
+from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.names import Names, names_in
+from evaluation.simulator.presets import preset
+from evaluation.simulator.world import World
+from logs_schema.errors import ConfigError
+from twin.contracts import Array, Environment, Streams
+from twin.environment import environment
+from twin.placement.bookkeeping import PlacementConfig, placement
+from twin.placement.responses import Answers, Arrivals, First, Next, drawn_response
+from twin.placement.types import Cluster, Fate, PlacementState, Requests
+
+
+def truth_arrivals(
+    world: World, today: Conditions, names: Names, *, weekday: int = 0, begin_s: float = 0.0
+) -> Arrivals:
+    """The world's requests from `begin_s` (time of day, the clock's zero) to the end of its day."""
+
+    def init(key: Array, streams: Streams) -> tuple[None, First]:
+        clock_s, request, more = ask_next(key, jnp.zeros(streams, jnp.float32))
+        return None, First(clock_s, request, more[None], ~more)
+
+    def following(key: Array, _: None, state: PlacementState, _fate: Fate) -> tuple[None, Next]:
+        clock_s, request, more = ask_next(key, state.clock_s)
+        return None, Next(clock_s, request, more[None], ~more)
+
+    def ask_next(key: Array, clock_s: Array) -> tuple[Array, Requests, Array]:
+        offset_s = jnp.full_like(clock_s, begin_s)
+        clock_s, request, more = next_request(key, world, today, names, offset_s, clock_s, weekday)
+        return clock_s, _seated(request), more
+
+    return Arrivals(init, following)
+
+
+def truth_answers(world: World, today: Conditions, names: Names) -> Answers:
+    """The mechanics' answers, starting from an empty system."""
+
+    def init(_key: Array, streams: Streams) -> Queues:
+        return empty_queues(today, streams)
+
+    def answer_seat(key: Array, queues: Queues, state: PlacementState, node: Array) -> tuple[Queues, Fate]:
+        request = _unseated(state.request)
+        held, fate = answer(key, world, today, names, queues, request, state.clock_s, node[0])
+        queues = Queues(jnp.where(state.active[0][None, None], held.free_s, queues.free_s))
+        return queues, jax.tree.map(lambda leaf: leaf[None], fate)
+
+    return Answers(init, answer_seat)
+
+
+def truth_of(
+    world: World,
+    cluster: Cluster,
+    config: PlacementConfig,
+    day: float,
+    *,
+    weekday: int = 0,
+    begin_s: float = 0.0,
+) -> Environment:
+    """The environment of one day of `world`, in the vocabulary of `cluster`.
+
+    Args:
+        world: A validated world.
+        cluster: As encoded from a log of the world.
+        config: The placement problem's configuration; one seat.
+        day: Days since day 0 of the world.
+        weekday: 0 for Monday.
+        begin_s: Time of day at which episodes begin, with an empty system.
+
+    Returns:
+        The environment. Episodes end with the day's last request; cut them with the rollout's `num_steps`.
+
+    Raises:
+        ConfigError: the cluster does not know the world's names, or several seats are asked for.
+    """
+    if config.num_seats != 1:
+        raise ConfigError(
+            f"the simulated world decides by event, not with {config.num_seats} seats",
+            where="PlacementConfig.num_seats",
+            allowed="1",
+            advice="use one seat",
+        )
+    today, names = conditions(world, day), names_in(world, cluster)
+    arrivals = truth_arrivals(world, today, names, weekday=weekday, begin_s=begin_s)
+    response = drawn_response(cluster, config.depth, arrivals, truth_answers(world, today, names))
+    return environment(placement(cluster, config), response)
+
+
+def truth_environment(
+    facts: Mapping[str, Any], day: dt.date, cluster: Cluster, config: PlacementConfig, *, begin_s: float = 0.0
+) -> Environment:
+    """The environment of the calendar day `day` of the world that wrote an archive.
+
+    Args:
+        facts: The archive's facts; `ground_truth` names preset and first day.
+        day: A day on or after the first one; it may lie after the log's end.
+        cluster: As encoded from the archive.
+        config: The placement problem's configuration.
+        begin_s: Time of day at which episodes begin.
+
+    Returns:
+        See `truth_of`.
+
+    Raises:
+        ConfigError: the archive was not simulated, or the day lies before its first.
+    """
+    truth = ground_truth(facts)
+    first_day = dt.date.fromisoformat(truth["first_day"])
+    if day < first_day:
+        raise ConfigError(
+            f"the simulated world has no day {day}", where="ground truth", allowed=f"{first_day} and later",
+            advice="choose a later day",
+        )  # fmt: skip
+    world = preset(truth["preset"])
+    return truth_of(world, cluster, config, (day - first_day).days, weekday=day.weekday(), begin_s=begin_s)
+
+
+def ground_truth(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the facts of a simulated archive say of its truth: preset, seed, behaviour, first_day, num_days.
+
+    Raises:
+        ConfigError: the archive was not simulated.
+    """
+    if "ground_truth" not in facts:
+        raise ConfigError(
+            "this archive has no ground truth", where="archive facts",
+            allowed="archives written by `schedtwin simulate`",
+            advice="judge policies on this log by replay instead",
+        )  # fmt: skip
+    return facts["ground_truth"]
+
+
+def _seated(request: Requests) -> Requests:
+    """A request with a seat axis of length one: leaves [1, *streams], demand [resources, 1, *streams]."""
+    return jax.tree.map(lambda leaf: leaf[None], request)._replace(demand=request.demand[:, None])
+
+
+def _unseated(request: Requests) -> Requests:
+    return jax.tree.map(lambda leaf: leaf[0], request)._replace(demand=request.demand[:, 0])
