@@ -1,1 +1,50 @@
 """Tables, columns with units, checks, log formats and the day-partitioned archive."""
+
+from logs_schema.archive import Archive
+from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.casting import cast_rows, complete
+from logs_schema.checks import Checked, check_rows
+from logs_schema.columns import Column, Order, TableSpec, arrow_schema
+from logs_schema.errors import (
+    ArchiveError,
+    ConfigError,
+    FormatError,
+    ProductError,
+    SchedtwinError,
+    SchemaError,
+)
+from logs_schema.tables import (
+    DEPLOYMENT_SAMPLES,
+    NODE_SAMPLES,
+    NODES,
+    REPLICAS,
+    REQUESTS,
+    SCHEMA_VERSION,
+    TABLES,
+)
+
+__all__ = [
+    "DEPLOYMENT_SAMPLES",
+    "NODES",
+    "NODE_SAMPLES",
+    "REPLICAS",
+    "REQUESTS",
+    "SCHEMA_VERSION",
+    "TABLES",
+    "Archive",
+    "ArchiveError",
+    "ArchiveWriter",
+    "Checked",
+    "Column",
+    "ConfigError",
+    "FormatError",
+    "Order",
+    "ProductError",
+    "SchedtwinError",
+    "SchemaError",
+    "TableSpec",
+    "arrow_schema",
+    "cast_rows",
+    "check_rows",
+    "complete",
+]

@@ -1,7 +1,8 @@
 """The tables of an archive: what a scheduling log can say, in the field's words.
 
 `requests` is the heart: one row is one request with the decision taken for it, the client's answer and the
-outcome. The other tables describe the system around it. Batch clusters have one site and call a request a job.
+outcome. The other tables describe the system around it. Batch clusters have one site and call a request a
+job.
 """
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ SCHEMA_VERSION = 1
 
 TIERS = ("edge", "cloud", "pool")
 STATUSES = ("completed", "failed", "killed", "dropped", "rejected", "running", "waiting", "unknown")
-"""`dropped`: given up late by the system; `rejected`: the client refused the offer; `running` and `waiting`: unfinished when the log ended."""
+"""`dropped`: given up late by the system; `rejected`: the client refused the offer; `running` and `waiting`:
+unfinished when the log ended."""
 
 
 def _label(name: str, description: str, *, nullable: bool = True, allowed: tuple[str, ...] = ()) -> Column:

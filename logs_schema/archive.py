@@ -1,0 +1,233 @@
+"""The archive: a log's tables as Parquet, filed by day, opened lazily and read a day or a row group at a
+time.
+
+Opening reads the manifest alone. Reading a day opens only that day's file; scanning holds one row group at a
+time. `logs_schema.archive_writer` writes archives, `logs_schema.layout` says where things lie in them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from logs_schema import product
+from logs_schema.columns import TableSpec, arrow_schema
+from logs_schema.errors import ArchiveError, ProductError, first
+from logs_schema.layout import KIND, QUARANTINE, QUARANTINE_SCHEMA, label_names, open_parquet, partition
+from logs_schema.tables import SCHEMA_VERSION, TABLES
+
+BATCH_ROWS = 65_536
+
+
+class Archive:
+    """An archive opened for reading.
+
+    Args:
+        path: The archive's folder.
+
+    Raises:
+        ArchiveError: There is no archive, its manifest is damaged, or a newer version wrote it.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        with archive_errors():
+            self._manifest = product.read_manifest(self.path, KIND)
+        _check_version(self.path, self._manifest.extra.get("schema_version"))
+        self._tables: dict[str, dict[str, Any]] = self._manifest.extra["tables"]
+
+    def __repr__(self) -> str:
+        rows = ", ".join(f"{name}: {self.num_rows(name):,} rows" for name in self.tables)
+        return f"Archive({str(self.path)!r}, {rows or 'empty'})"
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables that have rows, or had rows in quarantine."""
+        return tuple(self._tables)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the importer said about the log: limits, notes, clock."""
+        return dict(self._manifest.extra["facts"])
+
+    @property
+    def made_from(self) -> dict[str, str]:
+        """Name to content hash of each file the archive was made from."""
+        return dict(self._manifest.made_from)
+
+    @property
+    def content_hash(self) -> str:
+        """Hash over all files and facts; equal content, equal hash."""
+        return self._manifest.content_hash
+
+    def days(self, table: str) -> list[date]:
+        """The days (UTC) that hold rows of a table, ascending; empty for a table without days."""
+        return sorted(date.fromisoformat(text) for text in self._entry(table)["days"])
+
+    def num_rows(self, table: str, day: date | None = None) -> int:
+        """Number of rows of a table, in all or on one day."""
+        entry = self._entry(table)
+        return int(entry["rows"] if day is None else entry["days"].get(day.isoformat(), 0))
+
+    def quarantined(self, table: str) -> dict[str, int]:
+        """Number of quarantined rows of a table by the rule they broke."""
+        return dict(self._entry(table)["quarantined"])
+
+    def read(
+        self, table: str, *, days: Iterable[date] | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Rows of a table, in memory, in the order of its declaration.
+
+        Args:
+            table: Name of the table.
+            days: Which days to read (all if None); days without rows add none.
+            columns: Which columns to read (all if None), in this order.
+
+        Raises:
+            ArchiveError: No such table or column, or a file is missing or damaged.
+        """
+        spec, names = _spec(table, self.path), self._columns(table, columns)
+        pieces = []
+        for file in self._files(table, days):
+            with _damage(file):
+                pieces.append(_open(file, spec).read(columns=names).select(names))
+        if not pieces:
+            return arrow_schema(spec, SCHEMA_VERSION).empty_table().select(names)
+        return pa.concat_tables(pieces).unify_dictionaries()
+
+    def scan(
+        self,
+        table: str,
+        *,
+        days: Iterable[date] | None = None,
+        columns: Sequence[str] | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a table as batches, with one row group in memory at a time; labels differ in code by batch.
+
+        Args:
+            table: Name of the table.
+            days: Which days to read (all if None); days without rows add none.
+            columns: Which columns to read (all if None), in this order.
+            batch_rows: Largest number of rows of a batch.
+
+        Raises:
+            ArchiveError: No such table or column, or a file is missing or damaged.
+        """
+        spec, names = _spec(table, self.path), self._columns(table, columns)
+        for file in self._files(table, days):
+            with _damage(file):
+                parquet = _open(file, spec)
+                for group in range(parquet.num_row_groups):
+                    for batch in parquet.iter_batches(batch_rows, row_groups=[group], columns=names):
+                        yield batch.select(names)
+
+    def nodes(self) -> pa.Table:
+        """The inventory: the whole table `nodes`."""
+        return self.read("nodes")
+
+    def quarantine(self) -> Iterator[pa.RecordBatch]:
+        """The bad rows: table, rule, source file, row number in it, and the row as it was."""
+        for file in sorted(
+            (self.path / QUARANTINE).glob("part-*.parquet"), key=lambda file: (len(file.name), file)
+        ):
+            with _damage(file):
+                yield from (batch.cast(QUARANTINE_SCHEMA) for batch in open_parquet(file).iter_batches())
+
+    def verify(self) -> None:
+        """Recomputes the hash of every file and compares the row counts.
+
+        Raises:
+            ArchiveError: A file is missing, altered or foreign, or holds other rows than the manifest says.
+        """
+        with archive_errors():
+            product.verify(self.path, KIND)
+        for table in self.tables:
+            days: list[date | None] = [*self.days(table)] or [None]
+            for day in days:
+                file = self.path / partition(table, day)
+                expected = self.num_rows(table, day)
+                found = open_parquet(file).metadata.num_rows if file.exists() else 0
+                if found != expected:
+                    raise _damaged(file, f"the file holds {found} rows where the manifest says {expected}")
+
+    def _entry(self, table: str) -> dict[str, Any]:
+        _spec(table, self.path)
+        return self._tables.get(table, {"rows": 0, "days": {}, "quarantined": {}})
+
+    def _columns(self, table: str, columns: Sequence[str] | None) -> list[str]:
+        names = _spec(table, self.path).names
+        unknown = [column for column in columns or () if column not in names]
+        if unknown:
+            raise ArchiveError(
+                f"table {table} has no column {first(unknown)}",
+                where=str(self.path),
+                allowed=", ".join(names),
+                advice="choose among its columns",
+            )
+        return list(names if columns is None else columns)
+
+    def _files(self, table: str, days: Iterable[date] | None) -> list[Path]:
+        entry, wanted = self._entry(table), None if days is None else set(days)
+        if not entry["rows"]:
+            return []
+        if not entry["days"]:
+            return [self.path / partition(table, None)]
+        return [
+            self.path / partition(table, day) for day in self.days(table) if wanted is None or day in wanted
+        ]
+
+
+@contextmanager
+def archive_errors() -> Iterator[None]:
+    """Turns the troubles of a product into those of an archive, with the same words."""
+    try:
+        yield
+    except ProductError as error:
+        raise ArchiveError(
+            error.what, where=error.where, allowed=error.allowed, advice=error.advice
+        ) from error
+
+
+def _spec(table: str, path: Path) -> TableSpec:
+    for spec in TABLES:
+        if spec.name == table:
+            return spec
+    names = ", ".join(spec.name for spec in TABLES)
+    raise ArchiveError(
+        f"there is no table {table!r}", where=str(path), allowed=names, advice="choose one of these"
+    )
+
+
+def _check_version(path: Path, version: Any) -> None:
+    if version != SCHEMA_VERSION:
+        raise ArchiveError(
+            f"the archive has schema version {version}",
+            where=str(path / product.MANIFEST),
+            allowed=f"version {SCHEMA_VERSION}",
+            advice="import the log again, or use the version of schedtwin that wrote the archive",
+        )
+
+
+def _open(file: Path, spec: TableSpec) -> pq.ParquetFile:
+    return open_parquet(file, label_names(spec))
+
+
+@contextmanager
+def _damage(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise _damaged(file, "a file of the archive is missing") from error
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _damaged(file, f"a file of the archive cannot be read ({error})") from error
+
+
+def _damaged(file: Path, what: str) -> ArchiveError:
+    return ArchiveError(
+        what, where=str(file), allowed="files as they were written", advice="import the log again"
+    )

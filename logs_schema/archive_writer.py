@@ -1,0 +1,187 @@
+"""Writing an archive: rows in any order and of any quality go in, a whole archive or none comes out.
+
+Memory stays bounded: rows are checked chunk by chunk, spilled as sorted runs, and merged day by day at the
+end (`logs_schema.runs`). The archive is built aside and renamed into place (`logs_schema.product`).
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from logs_schema import product
+from logs_schema.archive import Archive, archive_errors
+from logs_schema.columns import TableSpec
+from logs_schema.errors import ArchiveError
+from logs_schema.layout import KIND, QUARANTINE, day_of, partition
+from logs_schema.quarantine import BadRecord, QuarantineWriter
+from logs_schema.table_builder import TableBuilder
+from logs_schema.tables import SCHEMA_VERSION, TABLES
+
+_SPILL = ".spill"
+
+
+class ArchiveWriter:
+    """A context manager that writes an archive, or adds days to one.
+
+    Args:
+        out: Folder of the archive. source: Name to content hash of each input. facts: What is known about the
+            log besides its rows, as JSON values. replace: Whether an archive already at `out` may be
+            replaced. append: Whether rows are added to the archive at `out`, if there is one. Days without
+            new rows keep their
+            files (by hard link); a day with new rows is merged. A row whose key the archive already has is
+            quarantined as a duplicate; in tables without days the new row replaces the old one.
+
+    Raises:
+        ArchiveError: `out` is taken, or holds no archive that can be added to.
+    """
+
+    def __init__(
+        self,
+        out: Path | str,
+        *,
+        source: Mapping[str, str] | None = None,
+        facts: Mapping[str, Any] | None = None,
+        replace: bool = False,
+        append: bool = False,
+    ) -> None:
+        self.out = Path(out)
+        self._old = Archive(self.out) if append and self.out.exists() and any(self.out.iterdir()) else None
+        self._replace = replace or self._old is not None
+        self._source = (self._old.made_from if self._old else {}) | dict(source or {})
+        self._facts = (self._old.facts if self._old else {}) | dict(facts or {})
+        self._extra: dict[str, Any] = {}
+        self._builders: dict[str, TableBuilder] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "ArchiveWriter":
+        writing = product.writing(
+            self.out, KIND, made_from=self._source, extra=self._extra, replace=self._replace
+        )
+        with archive_errors():
+            self._root = self._stack.enter_context(writing)
+        num_parts = len(list((self.out / QUARANTINE).glob("part-*"))) if self._old else 0
+        self._quarantine = QuarantineWriter(self._root / QUARANTINE / f"part-{num_parts}.parquet")
+        self._stack.callback(self._quarantine.close)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        if kind is not None:
+            return self._stack.__exit__(kind, error, traceback)
+        with archive_errors(), self._stack:
+            self._finish()
+        return None
+
+    def write(
+        self,
+        table_name: str,
+        chunk: pa.Table,
+        *,
+        source: str,
+        first_row: int = 1,
+        raw: Sequence[str] | None = None,
+    ) -> None:
+        """Takes candidate rows; good ones will be filed, bad ones go to the quarantine.
+
+        Args:
+            table_name: The table the rows are for.
+            chunk: Candidate rows; nullable columns may be absent, loose types are cast.
+            source: Name of the file they come from.
+            first_row: Row or line number of the first of them in that file; the others follow it.
+            raw: The rows as they stood in the file, one text each; JSON of the row if None.
+
+        Raises:
+            ArchiveError: No such table.
+            SchemaError: The columns themselves are wrong.
+        """
+        self._builder(table_name).write(chunk, source, first_row, raw)
+
+    def reject(self, table_name: str, rule: str, source: str, row: int, raw: str) -> None:
+        """Quarantines something that could not even be parsed as a row of a table."""
+        self._builder(table_name)
+        self._quarantine.add([BadRecord(table_name, rule, source, row, raw)])
+
+    def _builder(self, table_name: str) -> TableBuilder:
+        if table_name not in self._builders:
+            spec = next((spec for spec in TABLES if spec.name == table_name), None)
+            if spec is None:
+                allowed = ", ".join(spec.name for spec in TABLES)
+                raise ArchiveError(f"there is no table {table_name!r}", where=str(self.out), allowed=allowed)
+            spill = self._root / _SPILL / table_name
+            self._builders[table_name] = TableBuilder(spec, spill, self._quarantine)
+        return self._builders[table_name]
+
+    def _finish(self) -> None:
+        rows: dict[str, dict[date | None, int]] = {}
+        for spec in TABLES:
+            kept = self._keep_old(self._old, spec) if self._old else {}
+            builder = self._builders.get(spec.name)
+            rows[spec.name] = kept | (builder.finish(self._root) if builder else {})
+        self._quarantine.close()
+        shutil.rmtree(self._root / _SPILL, ignore_errors=True)
+        self._extra |= {
+            "schema_version": SCHEMA_VERSION,
+            "tables": {name: entry for name in rows if (entry := self._entry(name, rows[name]))},
+            "facts": self._facts,
+        }
+        if self._old and Archive(self.out).content_hash != self._old.content_hash:
+            raise ArchiveError(
+                "the archive was changed by somebody else while rows were added to it",
+                where=str(self.out),
+                advice="add the rows again",
+            )
+
+    def _entry(self, name: str, rows: Mapping[date | None, int]) -> dict[str, Any]:
+        """What the manifest says about a table; empty if there is nothing to say."""
+        quarantined = self._old.quarantined(name) if self._old else {}
+        for (table, rule), count in self._quarantine.counts.items():
+            if table == name:
+                quarantined[rule] = quarantined.get(rule, 0) + count
+        if not rows and not quarantined:
+            return {}
+        days = {day.isoformat(): rows[day] for day in sorted(filter(None, rows))}
+        return {"rows": sum(rows.values()), "days": days, "quarantined": dict(sorted(quarantined.items()))}
+
+    def _keep_old(self, old: Archive, spec: TableSpec) -> dict[date | None, int]:
+        """Carries an older archive's rows over: by link where nothing changes, else through the builder."""
+        for file in sorted((self.out / QUARANTINE).glob("part-*")):
+            _link(file, self._root / QUARANTINE / file.name)
+        builder = self._builders.get(spec.name)
+        touched = {day_of(day) for day in builder.days} if builder else set()
+        kept: dict[date | None, int] = {}
+        for day in old.days(spec.name) if spec.time else [None]:
+            num_rows = old.num_rows(spec.name, day)
+            merge = day in touched if spec.time else bool(builder and builder.days)
+            if builder and merge:
+                for batch in old.scan(spec.name, days=[day] if day else None):
+                    builder.add_existing(pa.Table.from_batches([batch]))
+            elif num_rows:
+                kept[day] = num_rows
+                name = partition(spec.name, day)
+                _link(self.out / name, self._root / name)
+                if builder and builder.days and spec.time not in spec.key:
+                    for batch in old.scan(spec.name, days=[day] if day else None, columns=spec.key):
+                        builder.note_existing(pa.Table.from_batches([batch]))
+        return kept
+
+
+def _link(file: Path, copy: Path) -> None:
+    """A hard link, or a copy where the file system has none; nothing if `copy` is already there."""
+    if copy.exists():
+        return
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file, copy)
+    except OSError:
+        shutil.copyfile(file, copy)

@@ -1,0 +1,278 @@
+"""From loosely typed rows to the declared types, without losing the rest of a chunk to one bad value.
+
+Types that can mean the declared one are converted: text to numbers, instants, booleans and labels; integers
+to floats; seconds since 1970 (or ISO 8601 text, UTC where it names no zone) to instants; `a|b` to lists. A
+value that cannot be read becomes null and is noted as a fault, so that its row, and only its row, is
+quarantined. A type that cannot mean the declared one is an error of the whole table.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema.columns import INSTANT, LABEL, LABELS, Column, TableSpec, arrow_schema
+from logs_schema.errors import SchemaError
+from logs_schema.tables import SCHEMA_VERSION
+
+LIST_SEPARATOR = "|"
+EARLIEST_S = -62_135_596_800
+LATEST_S = 253_402_300_799
+"""Seconds since 1970 of the first and last second that a calendar date can name (years 1 to 9999)."""
+
+Masks = dict[str, np.ndarray]
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Cast(NamedTuple):
+    """Rows in the declared types.
+
+    Attributes:
+        rows: The given columns in declared order and type, one chunk each; absent columns stay absent.
+        faults: Rule name such as `not_a_number:cpu_cores` to the mask `[rows]` of values that broke it.
+    """
+
+    rows: pa.Table
+    faults: Masks
+
+
+def cast_rows(spec: TableSpec, rows: pa.Table, where: str = "") -> Cast:
+    """Casts candidate rows to the types of their declaration.
+
+    Args:
+        spec: The table's declaration.
+        rows: Candidate rows; nullable columns may be absent.
+        where: File or other origin, for errors.
+
+    Raises:
+        SchemaError: A column is unknown, given twice, missing, or of a type that cannot mean the declared
+            one.
+    """
+    _check_names(spec, rows, where)
+    arrays: list[pa.Array] = []
+    faults: Masks = {}
+    names = [name for name in spec.names if name in rows.column_names]
+    for name in names:
+        column = spec.column(name)
+        values, masks = _cast_column(column, _one_chunk(rows[name]), f"{where or spec.name}, column {name}")
+        arrays.append(values)
+        faults |= {f"{kind}:{name}": mask for kind, mask in masks.items() if mask.any()}
+    return Cast(pa.table(arrays, names=names), faults)
+
+
+def complete(spec: TableSpec, rows: pa.Table) -> pa.Table:
+    """Rows in the declared types with every declared column, absent ones null, and units in the metadata."""
+    schema = arrow_schema(spec, SCHEMA_VERSION)
+    arrays = [
+        rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(arrays, schema=schema)
+
+
+def seconds_to_instant(seconds: pa.Array) -> tuple[pa.Array, Masks]:
+    """Seconds since 1970 `[n]` (integers or floats, nulls allowed) as instants, and what could not be one."""
+    known = seconds.is_valid().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(seconds, 0).to_numpy(zero_copy_only=False)
+    finite = np.isfinite(numbers)
+    inside = (numbers >= EARLIEST_S) & (numbers <= LATEST_S)
+    safe = np.where(finite & inside, numbers, 0)
+    micros = safe * 1_000_000 if safe.dtype.kind in "iu" else np.rint(safe * 1e6)
+    good = known & finite & inside
+    instants = pa.array(micros.astype(np.int64), pa.int64(), mask=~good).cast(INSTANT)
+    return instants, {"not_finite": known & ~finite, "out_of_range": known & finite & ~inside}
+
+
+def _check_names(spec: TableSpec, rows: pa.Table, where: str) -> None:
+    unknown = [name for name in rows.column_names if name not in spec.names]
+    missing = [
+        column.name for column in spec.columns if not column.nullable and column.name not in rows.column_names
+    ]
+    twice = sorted({name for name in rows.column_names if rows.column_names.count(name) > 1})
+    for what, names in (("unknown", unknown), ("missing", missing), ("repeated", twice)):
+        if names:
+            raise SchemaError(
+                f"table {spec.name} has {what} columns: {', '.join(names)}",
+                where=where or spec.name,
+                allowed=", ".join(spec.names),
+                advice="rename, drop or add columns; those that may be null may be absent",
+            )
+
+
+def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(values.type):
+        values = values.unify_dictionaries()
+    return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+
+
+def _cast_column(column: Column, values: pa.Array, where: str) -> tuple[pa.Array, Masks]:
+    found = values.type
+    if found == column.type:
+        return values, {}
+    if pa.types.is_null(found):
+        return pa.nulls(len(values), column.type), {}
+    if pa.types.is_dictionary(found) and column.type != LABEL:
+        values = values.dictionary_decode()
+    if _is_text(values.type):
+        values = values.cast(pa.string())
+    result = _CASTS[column.type](values)
+    if result is None:
+        raise SchemaError(
+            f"a column of type {found} cannot be read as {column.type}",
+            where=where,
+            allowed=_ALLOWED[column.type],
+            advice="convert the column before importing it",
+        )
+    return result
+
+
+def _is_text(found: pa.DataType) -> bool:
+    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
+
+
+def _to_label(values: pa.Array) -> tuple[pa.Array, Masks] | None:
+    if pa.types.is_dictionary(values.type):
+        names = _to_text(values.dictionary)
+        if names is None:
+            return None
+        if names[0].null_count == 0 and len(pc.unique(names[0])) == len(names[0]):
+            return pa.DictionaryArray.from_arrays(values.indices.cast(pa.int32()), names[0]), {}
+        values = names[0].take(values.indices)
+    text = _to_text(values)
+    return None if text is None else (text[0].dictionary_encode(), {})
+
+
+def _to_text(values: pa.Array) -> tuple[pa.Array, Masks] | None:
+    if _is_text(values.type) or pa.types.is_integer(values.type):
+        return values.cast(pa.string()), {}
+    return None
+
+
+def _to_list(values: pa.Array) -> tuple[pa.Array, Masks] | None:
+    if _is_text(values.type):
+        return pc.split_pattern(values, LIST_SEPARATOR), {}
+    if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
+        return None
+    try:
+        return values.cast(LABELS), {}
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _to_float(values: pa.Array) -> tuple[pa.Array, Masks] | None:
+    if _is_text(values.type):
+        return _read_text(values, float_of, pa.float64(), "not_a_number")
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return values.cast(pa.float64(), safe=False), {}
+    return None
+
+
+def _to_count(values: pa.Array) -> tuple[pa.Array, Masks] | None:
+    result = _to_float(values)
+    if result is None:
+        return None
+    numbers, masks = result
+    known = numbers.is_valid().to_numpy(zero_copy_only=False)
+    floats = pc.fill_null(numbers, 0.0).to_numpy(zero_copy_only=False)
+    finite = np.isfinite(floats)
+    whole = finite & (floats == np.floor(floats))
+    inside = np.abs(floats) <= np.iinfo(np.int32).max
+    good = known & whole & inside
+    counts = pa.array(np.where(good, floats, 0).astype(np.int32), mask=~good)
+    masks = masks | {
+        "not_finite": known & ~finite,
+        "not_whole": known & finite & ~whole,
+        "out_of_range": known & whole & ~inside,
+    }
+    return counts, masks
+
+
+def _to_truth(values: pa.Array) -> tuple[pa.Array, Masks] | None:
+    if _is_text(values.type) or pa.types.is_integer(values.type):
+        return _read_text(values.cast(pa.string()), _truth_of, pa.bool_(), "not_a_boolean", attempts=())
+    return None
+
+
+def _to_instant(values: pa.Array) -> tuple[pa.Array, Masks] | None:
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return seconds_to_instant(values)
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return values.cast(pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False).cast(INSTANT), {}
+    if not _is_text(kind):
+        return None
+    try:
+        return seconds_to_instant(values.cast(pa.float64()))
+    except pa.ArrowInvalid:
+        return _read_text(values, _instant_of, INSTANT, "not_an_instant", (INSTANT, pa.timestamp("us")))
+
+
+def _read_text(
+    values: pa.Array,
+    read: Callable[[str], Any],
+    wanted: pa.DataType,
+    fault: str,
+    attempts: tuple[pa.DataType, ...] | None = None,
+) -> tuple[pa.Array, Masks]:
+    """All values at once where Arrow can read them all, else one by one to find the bad ones."""
+    for attempt in (wanted,) if attempts is None else attempts:
+        try:
+            return values.cast(attempt).cast(wanted), {}
+        except pa.ArrowInvalid:
+            continue
+    read_values: list[Any] = []
+    bad = np.zeros(len(values), bool)
+    for row, text in enumerate(values.to_pylist()):
+        try:
+            read_values.append(None if text is None else read(text.strip()))
+        except (ValueError, OverflowError):
+            read_values.append(None)
+            bad[row] = True
+    return pa.array(read_values, wanted), {fault: bad}
+
+
+def float_of(text: str) -> float:
+    """The number that `text` writes; ValueError if it writes none."""
+    if "_" in text:
+        raise ValueError(text)
+    return float(text)
+
+
+def _truth_of(text: str) -> bool:
+    try:
+        return _TRUTHS[text.lower()]
+    except KeyError:
+        raise ValueError(text) from None
+
+
+def _instant_of(text: str) -> datetime:
+    if _NUMBER.fullmatch(text):
+        return datetime.fromtimestamp(float(text), UTC)
+    instant = datetime.fromisoformat(text)
+    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+_CASTS: Mapping[pa.DataType, Callable[[pa.Array], tuple[pa.Array, Masks] | None]] = {
+    LABEL: _to_label,
+    LABELS: _to_list,
+    INSTANT: _to_instant,
+    pa.string(): _to_text,
+    pa.float64(): _to_float,
+    pa.int32(): _to_count,
+    pa.bool_(): _to_truth,
+}
+_ALLOWED: Mapping[pa.DataType, str] = {
+    LABEL: "text, dictionary of text, or integers",
+    LABELS: f"lists of text, or text separated by '{LIST_SEPARATOR}'",
+    INSTANT: "timestamps, dates, ISO 8601 text, or seconds since 1970",
+    pa.string(): "text or integers",
+    pa.float64(): "numbers, or text that writes numbers",
+    pa.int32(): "whole numbers, or text that writes them",
+    pa.bool_(): "booleans, 0 and 1, or the words true and false",
+}

@@ -1,0 +1,141 @@
+"""The checks that decide between archive and quarantine, derived from a table's declaration.
+
+Every row gets the *first* rule it breaks, column by column in declared order and then the orders between
+instants; good rows and a reason for each bad one, never an error on row one. Rules are named for what they
+say: `not_a_number:x` (and the other faults of `logs_schema.casting`), `null:x`, `not_finite:x`, `below:x`,
+`above:x`, `not_allowed:x`, `out_of_range:x`, `start_before_arrival`. `duplicate_key` needs all rows and is
+found by the archive.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema.casting import EARLIEST_S, LATEST_S, cast_rows
+from logs_schema.columns import INSTANT, LABEL, Column, Order, TableSpec
+
+DUPLICATE_KEY = "duplicate_key"
+GOOD = -1
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Candidate rows in the declared types, and the first rule that each breaks.
+
+    Attributes:
+        rows: All candidate rows, good and bad, cast; absent columns stay absent.
+        rules: Names of the rules broken somewhere.
+        broken: Index into `rules` per row `[rows]`, `GOOD` (-1) where a row breaks none.
+    """
+
+    rows: pa.Table
+    rules: tuple[str, ...]
+    broken: np.ndarray
+
+    @property
+    def good(self) -> np.ndarray:
+        """Mask of the good rows, bool `[rows]`."""
+        return self.broken == GOOD
+
+    @property
+    def bad_rows(self) -> np.ndarray:
+        """Indices of the bad rows, ascending."""
+        return np.flatnonzero(self.broken != GOOD)
+
+    def rule(self, row: int) -> str | None:
+        """The first rule that a row breaks, None for a good row."""
+        index = int(self.broken[row])
+        return None if index == GOOD else self.rules[index]
+
+
+def check_rows(spec: TableSpec, rows: pa.Table, where: str = "") -> Checked:
+    """Casts candidate rows and finds the first rule that each of them breaks.
+
+    Args:
+        spec: The table's declaration.
+        rows: Candidate rows; nullable columns may be absent.
+        where: File or other origin, for errors.
+
+    Raises:
+        SchemaError: The columns themselves are wrong: see `logs_schema.casting.cast_rows`.
+    """
+    cast = cast_rows(spec, rows, where)
+    broken = np.full(rows.num_rows, GOOD, np.int16)
+    rules: list[str] = []
+    for rule, mask in _masks(spec, cast.rows, cast.faults):
+        newly = mask & (broken == GOOD)
+        if newly.any():
+            broken[newly] = len(rules)
+            rules.append(rule)
+    return Checked(cast.rows, tuple(rules), broken)
+
+
+def rule_names(spec: TableSpec) -> tuple[str, ...]:
+    """Every rule that rows of the right types can break, in the order of checking, `duplicate_key` last."""
+    names: list[str] = []
+    for column in spec.columns:
+        is_float, is_instant = column.type == pa.float64(), column.type == INSTANT
+        applies = {
+            "null": not column.nullable,
+            "out_of_range": is_instant,
+            "not_finite": is_float,
+            "below": column.lower is not None,
+            "above": column.upper is not None,
+            "not_allowed": bool(column.allowed),
+        }
+        names.extend(f"{rule}:{column.name}" for rule, applied in applies.items() if applied)
+    return (*names, *(order.name for order in spec.orders), DUPLICATE_KEY)
+
+
+def _masks(
+    spec: TableSpec, rows: pa.Table, faults: dict[str, np.ndarray]
+) -> Iterator[tuple[str, np.ndarray]]:
+    for name in rows.column_names:
+        yield from ((rule, mask) for rule, mask in faults.items() if rule.endswith(f":{name}"))
+        column = spec.column(name)
+        for rule, mask in _column_masks(column, rows[name].combine_chunks()):
+            yield f"{rule}:{name}", mask
+    for order in spec.orders:
+        if order.earlier in rows.column_names and order.later in rows.column_names:
+            yield order.name, _order_mask(order, rows)
+
+
+def _column_masks(column: Column, values: pa.Array) -> Iterator[tuple[str, np.ndarray]]:
+    if not column.nullable and values.null_count:
+        yield "null", _mask(pc.is_null(values))
+    if values.null_count == len(values):
+        return
+    if column.type == INSTANT:
+        micros = values.cast(pa.int64())
+        early, late = pc.less(micros, EARLIEST_S * 10**6), pc.greater(micros, LATEST_S * 10**6 + 999_999)
+        yield "out_of_range", _mask(early) | _mask(late)
+    if column.type == pa.float64():
+        yield "not_finite", _mask(pc.invert(pc.is_finite(values)))
+    if column.lower is not None:
+        yield "below", _mask(pc.less(values, column.lower))
+    if column.upper is not None:
+        yield "above", _mask(pc.greater(values, column.upper))
+    if column.allowed:
+        yield "not_allowed", _not_allowed(column, values)
+
+
+def _not_allowed(column: Column, values: pa.Array) -> np.ndarray:
+    allowed = pa.array(column.allowed, pa.string())
+    if column.type != LABEL:
+        return _mask(pc.and_(pc.is_valid(values), pc.invert(pc.is_in(values, value_set=allowed))))
+    refused = pc.invert(pc.is_in(values.dictionary, value_set=allowed))
+    return _mask(refused.take(values.indices))
+
+
+def _order_mask(order: Order, rows: pa.Table) -> np.ndarray:
+    return _mask(pc.less(rows[order.later], rows[order.earlier]))
+
+
+def _mask(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """A boolean array as NumPy, null counting as False."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), bool)

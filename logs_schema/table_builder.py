@@ -1,0 +1,193 @@
+"""One table on its way into an archive: checked, spilled, freed of duplicates, sorted, and filed by day.
+
+Each row carries a sequence number, by which the first of several rows with one key is known, and by which a
+duplicate found at the very end is still known by its file and row.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from logs_schema.casting import complete
+from logs_schema.checks import DUPLICATE_KEY, Checked, check_rows
+from logs_schema.columns import TableSpec, arrow_schema
+from logs_schema.keys import KeyLedger, key_hashes
+from logs_schema.layout import ROW_GROUP_ROWS, day_of, parquet_writer, partition
+from logs_schema.ordering import compact_labels, days_of, sorted_rows, times_us
+from logs_schema.quarantine import BadRecord, QuarantineWriter, rows_as_json
+from logs_schema.runs import Runs
+from logs_schema.tables import SCHEMA_VERSION
+
+SEQUENCE = "__sequence"
+_FIRST_NEW = 1 << 40
+_SUPERSEDED = 1 << 41
+
+
+class TableBuilder:
+    """Gathers the rows of one table and files them at the end.
+
+    Args:
+        spec: The table's declaration.
+        spill: Folder for what does not fit memory; made.
+        quarantine: Where bad rows go.
+
+    Attributes:
+        days: The days (since 1970) that rows were written for; zero for a table without days.
+    """
+
+    def __init__(self, spec: TableSpec, spill: Path, quarantine: QuarantineWriter) -> None:
+        spill.mkdir(parents=True)
+        self.spec, self.quarantine = spec, quarantine
+        self.days: set[int] = set()
+        self._runs = Runs(spill, spec)
+        self._keys = KeyLedger(spill / "keys")
+        self._origins: list[tuple[int, str, int]] = []
+        self._next_new = _FIRST_NEW
+        self._next_old = 0 if spec.time else _SUPERSEDED
+
+    def write(self, rows: pa.Table, source: str, first_row: int, raw: Sequence[str] | None) -> None:
+        """Checks candidate rows; good ones are spilled, bad ones quarantined."""
+        checked = check_rows(self.spec, rows, f"{source}, table {self.spec.name}, from row {first_row}")
+        self._quarantine_bad(rows if raw is None else raw, checked, source, first_row)
+        self._note_origin(source, first_row)
+        sequence = np.arange(self._next_new, self._next_new + rows.num_rows)
+        self._next_new += rows.num_rows
+        good = checked.rows
+        if len(checked.bad_rows):
+            good, sequence = good.filter(pa.array(checked.good)), sequence[checked.good]
+        self.days.update(np.unique(days_of(times_us(self.spec, good))).tolist())
+        self._spill(good, sequence)
+
+    def add_existing(self, rows: pa.Table) -> None:
+        """Takes rows of an older archive that are to be merged; they passed the checks then."""
+        self._spill(rows, self._old_sequence(rows.num_rows))
+
+    def note_existing(self, rows: pa.Table) -> None:
+        """Takes the key columns of an older archive's rows that stay where they are."""
+        self._keys.add(key_hashes(self.spec, rows), self._old_sequence(rows.num_rows))
+
+    def finish(self, root: Path) -> dict[date | None, int]:
+        """Writes the table's files below `root`; returns the number of rows in each.
+
+        Of rows with one key, the first written stays and the others are quarantined as `duplicate_key`. A row
+        of an older archive counts as written first, except in tables without days, where the newer row
+        supersedes it.
+        """
+        duplicates = self._keys.duplicates()
+        filing = _Filing(self.spec, root)
+        with filing:
+            for window in self._runs.windows():
+                good = self._without_duplicates(window, duplicates) if len(duplicates) else window
+                filing.add(sorted_rows(self.spec, good))
+        return filing.num_rows
+
+    def _spill(self, rows: pa.Table, sequence: np.ndarray) -> None:
+        if not rows.num_rows:
+            return
+        self._keys.add(key_hashes(self.spec, rows), sequence)
+        empty = [name for name in rows.column_names if rows[name].null_count == rows.num_rows]
+        self._runs.add(rows.drop_columns(empty).append_column(SEQUENCE, pa.array(sequence)))
+
+    def _old_sequence(self, num_rows: int) -> np.ndarray:
+        self._next_old += num_rows
+        return np.arange(self._next_old - num_rows, self._next_old)
+
+    def _note_origin(self, source: str, first_row: int) -> None:
+        if self._origins:
+            begun, last_source, last_row = self._origins[-1]
+            if last_source == source and first_row - last_row == self._next_new - begun:
+                return
+        self._origins.append((self._next_new, source, first_row))
+
+    def _quarantine_bad(
+        self, original: pa.Table | Sequence[str], checked: Checked, source: str, first_row: int
+    ) -> None:
+        bad = checked.bad_rows
+        if not len(bad):
+            return
+        is_table = isinstance(original, pa.Table)
+        texts = rows_as_json(original, bad) if is_table else [original[row] for row in bad]
+        self.quarantine.add(
+            BadRecord(self.spec.name, str(checked.rule(row)), source, first_row + int(row), text)
+            for row, text in zip(bad, texts, strict=True)
+        )
+
+    def _without_duplicates(self, window: pa.Table, duplicates: np.ndarray) -> pa.Table:
+        sequence = window[SEQUENCE].to_numpy()
+        repeated = np.isin(sequence, duplicates)
+        if not repeated.any():
+            return window
+        told = np.flatnonzero(repeated & (sequence < _SUPERSEDED))
+        texts = rows_as_json(window.drop_columns([SEQUENCE]), told)
+        self.quarantine.add(
+            BadRecord(self.spec.name, DUPLICATE_KEY, *self._origin(int(sequence[row])), text)
+            for row, text in zip(told, texts, strict=True)
+        )
+        return window.filter(pa.array(~repeated))
+
+    def _origin(self, sequence: int) -> tuple[str, int]:
+        index = bisect_right(self._origins, sequence, key=lambda origin: origin[0]) - 1
+        begun, source, first_row = self._origins[index]
+        return source, first_row + sequence - begun
+
+
+class _Filing:
+    """Writes rows in ascending order of time to one Parquet file a day, in full row groups."""
+
+    def __init__(self, spec: TableSpec, root: Path) -> None:
+        self.spec, self.root = spec, root
+        self.num_rows: dict[date | None, int] = {}
+        self._schema = arrow_schema(spec, SCHEMA_VERSION)
+        self._writer: pq.ParquetWriter | None = None
+        self._pending: list[pa.Table] = []
+        self._day: int | None = None
+
+    def __enter__(self) -> "_Filing":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._close_day()
+        elif self._writer is not None:
+            self._writer.close()
+
+    def add(self, rows: pa.Table) -> None:
+        days = days_of(times_us(self.spec, rows))
+        cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), rows.num_rows]
+        for first, last in pairwise(cuts):
+            if last > first:
+                self._add_to_day(int(days[first]), rows.slice(first, last - first))
+
+    def _add_to_day(self, day: int, rows: pa.Table) -> None:
+        if day != self._day:
+            self._close_day()
+            self._day = day
+        key = day_of(day) if self.spec.time else None
+        self.num_rows[key] = self.num_rows.get(key, 0) + rows.num_rows
+        if self._writer is None:
+            self._writer = parquet_writer(self.root / partition(self.spec.name, key), self._schema)
+        self._pending.append(rows)
+        self._write_groups(ROW_GROUP_ROWS)
+
+    def _close_day(self) -> None:
+        if self._writer is not None:
+            self._write_groups(1)
+            self._writer.close()
+            self._writer = None
+
+    def _write_groups(self, min_rows: int) -> None:
+        num_pending = sum(rows.num_rows for rows in self._pending)
+        if num_pending < min_rows or self._writer is None:
+            return
+        rows = pa.concat_tables(self._pending, promote_options="permissive")
+        while rows.num_rows >= min_rows:
+            group = compact_labels(complete(self.spec, rows.slice(0, ROW_GROUP_ROWS)))
+            self._writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
+            rows = rows.slice(ROW_GROUP_ROWS)
+        self._pending = [rows] if rows.num_rows else []
