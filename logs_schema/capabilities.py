@@ -1,0 +1,200 @@
+"""The capability matrix: what a log can support, and what it cannot, found in its data.
+
+A capability is answered by the share of requests for which the log says it, unless the importer knows that
+the log does not support it although columns are filled (its `limits`, `logs_schema.formats.describing`).
+Whatever a log does not support is later reported as *not applicable*, never invented.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema.log_days import SHIFTS_DAYS, LogDays
+
+Answer = Literal["yes", "partial", "no"]
+ENOUGH = 0.999
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One line of the matrix.
+
+    Attributes:
+        name: What the log may support.
+        answer: Yes, partial or no.
+        fraction: Share of requests for which the log says it, 0 to 1.
+        reason: Why, in words.
+        enables: What it makes possible: metrics, problems, methods.
+    """
+
+    name: str
+    answer: Answer
+    fraction: float
+    reason: str
+    enables: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A capability that columns of `requests` answer: any of `columns` being known counts."""
+
+    name: str
+    columns: tuple[str, ...]
+    enables: str
+
+
+QUESTIONS = (
+    Question("decisions", ("offered_node",), "behaviour cloning, the history baseline, off-policy estimates"),
+    Question("candidates", ("candidates",), "legality by affinity and exclusion rules"),
+    Question("propensities", ("propensity",), "importance sampling"),
+    Question("true_waits", ("start",), "waits, bounded slowdown, learned waits"),
+    Question("run_times", ("finish", "run_s"), "learned run times, occupancy"),
+    Question("requested_run_times", ("requested_run_s",), "overruns, bounded slowdown of the request"),
+    Question("outcomes", ("status",), "throughput of completed requests"),
+    Question("agents", ("agent",), "the population of agents, Jain fairness"),
+    Question("answers", ("accepted",), "accepted ratio"),
+    Question("sessions", ("session",), "agents that return or leave"),
+    Question("scenarios", ("scenario",), "agents per scenario"),
+    Question("services", ("service",), "replicas, affinity to services"),
+    Question("deadlines", ("deadline_s",), "on-time throughput"),
+    Question("transfers", ("input_mib",), "transfer delays between sites"),
+)
+SAMPLE_TABLES = {
+    "node_samples": "measured load of nodes",
+    "replicas": "the orchestration problem",
+    "deployment_samples": "the autoscaling problem",
+}
+COLUMNS = tuple(dict.fromkeys(name for question in QUESTIONS for name in question.columns))
+
+
+@dataclass
+class Coverage:
+    """For how many requests each question is answered, counted batch by batch.
+
+    Attributes:
+        num_rows: Requests counted.
+        num_known: Requests that answer, per capability.
+    """
+
+    num_rows: int = 0
+    num_known: dict[str, int] = field(default_factory=lambda: {question.name: 0 for question in QUESTIONS})
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Counts the next rows of `requests` with `COLUMNS`."""
+        self.num_rows += batch.num_rows
+        for question in QUESTIONS:
+            known = pa.scalar(False)
+            for name in question.columns:
+                known = pc.or_(known, _says(name, batch[name]))
+            self.num_known[question.name] += pc.sum(known).as_py() or 0 if batch.num_rows else 0
+
+    def fraction(self, name: str) -> float:
+        """Share of requests that answer the question, 0 to 1; 0 for an empty log."""
+        return self.num_known[name] / self.num_rows if self.num_rows else 0.0
+
+
+def _says(name: str, column: pa.Array) -> pa.Array:
+    """Whether each value says anything: known, and for a status not `unknown`."""
+    if name != "status":
+        return pc.is_valid(column)
+    return pc.not_equal(column.cast(pa.string()), "unknown").fill_null(False)
+
+
+def capability_matrix(
+    coverage: Coverage,
+    nodes: pa.Table,
+    days: LogDays,
+    sample_rows: Mapping[str, int],
+    facts: Mapping[str, Any],
+) -> tuple[Capability, ...]:
+    """Answers every question about a log.
+
+    Args:
+        coverage: What the requests say.
+        nodes: The `nodes` table.
+        days: The log's days.
+        sample_rows: Rows of the other tables by name.
+        facts: What the importer says; `limits` maps a capability to the reason why it is not supported.
+    """
+    limits = facts.get("limits", {})
+    lines: list[Capability] = []
+    for question in QUESTIONS:
+        fraction = coverage.fraction(question.name)
+        reason = _share(fraction, question.name)
+        lines.append(Capability(question.name, _answer(fraction), fraction, reason, question.enables))
+    lines += [_node_capacities(nodes), _tiers(nodes), _days(days)]
+    for name, enables in SAMPLE_TABLES.items():
+        rows = sample_rows.get(name, 0)
+        reason = f"{rows:,} rows" if rows else "the log has no such table"
+        lines.append(Capability(name, "yes" if rows else "no", float(rows > 0), reason, enables))
+    return tuple(_limited(line, limits.get(line.name)) for line in lines)
+
+
+def unsupported(matrix: Iterable[Capability]) -> dict[str, str]:
+    """Capabilities that a log does not support, with the reason: what reports show as not applicable."""
+    return {line.name: line.reason for line in matrix if line.answer == "no"}
+
+
+def _limited(line: Capability, reason: str | None) -> Capability:
+    return line if reason is None else Capability(line.name, "no", line.fraction, reason, line.enables)
+
+
+def _answer(fraction: float) -> Answer:
+    if fraction >= ENOUGH:
+        return "yes"
+    return "partial" if fraction > 0 else "no"
+
+
+def _share(fraction: float, name: str) -> str:
+    if fraction == 0:
+        return "not in the log"
+    if name == "candidates" and fraction < ENOUGH:
+        return f"restricted for {percent(fraction)} of requests, elsewhere any node or unknown"
+    return "known for every request" if fraction >= ENOUGH else f"known for {percent(fraction)} of requests"
+
+
+def percent(fraction: float) -> str:
+    """A share in per cent, with as many digits as keep it from reading as none or all."""
+    if fraction in (0, 1) or 0.01 <= fraction <= 0.99:
+        return f"{100 * fraction:.0f} %"
+    return "under 0.1 %" if fraction < 0.001 else f"{min(100 * fraction, 99.9):.1f} %"
+
+
+def _node_capacities(nodes: pa.Table) -> Capability:
+    enables = "legality by capacity, exact bookkeeping, utilisation"
+    if not nodes.num_rows:
+        return Capability("node_capacities", "no", 0.0, "no inventory of nodes", enables)
+    classes = {name for name in nodes["node_class"].to_pylist() if name is not None}
+    memory = 1 - nodes["memory_gib"].null_count / nodes.num_rows
+    virtual = any(nodes["virtual"].to_pylist())
+    reason = (
+        "one pool of unnamed machines"
+        if virtual
+        else f"{nodes.num_rows:,} nodes of {len(classes) or 1} classes"
+    )
+    if memory < ENOUGH:
+        reason += ", memory unknown" if memory == 0 else f", memory known for {percent(memory)}"
+    return Capability("node_capacities", "yes", 1.0, reason, enables)
+
+
+def _tiers(nodes: pa.Table) -> Capability:
+    tiers = sorted({tier for tier in nodes["tier"].to_pylist() if tier is not None})
+    sites = set(nodes["site"].to_pylist())
+    enables = "offload ratio (ran away from the home site)"
+    if len(sites) < 2:
+        return Capability("tiers", "no", 0.0, "one site" if sites else "no inventory of nodes", enables)
+    return Capability("tiers", "yes", 1.0, f"{len(sites)} sites, tiers {' and '.join(tiers)}", enables)
+
+
+def _days(days: LogDays) -> Capability:
+    possible = {name: days.training_days(shift) for name, shift in SHIFTS_DAYS.items()}
+    answered = sum(num_days > 0 for num_days in possible.values())
+    reason = (
+        f"{days.num_dense_days} dense days; a test day {', '.join(possible)} later leaves "
+        f"{', '.join(map(str, possible.values()))} to train on"
+    )
+    answer: Answer = "yes" if answered == len(possible) else "partial" if answered else "no"
+    return Capability("days", answer, answered / len(possible), reason, "time-shifted comparison")

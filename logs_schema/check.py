@@ -1,0 +1,181 @@
+"""The quality report of an archive: what is in it, what is odd about it, and what it can support.
+
+One pass over `requests`, a batch at a time, in order of arrival. Oddities are warnings and the rows are kept:
+real logs overrun their requests and their capacities. Only an archive that nothing can be learned from is not
+usable: one without rows, or with more than a fifth of its rows in quarantine.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema import capabilities, peak_use
+from logs_schema.archive import Archive
+from logs_schema.capabilities import Coverage, capability_matrix
+from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing
+from logs_schema.check_text import render
+from logs_schema.errors import first
+from logs_schema.log_days import LogDays, log_days
+from logs_schema.peak_use import RESOURCES, PeakUse
+
+__all__ = ["CheckReport", "check_archive", "render"]
+
+LARGEST_QUARANTINED_SHARE = 0.2
+TOLERANCE = 1e-6
+"""Relative excess over a capacity that is rounding and not a finding."""
+
+COLUMNS = tuple(dict.fromkeys((*capabilities.COLUMNS, *peak_use.COLUMNS, "requested_run_s")))
+
+
+def check_archive(path: Path | str) -> CheckReport:
+    """Reads an archive once and reports on its quality.
+
+    Args:
+        path: The archive's folder.
+
+    Raises:
+        ArchiveError: There is no archive at `path`, or a file of it is missing or damaged.
+    """
+    archive = Archive(path)
+    tables = {name: TableCounts(archive.num_rows(name), archive.quarantined(name)) for name in archive.tables}
+    days = log_days({day: archive.num_rows("requests", day) for day in archive.days("requests")})
+    coverage, use, clock = Coverage(), PeakUse(), _Clock()
+    for batch in archive.scan("requests", columns=COLUMNS):
+        coverage.add(batch)
+        use.add(batch)
+        clock.add(batch)
+    nodes = archive.nodes()
+    capacities = tuple(_capacity_lines(use.finish(), nodes))
+    unknown_nodes = _unknown_nodes(use, nodes)
+    timing = clock.timing(archive.facts.get("num_out_of_order"))
+    samples = {name: tables[name].rows for name in capabilities.SAMPLE_TABLES if name in tables}
+    return CheckReport(
+        archive=str(path),
+        content_hash=archive.content_hash,
+        facts=archive.facts,
+        tables=tables,
+        days=days,
+        timing=timing,
+        capacities=capacities,
+        unknown_nodes=unknown_nodes,
+        capabilities=capability_matrix(coverage, nodes, days, samples, archive.facts),
+        warnings=(*_row_warnings(tables, days, timing), *_node_warnings(capacities, unknown_nodes)),
+        problems=tuple(_problems(tables)),
+    )
+
+
+@dataclass
+class _Clock:
+    """Counts late, unfinished and overrunning requests batch by batch."""
+
+    num_unfinished: int = 0
+    num_overruns: int = 0
+    num_with_request: int = 0
+    largest_overrun: float = 0.0
+    num_late: int = 0
+    _finishes_us: np.ndarray | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        arrival, start, finish = (batch[name].cast(pa.int64()) for name in ("arrival", "start", "finish"))
+        run_s = pc.coalesce(pc.divide(pc.cast(pc.subtract(finish, start), pa.float64()), 1e6), batch["run_s"])
+        asked = pc.greater(batch["requested_run_s"], 0)
+        share = pc.divide(run_s, batch["requested_run_s"]).filter(asked).drop_null()
+        self.num_with_request += len(share)
+        self.num_overruns += pc.sum(pc.greater(share, 1 + TOLERANCE)).as_py() or 0
+        self.largest_overrun = max(self.largest_overrun, pc.max(share).as_py() or 0.0)
+        self.num_unfinished += finish.null_count
+        self._count_late(np.asarray(finish.drop_null()), np.asarray(arrival))
+
+    def _count_late(self, finishes_us: np.ndarray, arrivals_us: np.ndarray) -> None:
+        """Keeps only finishes after the last arrival so far: a later batch may arrive after them."""
+        before = np.zeros(0, np.int64) if self._finishes_us is None else self._finishes_us
+        last_us = arrivals_us.max(initial=np.iinfo(np.int64).min)
+        kept = np.concatenate([before, finishes_us])
+        self._finishes_us = kept[kept > last_us]
+        self.num_late = len(self._finishes_us)
+
+    def timing(self, num_out_of_order: int | None) -> Timing:
+        return Timing(
+            num_late=self.num_late,
+            num_unfinished=self.num_unfinished,
+            num_out_of_order=num_out_of_order,
+            num_overruns=self.num_overruns,
+            num_with_request=self.num_with_request,
+            largest_overrun=self.largest_overrun,
+        )
+
+
+def _capacity_lines(use: PeakUse, nodes: pa.Table) -> Iterator[CapacityLine]:
+    """Peaks against capacities: node by node, or by site where some requests' nodes are unknown."""
+    by_site = use.num_without_node > 0
+    named = nodes["site" if by_site else "node_id"].to_pylist()
+    for index, resource in enumerate(RESOURCES):
+        capacity: dict[str, float] = {}
+        for name, amount in zip(named, nodes[resource].to_pylist(), strict=True):
+            place = f"site {name}" if by_site else name
+            capacity[place] = capacity.get(place, 0.0) + (np.nan if amount is None else amount)
+        checked = [
+            PlaceUse(place, float(use.peak[use.places[place], index]), capacity[place])
+            for place in capacity
+            if place in use.places and not np.isnan(capacity[place])
+        ]
+        if not checked or all(place.peak == 0 for place in checked):
+            continue
+        over = [place for place in checked if place.peak > place.capacity * (1 + TOLERANCE)]
+        over.sort(key=lambda place: place.capacity / place.peak)
+        shares = [place.peak / place.capacity for place in checked if place.capacity > 0]
+        kind = "sites" if by_site else "nodes"
+        yield CapacityLine(resource, kind, len(checked), tuple(over), max(shares, default=0.0))
+
+
+def _unknown_nodes(use: PeakUse, nodes: pa.Table) -> tuple[str, ...]:
+    known = set(nodes["node_id"].to_pylist())
+    return tuple(
+        sorted(place for place in use.places if place not in known and not place.startswith("site "))
+    )
+
+
+def _row_warnings(tables: dict[str, TableCounts], days: LogDays, timing: Timing) -> Iterator[str]:
+    for name, table in tables.items():
+        if table.quarantined:
+            rules = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(table.rules.items()))
+            yield f"{name}: {table.quarantined:,} rows in quarantine: {rules}"
+    if days.missing:
+        yield f"no requests on {first(days.missing, num_shown=3)} between the first and the last day"
+    if days.thin:
+        yield f"thin days with under a tenth of the median day's rows: {first(days.thin, num_shown=3)}"
+    if timing.num_overruns:
+        yield (
+            f"{timing.num_overruns:,} of {timing.num_with_request:,} requests ran longer than asked for, "
+            f"at most {timing.largest_overrun:.3g} times as long"
+        )
+    if timing.num_late:
+        yield f"{timing.num_late:,} requests ended after the last arrival: their outcomes are known late"
+
+
+def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[str, ...]) -> Iterator[str]:
+    for line in capacities:
+        if line.over:
+            worst = line.over[0]
+            yield (
+                f"{line.resource}: requests exceed the capacity of {len(line.over)} of {line.num_places} "
+                f"{line.kind}; worst {worst.place} with {worst.peak:,.5g} of {worst.capacity:,.5g}"
+            )
+    if unknown_nodes:
+        yield f"requests ran on nodes that the inventory does not know: {first(unknown_nodes)}"
+
+
+def _problems(tables: dict[str, TableCounts]) -> Iterator[str]:
+    if not any(tables[name].rows for name in ("requests", "deployment_samples") if name in tables):
+        yield "there are no requests (and no deployment_samples): nothing can be learned"
+    for name, table in tables.items():
+        num_seen = table.rows + table.quarantined
+        if num_seen and table.quarantined > LARGEST_QUARANTINED_SHARE * num_seen:
+            yield (
+                f"{name}: {100 * table.quarantined / num_seen:.0f} % of the rows are in quarantine "
+                f"(allowed: {100 * LARGEST_QUARANTINED_SHARE:.0f} %); look at their rules and mend the log"
+            )

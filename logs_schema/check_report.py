@@ -1,0 +1,149 @@
+"""What the quality report of an archive says, as data."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from logs_schema.capabilities import Capability
+from logs_schema.log_days import SHIFTS_DAYS, LogDays
+
+
+@dataclass(frozen=True)
+class TableCounts:
+    """Rows of a table, and of its quarantine by rule."""
+
+    rows: int
+    rules: Mapping[str, int]
+
+    @property
+    def quarantined(self) -> int:
+        """Rows in quarantine."""
+        return sum(self.rules.values())
+
+
+@dataclass(frozen=True)
+class PlaceUse:
+    """A place whose requests together ask for more than it has: its peak, its capacity."""
+
+    place: str
+    peak: float
+    capacity: float
+
+
+@dataclass(frozen=True)
+class CapacityLine:
+    """Whether concurrent requests stay within capacities, for one resource.
+
+    Attributes:
+        resource: Column of the resource.
+        kind: Whether places are nodes or whole sites.
+        num_places: Places checked: those that ran a request and whose capacity is known.
+        over: Places whose peak is above their capacity, worst first.
+        largest_share: Largest peak divided by its capacity; 0 if nothing was checked.
+    """
+
+    resource: str
+    kind: str
+    num_places: int
+    over: tuple[PlaceUse, ...]
+    largest_share: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How requests lie in time.
+
+    Attributes:
+        num_late: Requests whose outcome lies after the last arrival: censored if training stops there.
+        num_unfinished: Requests without a known finish.
+        num_out_of_order: Requests that stood in the file after a later arrival; None if nobody counted.
+        num_overruns: Requests that ran longer than they asked for.
+        num_with_request: Requests of which both run time and requested run time are known.
+        largest_overrun: Largest run time divided by the time asked for; 0 if nothing is known.
+    """
+
+    num_late: int
+    num_unfinished: int
+    num_out_of_order: int | None
+    num_overruns: int
+    num_with_request: int
+    largest_overrun: float
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The quality report of an archive.
+
+    Attributes:
+        archive: Where it is.
+        content_hash: What exactly was checked.
+        facts: What the importer says about the log.
+        tables: Rows and quarantine per table.
+        days: Days with rows, missing and thin days.
+        timing: Late, unfinished, unordered and overrunning requests.
+        capacities: One line per resource whose capacity is known.
+        unknown_nodes: Nodes that requests ran on and the inventory does not know.
+        capabilities: The capability matrix.
+        warnings: What to know before believing a figure; the rows are kept.
+        problems: Why the archive is not usable; empty if it is.
+    """
+
+    archive: str
+    content_hash: str
+    facts: Mapping[str, Any]
+    tables: Mapping[str, TableCounts]
+    days: LogDays
+    timing: Timing
+    capacities: tuple[CapacityLine, ...]
+    unknown_nodes: tuple[str, ...]
+    capabilities: tuple[Capability, ...]
+    warnings: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether a twin can be fitted to the archive."""
+        return not self.problems
+
+    @property
+    def num_duplicates(self) -> int:
+        """Rows in quarantine because their key had been seen."""
+        return sum(table.rules.get("duplicate_key", 0) for table in self.tables.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        tables = {
+            name: {"rows": table.rows, "quarantined": table.quarantined, "rules": dict(table.rules)}
+            for name, table in self.tables.items()
+        }
+        return {
+            "archive": self.archive,
+            "content_hash": self.content_hash,
+            "usable": self.usable,
+            "problems": list(self.problems),
+            "warnings": list(self.warnings),
+            "facts": dict(self.facts),
+            "tables": tables,
+            "duplicates": self.num_duplicates,
+            "days": _days_json(self.days),
+            "timing": asdict(self.timing),
+            "capacities": [asdict(line) for line in self.capacities],
+            "unknown_nodes": list(self.unknown_nodes),
+            "capabilities": {line.name: asdict(line) for line in self.capabilities},
+        }
+
+
+def _days_json(days: LogDays) -> dict[str, Any]:
+    rows = {day.isoformat(): num_rows for day, num_rows in days.rows.items()}
+    return {
+        "first": min(rows, default=None),
+        "last": max(rows, default=None),
+        "num_days": len(rows),
+        "num_missing": len(days.missing),
+        "missing": [day.isoformat() for day in days.missing[:1000]],
+        "thin": [day.isoformat() for day in days.thin],
+        "dense": None if days.dense is None else [day.isoformat() for day in days.dense],
+        "num_dense_days": days.num_dense_days,
+        "training_days_by_shift": {name: days.training_days(shift) for name, shift in SHIFTS_DAYS.items()},
+        "rows": rows,
+    }

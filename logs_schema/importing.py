@@ -1,0 +1,167 @@
+"""From a raw log to an archive: one format reads, the archive's writer checks and files every row.
+
+A format is a module of `logs_schema.formats` with
+
+* `NAME`, `DESCRIPTION`, and `EXPECTED` (what its lines look like, for messages);
+* `read(paths, *, origin)`, an iterator of chunks and rejects, and `facts(paths)`, what rows cannot say;
+* optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from logs_schema import formats
+from logs_schema.archive import Archive
+from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.errors import FormatError
+from logs_schema.formats.reading import Chunk, find_files, head
+from logs_schema.hashing import file_hash
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import did.
+
+    Attributes:
+        archive: The archive's folder.
+        format: Name of the format.
+        rows: Rows filed, per table.
+        quarantined: Rows put into quarantine, per table and rule.
+        seconds: Wall-clock duration.
+    """
+
+    archive: Path
+    format: str
+    rows: Mapping[str, int]
+    quarantined: Mapping[str, Mapping[str, int]]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values; `tables.<name>.rows` and `.quarantined` as in the quality report."""
+        tables = {
+            name: {
+                "rows": self.rows.get(name, 0),
+                "quarantined": sum(self.quarantined.get(name, {}).values()),
+            }
+            for name in sorted({*self.rows, *self.quarantined})
+        }
+        plain = asdict(self) | {"archive": str(self.archive)}
+        return plain | {"tables": tables}
+
+
+def format_names() -> list[str]:
+    """The names of the formats that can be imported, sorted."""
+    return sorted(module.NAME for module in _modules())
+
+
+def import_log(
+    format: str,
+    paths: Sequence[Path | str],
+    out: Path | str,
+    *,
+    origin: datetime | None = None,
+    replace: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> ImportReport:
+    """Reads a log in one of the formats and writes it as an archive.
+
+    Args:
+        format: Name of the format, one of `format_names()`.
+        paths: The log's files, or a folder that holds them.
+        out: Folder of the archive to write.
+        origin: Date of the log's time zero, for logs that hide it; UTC if it has no time zone.
+        replace: Whether an archive already at `out` may be replaced.
+        progress: Called with the number of rows read so far, after each chunk.
+
+    Raises:
+        FormatError: No such format, a file is missing, or a file is not of this format.
+        ArchiveError: `out` cannot be written.
+    """
+    begun = time.monotonic()
+    module = find_format(format)
+    files = [Path(path) for path in paths]
+    if not files:
+        raise FormatError(
+            "no file was named", allowed=module.EXPECTED, advice="name the log's file or folder"
+        )
+    refuse_other_formats(module, files)
+    if origin is not None and origin.tzinfo is None:
+        origin = origin.replace(tzinfo=UTC)
+    facts = module.facts(files) | {"origin": origin.isoformat() if origin else None}
+    source = {path.name: file_hash(path) for path in source_files(module, files)}
+    rows: Counter[str] = Counter()
+    with ArchiveWriter(Path(out), source=source, facts=facts, replace=replace) as writer:
+        for item in module.read(files, origin=origin):
+            if isinstance(item, Chunk):
+                rows[item.table] += item.rows.num_rows
+                writer.write(
+                    item.table, item.rows, source=item.source, first_row=item.first_row, raw=item.raw
+                )
+                if progress is not None:
+                    progress(rows.total())
+            else:
+                writer.reject(item.table, item.rule, item.source, item.row, item.raw)
+    return _report(Path(out), format, time.monotonic() - begun)
+
+
+def find_format(name: str) -> ModuleType:
+    """The format called `name`; FormatError that lists all where there is none."""
+    for module in _modules():
+        if name == module.NAME:
+            return module
+    raise FormatError(
+        f"there is no log format called {name!r}",
+        allowed=", ".join(format_names()),
+        advice="choose one of these; native is the project's own CSV or Parquet",
+    )
+
+
+def refuse_other_formats(module: ModuleType, files: Sequence[Path]) -> None:
+    """FormatError if a file's first lines are not of the format: shows them, and which format looks right."""
+    if not hasattr(module, "looks_like"):
+        return
+    for path in module.data_files(files):
+        lines = head(path)
+        if module.looks_like(lines):
+            continue
+        number, line = next(
+            ((number, line) for number, line in enumerate(lines, 1) if line.strip() and line[0] != ";"),
+            (0, ""),
+        )
+        likely = [
+            other.NAME for other in _modules() if hasattr(other, "looks_like") and other.looks_like(lines)
+        ]
+        raise FormatError(
+            f"this is no {module.NAME} log: {line[:100]!r}" if number else "the file holds no rows",
+            where=f"{path}, line {number}" if number else str(path),
+            allowed=module.EXPECTED,
+            advice=f"it looks like {' or '.join(likely)}" if likely else "check that this is the right file",
+        )
+
+
+def source_files(module: ModuleType, files: Sequence[Path]) -> list[Path]:
+    """The files that an archive is made from, for its manifest: the log itself where the format can tell."""
+    if hasattr(module, "data_files"):
+        return list(module.data_files(files))
+    return [path for path in find_files(files, ("",)) if path.is_file()]
+
+
+def _modules() -> list[ModuleType]:
+    return [getattr(formats, name) for name in formats.__all__]
+
+
+def _report(out: Path, format_name: str, seconds: float) -> ImportReport:
+    archive = Archive(out)
+    return ImportReport(
+        archive=out,
+        format=format_name,
+        rows={name: archive.num_rows(name) for name in archive.tables},
+        quarantined={name: counts for name in archive.tables if (counts := archive.quarantined(name))},
+        seconds=seconds,
+    )

@@ -1,0 +1,93 @@
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from logs_schema.formats.reading import tabulate
+from logs_schema.peak_use import COLUMNS, PeakUse
+from logs_schema.tables import REQUESTS
+
+START = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
+
+
+def rows(*jobs):
+    """Rows of (arrival, start, finish, cores, node or nodes), instants in seconds after START."""
+    made = []
+    for arrival, start, finish, cores, where in jobs:
+        made.append(
+            {
+                "arrival": START + arrival,
+                "site": "s",
+                "cpu_cores": cores,
+                "memory_gib": None,
+                "gpus": 0.5,
+                "start": None if start is None else START + start,
+                "finish": None if finish is None else START + finish,
+                "status": "running" if finish is None else "completed",
+                "ran_node": where[0] if isinstance(where, list) else where,
+                "ran_nodes": where if isinstance(where, list) else None,
+            }
+        )
+    return tabulate(REQUESTS, sorted(made, key=lambda row: row["arrival"]))
+
+
+def peaks(table, batch_rows=1):
+    use = PeakUse()
+    for batch in table.select(COLUMNS).to_batches(max_chunksize=batch_rows):
+        use.add(batch)
+    use.finish()
+    return use, {name: use.peak[index] for name, index in use.places.items()}
+
+
+def test_those_who_end_leave_before_those_who_start():
+    _, found = peaks(rows((0, 0, 10, 4.0, "a"), (1, 10, 20, 4.0, "a"), (2, 19, 30, 4.0, "a")))
+    assert found["a"][0] == 8.0
+    assert found["a"][1] == 0.0
+    assert found["a"][2] == 1.0
+
+
+def test_shares_of_a_request_on_several_nodes():
+    _, found = peaks(rows((0, 0, 10, 5.0, ["a", "b", "b"]), (1, 5, 6, 1.0, "a")))
+    assert found["a"][0] == pytest.approx(5 / 3 + 1)
+    assert found["b"][0] == pytest.approx(10 / 3)
+    assert found["site s"][0] == 6.0
+
+
+def test_what_still_runs_at_the_end_is_never_released_and_what_never_started_takes_nothing():
+    use, found = peaks(rows((0, 0, None, 4.0, "a"), (1, None, None, 9.0, "a"), (500, 600, 700, 2.0, "a")))
+    assert found["a"][0] == 6.0
+    assert use.num_placed == 2
+
+
+def test_without_a_node_the_site_still_counts():
+    use, found = peaks(rows((0, 0, 10, 4.0, None), (1, 1, 11, 3.0, None)))
+    assert found == {"site s": pytest.approx([7.0, 0.0, 1.0])}
+    assert use.num_without_node == 2
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 1000])
+def test_against_counting_at_every_instant(batch_rows):
+    random = np.random.default_rng(5)
+    arrival = np.sort(random.integers(0, 200, 300))
+    start = arrival + random.integers(0, 60, 300)
+    finish = start + random.integers(0, 40, 300)
+    cores = random.integers(1, 9, 300).astype(float)
+    nodes = random.choice(["a", "b", "c"], 300)
+    _, found = peaks(rows(*zip(arrival, start, finish, cores, map(str, nodes), strict=True)), batch_rows)
+    for node in "abc":
+        mine = nodes == node
+        at_instants = [cores[mine & (start <= t) & (t < finish)].sum() for t in range(300)]
+        assert found[node][0] == max(at_instants)
+
+
+def test_plain_strings_read_as_labels_do():
+    table = rows((0, 0, 10, 4.0, "a"))
+    plain = table.set_column(table.schema.get_field_index("ran_node"), "ran_node", pa.array(["a"]))
+    np.testing.assert_array_equal(peaks(plain)[1]["a"], peaks(table)[1]["a"])
+
+
+def test_instants_before_1970_are_instants():
+    shift = timedelta(days=365 * 60).total_seconds()
+    _, found = peaks(rows((-shift, -shift, 10 - shift, 4.0, "a"), (0, 0, 1, 1.0, "a")))
+    assert found["a"][0] == 4.0
