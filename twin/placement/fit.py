@@ -94,8 +94,8 @@ def labelled_offers(history: Trajectory, windows: Windows, encoding: Encoding) -
 class FitReport(NamedTuple):
     """How the fit went."""
 
-    train_log_likelihood: np.ndarray  # [evaluations, members], mean per row
-    held_out_log_likelihood: np.ndarray  # [evaluations, members]
+    train_log_likelihood: np.ndarray  # [looks, members], mean per row; NaN after a member has stopped
+    held_out_log_likelihood: np.ndarray  # [looks, members]
     best_step: np.ndarray  # [members]
     num_train: int
     num_held_out: int
@@ -158,6 +158,25 @@ def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.nd
     return weights, held_out
 
 
+class _Search(NamedTuple):
+    """A member on its way: where it walks, the best place so far, and what was seen."""
+
+    walk: tuple[PyTree, PyTree]  # parameters, optimiser state
+    best: PyTree
+    best_loss: Array
+    best_look: Array
+    num_looks: Array
+    train: Array  # [looks]
+    held_out: Array  # [looks]
+
+
+def _padded_rows(rows: np.ndarray) -> tuple[Array, Array]:
+    """Row indices and their weights, padded with weight zero to a power of two: few shapes, few programs."""
+    size = 1 << max(0, len(rows) - 1).bit_length()
+    weight = (np.arange(size) < len(rows)).astype(np.float32)
+    return jnp.asarray(np.resize(rows, size)), jnp.asarray(weight)
+
+
 def _fit(
     key: Array,
     data: tuple,
@@ -173,41 +192,51 @@ def _fit(
         optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=config.weight_decay)
     )
     cumulative = jnp.asarray(np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True), jnp.float32)
-    aside = jnp.asarray(np.flatnonzero(held_out))
+    aside, aside_weight = _padded_rows(np.flatnonzero(held_out))
 
-    def mean_loss(parameters: PyTree, rows: Array) -> Array:
+    def mean_loss(parameters: PyTree, rows: Array, weight: Array) -> Array:
         outputs = network.apply(parameters, inputs[:, rows])
         some = jax.tree.map(lambda leaf: leaf[rows], observed)
-        return -jnp.mean(log_likelihood(split_outputs(outputs), some, unit_s))
+        return -jnp.sum(weight * log_likelihood(split_outputs(outputs), some, unit_s)) / jnp.sum(weight)
 
     def gradient_step(carry: tuple, key_step: Array, below: Array) -> tuple[tuple, Array]:
         parameters, state = carry
         rows = jnp.searchsorted(below, jax.random.uniform(key_step, (config.batch_size,)))
         rows = jnp.minimum(rows, inputs.shape[1] - 1)
-        loss, gradient = jax.value_and_grad(mean_loss)(parameters, rows)
+        loss, gradient = jax.value_and_grad(mean_loss)(parameters, rows, jnp.ones(rows.shape))
         updates, state = optimiser.update(gradient, state, parameters)
         return (optax.apply_updates(parameters, updates), state), loss
 
-    def look(carry: tuple, key_look: Array, below: Array) -> tuple[tuple, tuple]:
-        walk, best, best_loss, best_look, look_number = carry
-        keys = jax.random.split(key_look, config.evaluate_every)
-        walk, losses = jax.lax.scan(lambda c, k: gradient_step(c, k, below), walk, keys)
-        loss = mean_loss(walk[0], aside)
-        patient = look_number - best_look <= config.patience
-        better = (loss < best_loss) & patient
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), walk[0], best)
-        number = look_number + 1
-        carry = walk, best, jnp.where(better, loss, best_loss), jnp.where(better, number, best_look), number
-        return carry, (-jnp.mean(losses), -loss)
+    num_looks = max(1, config.num_steps // config.evaluate_every)
+
+    def look(key_looks: Array, below: Array, carry: _Search) -> _Search:
+        keys = jax.random.split(jax.random.fold_in(key_looks, carry.num_looks), config.evaluate_every)
+        walk, losses = jax.lax.scan(lambda c, k: gradient_step(c, k, below), carry.walk, keys)
+        loss = mean_loss(walk[0], aside, aside_weight)
+        better = loss < carry.best_loss
+        return _Search(
+            walk=walk,
+            best=jax.tree.map(lambda new, old: jnp.where(better, new, old), walk[0], carry.best),
+            best_loss=jnp.where(better, loss, carry.best_loss),
+            best_look=jnp.where(better, carry.num_looks + 1, carry.best_look),
+            num_looks=carry.num_looks + 1,
+            train=carry.train.at[carry.num_looks].set(-jnp.mean(losses)),
+            held_out=carry.held_out.at[carry.num_looks].set(-loss),
+        )
+
+    def goes_on(carry: _Search) -> Array:
+        return (carry.num_looks < num_looks) & (carry.num_looks - carry.best_look < config.patience)
 
     def member(key_member: Array, below: Array) -> tuple[PyTree, Array, Array, Array]:
         key_init, key_looks = jax.random.split(key_member)
         parameters = network.init(key_init, jnp.zeros((num_inputs(encoding.cluster), 1)))
-        first = ((parameters, optimiser.init(parameters)), parameters, jnp.inf, jnp.int32(0), jnp.int32(0))
-        num_looks = max(1, config.num_steps // config.evaluate_every)
-        looks = jax.random.split(key_looks, num_looks)
-        last, (train, valid) = jax.lax.scan(lambda c, k: look(c, k, below), first, looks)
-        return last[1], train, valid, last[3] * config.evaluate_every
+        none = jnp.full(num_looks, jnp.nan)
+        zero = jnp.int32(0)
+        start = _Search(
+            (parameters, optimiser.init(parameters)), parameters, jnp.float32(jnp.inf), zero, zero, none, none
+        )
+        last = jax.lax.while_loop(goes_on, lambda carry: look(key_looks, below, carry), start)
+        return last.best, last.train, last.held_out, last.best_look * config.evaluate_every
 
     run = jax.jit(jax.vmap(member, out_axes=(0, 1, 1, 0)))
     parameters, train, valid, best = run(jax.random.split(key, config.num_members), cumulative)

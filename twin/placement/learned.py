@@ -51,12 +51,12 @@ class AnswerConfig:
 
     num_members: int = 5
     hidden: tuple[int, ...] = (256, 256)
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-4
     weight_decay: float = 1e-4
     batch_size: int = 512
-    num_steps: int = 2000
+    num_steps: int = 1500
     held_out: float = 0.15
-    evaluate_every: int = 100
+    evaluate_every: int = 50
     patience: int = 5
 
 

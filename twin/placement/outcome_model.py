@@ -15,7 +15,7 @@ from twin.contracts import Array
 
 NUM_COMPONENTS = 4
 NUM_OUTPUTS = 4 + 6 * NUM_COMPONENTS
-MIN_LOG_SCALE, MAX_LOG_SCALE = -5.0, 2.0
+MIN_LOG_SCALE, MAX_LOG_SCALE = -3.0, 2.0
 
 
 class Mixture(NamedTuple):

@@ -1,0 +1,211 @@
+"""Judges every policy on time-shifted days and writes down what came of it.
+
+Candidates share random numbers: judged with one key, they meet the same draws. The twin of shifted days is fitted on
+the test days themselves and never seen in training; the training twin answers the same arrivals beside it, so that
+what the policy was promised can be read next to what it got.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.configuration import JudgeConfig
+from evaluation.decisions import concatenate
+from evaluation.judging import (
+    MAX_STEPS,
+    Candidate,
+    Judge,
+    Trial,
+    common_shape,
+    replay_judge,
+    replay_program,
+    twin_judge,
+    twin_program,
+    window_units,
+)
+from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
+from evaluation.progress import Progress
+from evaluation.shifts import ShiftPlan, TestDays
+from evaluation.training import Schedulers, example_for
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from offline_rl.networks import actor
+from twin.contracts import Array
+from twin.placement.fit import MIN_ROWS
+from twin.placement.model import PlacementTwin, encode_days, fit_twin
+from twin.placement.windows import Windows
+
+TWIN_POLICY = "twin"
+POLICIES = (
+    PolicyFacts("random", "baseline", "every legal node with equal probability"),
+    PolicyFacts("least_loaded", "baseline", "the legal node with the largest free share of cores"),
+    PolicyFacts("least_backlog", "baseline", "the legal node expected to finish what it holds soonest"),
+    PolicyFacts("history", "history", "the logged decisions"),
+    PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
+    PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),
+    PolicyFacts(TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"),
+)
+JUDGES = (
+    JudgeFacts(
+        "replay",
+        "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
+        "that ran on the chosen node. Exact for the logged policy, blind to the crowding another policy causes or cures.",
+    ),
+    JudgeFacts(
+        "twin of shifted days",
+        "logged arrivals; answers from a twin fitted on the test days, unseen in training. Sees crowding as far as the "
+        "log taught it; it is a model, not the system.",
+    ),
+    JudgeFacts(
+        "training twin",
+        "logged arrivals of the test days; answers from the very twin the policy was trained in: what it was promised.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything a comparison is made from."""
+
+    archive: Archive
+    twin: PlacementTwin
+    schedulers: Schedulers | None
+    plan: ShiftPlan
+    config: JudgeConfig
+    intervals: BootstrapConfig
+
+
+def candidates(schedulers: Schedulers | None) -> list[Candidate]:
+    """What is judged, one entry for each seed of the twin-trained policy; without schedulers what needs none."""
+    nothing = None if schedulers is None else schedulers.clone
+    plain = [Candidate(name, name, nothing) for name in ("random", "least_loaded", "least_backlog", "history")]
+    if schedulers is None:
+        return plain
+    num_seeds = len(schedulers.reward_curve)
+    trained = [jax.tree.map(lambda leaf, i=seed: leaf[i], schedulers.trained) for seed in range(num_seeds)]
+    clones = [Candidate("bc", "sampled", nothing), Candidate("bc_greedy", "greedy", nothing)]
+    return [*plain, *clones, *(Candidate(TWIN_POLICY, "greedy", params) for params in trained)]
+
+
+def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) -> Comparison:
+    """Judges all candidates on all shifts that the log can answer.
+
+    Args:
+        case: What to compare.
+        progress: Where to show how far it is.
+        facts: About the archive, for the report.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        ConfigError: No shift has days in the log.
+    """
+    answerable = [shift for shift in case.plan.shifts if shift.days]
+    if not answerable:
+        raise ConfigError(
+            "no shift has test days in this log",
+            where="; ".join(f"{shift.name}: {shift.note}" for shift in case.plan.shifts),
+            advice="train on fewer days, or ask for shorter shifts",
+        )
+    notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
+    windows = [
+        encode_days(case.archive, case.twin.encoding, shift.days, num_steps=MAX_STEPS) for shift in answerable
+    ]
+    runs = list(_runs(case, answerable, windows, notes, progress))
+    kinds = {window_units(part)[2] for part in windows}
+    judged = {run.policy for run in runs}
+    main = ON_TIME if case.twin.encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
+    return compare(
+        runs,
+        archive=facts,
+        train_days=[day.isoformat() for day in case.plan.train_days],
+        unit_kind=" / ".join(sorted(kinds)),
+        policies=[policy for policy in POLICIES if policy.name in judged],
+        judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
+        shifts=[_shift_facts(shift) for shift in case.plan.shifts],
+        main_metric=main.name,
+        notes=notes,
+        config=case.intervals,
+    )
+
+
+def _runs(
+    case: Case, shifts: Sequence[TestDays], windows: Sequence[Windows], notes: list[str], progress: Progress
+) -> Iterator[Run]:
+    encoding, shape = case.twin.encoding, common_shape(windows)
+    network = actor(example_for(encoding, windows[0]))
+    replay = replay_program(encoding, network)
+    living = twin_program(encoding, case.twin.config, network)
+    tried = candidates(case.schedulers)
+    if case.schedulers is None:
+        tried = [candidate._replace(params=network.init(jax.random.key(0))) for candidate in tried]
+    with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
+        for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
+            stage(done, text=f"shift {shift.name}")
+            key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
+            judges = [replay_judge(replay, encoding, part, shape)]
+            copies = {"copies": case.config.copies}
+            shifted = _shifted_twin(key, case, shift, notes)
+            if shifted is not None:
+                judges.append(twin_judge(living, encoding, part, shifted.model, shape, **copies))
+            promised = twin_judge(living, encoding, part, case.twin.model, shape, name="training twin", **copies)
+            judges.append(promised)
+            for judge in judges:
+                yield from _tried(key, judge, tried, shift, notes)
+        stage(len(shifts))
+
+
+def _shifted_twin(key: Array, case: Case, shift: TestDays, notes: list[str]) -> PlacementTwin | None:
+    """A twin fitted on the test days, or None with a note where they hold too few requests."""
+    try:
+        config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
+        return fit_twin(key, case.archive, case.twin.encoding, shift.days, config)
+    except ConfigError as error:
+        notes.append(f"shift {shift.name}: no twin of these days ({error.what}; at least {MIN_ROWS} offers needed)")
+        return None
+
+
+def _tried(
+    key: Array, judge: Judge, tried: Sequence[Candidate], shift: TestDays, notes: list[str]
+) -> Iterator[Run]:
+    """One run for each policy name; the seeds of one policy are joined, and their spread is noted."""
+    names = list(dict.fromkeys(candidate.name for candidate in tried))
+    for name in names:
+        trials = [judge.try_out(key, candidate) for candidate in tried if candidate.name == name]
+        if len(trials) > 1:
+            notes.append(_spread(judge.name, shift, name, trials))
+        yield _joined(judge.name, shift, name, trials)
+
+
+def _spread(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> str:
+    """How far the seeds of one policy lie apart, in words."""
+    deadlines = "deadlines" not in trials[0].decisions.missing
+    metric = ON_TIME if deadlines else MEAN_LOG_SLOWDOWN
+    values = [metric.compute(trial.decisions) for trial in trials]
+    known = [value for value in values if isinstance(value, float)]
+    return (
+        f"{name}, {judge}, shift {shift.name}: {metric.name} from {min(known):.3f} to {max(known):.3f} "
+        f"over {len(known)} seeds"
+    )
+
+
+def _joined(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> Run:
+    decisions = concatenate([trial.decisions for trial in trials])
+    agreements = [trial.agreement for trial in trials if trial.agreement is not None]
+    overflow = decisions.num_censored if judge != "replay" else 0
+    return Run(
+        judge, shift.shift_days, name, decisions,
+        agreement=float(np.mean(agreements)) if agreements else None,
+        num_overflow=overflow,
+        num_illegal=sum(trial.num_illegal for trial in trials),
+    )  # fmt: skip
+
+
+def _shift_facts(shift: TestDays) -> ShiftFacts:
+    return ShiftFacts(shift.shift_days, tuple(day.isoformat() for day in shift.days), shift.num_requests, shift.note)

@@ -1,0 +1,161 @@
+"""The configuration of a whole job, read from TOML into small frozen dataclasses that stand beside what they configure.
+
+Every table and key is optional but the log. What is not known is refused by name, with what is allowed.
+"""
+
+import dataclasses
+import datetime as dt
+import tomllib
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.shifts import ShiftConfig
+from evaluation.training import TrainingConfig
+from logs_schema.errors import ConfigError
+from twin.placement.learned import AnswerConfig
+
+Config = TypeVar("Config")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """Where the log comes from: a raw log, or one that the ground truth writes.
+
+    Attributes:
+        format: Name of a log format, for example "wagap"; empty for a simulated log.
+        paths: Files or folders of the raw log, relative to the configuration file.
+        origin: Date of the log's time zero, for logs that hide it.
+        preset: Preset of the ground truth; empty for a real log.
+        days: Days to simulate.
+        behaviour: Who decides in the simulated log.
+        seed: Seed of the simulated log.
+    """
+
+    format: str = ""
+    paths: tuple[str, ...] = ()
+    origin: dt.date | None = None
+    preset: str = ""
+    days: int = 40
+    behaviour: str = "mix"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if bool(self.format) == bool(self.preset):
+            raise ConfigError(
+                "the table [log] must name a format or a preset, and not both",
+                where=f"format = {self.format!r}, preset = {self.preset!r}",
+                advice='for a real log: format = "wagap", paths = ["folder"]',
+            )
+        if self.format and not self.paths:
+            raise ConfigError("a log format without paths", where="[log]", advice='add paths = ["folder"]')
+
+
+@dataclass(frozen=True)
+class DaysConfig:
+    """What to learn from.
+
+    Attributes:
+        first_day, last_day: Bounds of the training window, inclusive; chosen to leave room for the shifts if absent.
+        num_days: Length of the training window in days before and including the last.
+        granularity: Whether decisions name machines ("node") or node classes ("class"); "auto" looks at the log.
+        num_steps: Requests per window of replayed arrivals, and steps of a training rollout.
+    """
+
+    first_day: dt.date | None = None
+    last_day: dt.date | None = None
+    num_days: int | None = None
+    granularity: str = "auto"
+    num_steps: int = 128
+
+
+@dataclass(frozen=True)
+class JudgeConfig:
+    """How policies are judged.
+
+    Attributes:
+        copies: Lives of every test window in a twin; a multiple of the ensemble's members.
+        num_fit_steps: Gradient steps of the twins of shifted days.
+        seed: Of the judges' randomness.
+    """
+
+    copies: int = 10
+    num_fit_steps: int = 600
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A whole job: import, fit, train, compare, export."""
+
+    log: LogConfig
+    seed: int = 0
+    days: DaysConfig = field(default_factory=DaysConfig)
+    twin: AnswerConfig = field(default_factory=AnswerConfig)
+    train: TrainingConfig = field(default_factory=TrainingConfig)
+    shifts: ShiftConfig = field(default_factory=ShiftConfig)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
+
+
+def load_config(path: Path) -> RunConfig:
+    """Reads a job's configuration.
+
+    Raises:
+        ConfigError: The file is missing or not TOML, a key is unknown, or a value is of the wrong type or range.
+    """
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration: {error.strerror}", where=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"not TOML: {error}", where=str(path)) from error
+    return build(RunConfig, content, str(path))
+
+
+def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
+    """A config of type `kind` from plain values.
+
+    Raises:
+        ConfigError: A key is unknown or missing, or a value is of the wrong type.
+    """
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{content!r} is not a table", where=where, allowed=_names(kind))
+    hints = get_type_hints(kind)
+    unknown = sorted(set(content) - set(hints))
+    if unknown:
+        raise ConfigError(f"unknown key {', '.join(unknown)}", where=where, allowed=_names(kind))
+    required = [item.name for item in dataclasses.fields(kind) if _is_required(item)]  # type: ignore[arg-type]
+    missing = [name for name in required if name not in content]
+    if missing:
+        raise ConfigError(f"missing key {', '.join(missing)}", where=where, allowed=_names(kind))
+    return kind(**{name: _value(hints[name], value, f"{where}: {name}") for name, value in content.items()})
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return build(kind, value, where)  # type: ignore[type-var]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        inner = next(argument for argument in arguments if argument is not type(None))
+        return _value(inner, value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ConfigError(f"{value!r} is not a list", where=where, allowed=f"a list of {arguments[0].__name__}")
+        return tuple(_value(arguments[0], item, where) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{value!r} is of the wrong type", where=where, allowed=kind.__name__)
+    return value
+
+
+def _is_required(item: "dataclasses.Field[Any]") -> bool:
+    return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+
+
+def _names(kind: type) -> str:
+    return ", ".join(item.name for item in dataclasses.fields(kind))
