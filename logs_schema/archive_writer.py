@@ -112,6 +112,10 @@ class ArchiveWriter:
         self._builder(table_name)
         self._quarantine.add([BadRecord(table_name, rule, source, row, raw)])
 
+    def note(self, **facts: Any) -> None:
+        """Adds what became known about the log while its rows were read."""
+        self._facts |= facts
+
     def _builder(self, table_name: str) -> TableBuilder:
         if table_name not in self._builders:
             spec = next((spec for spec in TABLES if spec.name == table_name), None)

@@ -16,12 +16,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from logs_schema import formats
 from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError
 from logs_schema.formats.reading import Chunk, find_files, head
 from logs_schema.hashing import file_hash
+from logs_schema.tables import REQUESTS
 
 
 @dataclass(frozen=True)
@@ -96,10 +101,12 @@ def import_log(
     facts = module.facts(files) | {"origin": origin.isoformat() if origin else None}
     source = {path.name: file_hash(path) for path in source_files(module, files)}
     rows: Counter[str] = Counter()
+    order = _Order()
     with ArchiveWriter(Path(out), source=source, facts=facts, replace=replace) as writer:
         for item in module.read(files, origin=origin):
             if isinstance(item, Chunk):
                 rows[item.table] += item.rows.num_rows
+                order.add(item)
                 writer.write(
                     item.table, item.rows, source=item.source, first_row=item.first_row, raw=item.raw
                 )
@@ -107,6 +114,7 @@ def import_log(
                     progress(rows.total())
             else:
                 writer.reject(item.table, item.rule, item.source, item.row, item.raw)
+        writer.note(num_out_of_order=order.num_late)
     return _report(Path(out), format, time.monotonic() - begun)
 
 
@@ -150,6 +158,25 @@ def source_files(module: ModuleType, files: Sequence[Path]) -> list[Path]:
     if hasattr(module, "data_files"):
         return list(module.data_files(files))
     return [path for path in find_files(files, ("",)) if path.is_file()]
+
+
+@dataclass
+class _Order:
+    """Counts requests that stand in their file after one that arrived later."""
+
+    num_late: int = 0
+    _last_us: int = np.iinfo(np.int64).min
+
+    def add(self, chunk: Chunk) -> None:
+        if chunk.table != REQUESTS.name or "arrival" not in chunk.rows.column_names:
+            return
+        arrival = chunk.rows["arrival"]
+        if not pa.types.is_timestamp(arrival.type):
+            return
+        times_us = np.asarray(arrival.cast(INSTANT).cast(pa.int64()).drop_null())
+        latest_us = np.maximum.accumulate(np.append(self._last_us, times_us))
+        self.num_late += int((times_us < latest_us[:-1]).sum())
+        self._last_us = int(latest_us[-1])
 
 
 def _modules() -> list[ModuleType]:

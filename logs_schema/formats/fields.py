@@ -85,7 +85,7 @@ class Header:
     """
 
     def __init__(self, path: Path, required: Sequence[str]) -> None:
-        first = next(iter(head(path, 1)), "")
+        first = next(iter(head(path)), "")
         self.names = csv_names(first)
         missing = [name for name in required if name not in self.names]
         if missing:

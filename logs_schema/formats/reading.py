@@ -8,9 +8,10 @@ every row in its file is known, and passes broken lines on as rejects. Nothing h
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -112,31 +113,34 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         FormatError: The file cannot be opened, or its compressed data is broken.
     """
-    number = 0
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            yield number, line.rstrip("\r\n")
+
+
+def head(path: Path, num_characters: int = 1 << 17) -> list[str]:
+    """The first lines of a text file: enough to recognise a format by, little even of a binary file.
+
+    Raises:
+        FormatError: The file cannot be opened, or its compressed data is broken.
+    """
+    with opened(path) as file:
+        return file.read(num_characters).splitlines()
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[str]]:
+    """A text file for reading, plain or gzip; FormatError when it cannot be opened or its data is broken."""
     try:
-        opened = gzip.open if path.name.endswith(".gz") else open
-        with opened(path, "rt", encoding="utf-8", errors="backslashreplace") as lines:
-            for number, line in enumerate(lines, start=1):
-                yield number, line.rstrip("\r\n")
+        open_text = gzip.open if path.name.endswith(".gz") else open
+        with open_text(path, "rt", encoding="utf-8", errors="backslashreplace") as file:
+            yield cast(IO[str], file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        where = f"{path} after line {number}"
-        raise FormatError(
-            f"the compressed data is broken: {error}", where=where, advice="fetch it again"
-        ) from error
+        what = f"the compressed data is broken: {error}"
+        raise FormatError(what, where=str(path), advice="fetch it again") from error
     except OSError as error:
-        raise FormatError(
-            f"the file cannot be read: {error.strerror}", where=str(path), advice="check it"
-        ) from error
-
-
-def head(path: Path, num_lines: int = 500) -> list[str]:
-    """The first lines of a text file: enough to recognise a format by."""
-    lines: list[str] = []
-    for number, line in numbered_lines(path):
-        lines.append(line)
-        if number >= num_lines:
-            break
-    return lines
+        what = f"the file cannot be read: {error.strerror or error}"
+        raise FormatError(what, where=str(path), advice="check it") from error
 
 
 def parse_lines(
