@@ -100,7 +100,7 @@ def facts(paths: Sequence[Path]) -> dict[str, Any]:
 def column_names(path: Path) -> list[str]:
     """The column names of a CSV or Parquet file."""
     if path.suffix == ".parquet":
-        return _open(path, None).schema_arrow.names
+        return list(_open(path).schema_arrow.names)
     return csv_names(next((line for _, line in numbered_lines(path)), ""))
 
 
@@ -172,7 +172,7 @@ def read_parquet(spec: TableSpec, path: Path) -> Iterator[Chunk]:
     """Reads one Parquet file, one batch of a row group at a time."""
     first, source = 1, _source(path)
     try:
-        for batch in _open(path, spec).iter_batches(CHUNK_ROWS):
+        for batch in _open(path, _texts_in(spec, path)).iter_batches(CHUNK_ROWS):
             yield Chunk(spec.name, pa.Table.from_batches([batch]), source, first, None)
             first += batch.num_rows
     except (pa.ArrowInvalid, OSError) as error:
@@ -216,9 +216,16 @@ def _texts(names: Sequence[str], rows: Sequence[Sequence[str]]) -> pa.Table:
     })  # fmt: skip
 
 
-def _open(path: Path, spec: TableSpec | None) -> pq.ParquetFile:
+def _texts_in(spec: TableSpec, path: Path) -> list[str]:
+    """The labels of a table that a file stores as text: they are read as dictionaries."""
+    schema = _open(path).schema_arrow
+    present = [name for name in label_names(spec) if name in schema.names]
+    return [name for name in present if schema.field(name).type in (pa.string(), pa.large_string())]
+
+
+def _open(path: Path, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
     try:
-        return open_parquet(path, label_names(spec) if spec else None)
+        return open_parquet(path, read_dictionary)
     except (pa.ArrowInvalid, OSError) as error:
         raise _unreadable(path, error) from error
 
