@@ -221,9 +221,8 @@ def _bca(value: float, replicates: np.ndarray, without_one: np.ndarray, level: f
     num_units, num = len(without_one), len(replicates)
     deviation = without_one.mean() - without_one
     spread = float(np.sum(deviation**2))
-    if spread <= 1e-24 * max(value**2, 1e-300) and np.ptp(replicates) == 0.0:
-        return value, value
-    acceleration = float(np.sum(deviation**3)) / (6.0 * max(spread, 1e-300) ** 1.5)
+    flat = spread <= 1e-24 * value**2  # a percentile that no single unit moves
+    acceleration = 0.0 if flat else float(np.sum(deviation**3)) / (6.0 * spread**1.5)
     below = (np.sum(replicates < value) + 0.5 * np.sum(replicates == value)) / num
     bias = float(ndtri(np.clip(below, 1.0 / num, 1.0 - 1.0 / num)))
     student = float(stdtrit(num_units - 1, 0.5 + 0.5 * level))

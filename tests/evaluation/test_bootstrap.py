@@ -101,6 +101,19 @@ def test_no_units_and_undefined_values_say_so():
     assert "too few units" in found.reason
 
 
+def test_a_statistic_that_no_single_unit_moves_still_has_an_interval():
+    value = np.array([0.0] * 5 + [5.0] * 9)
+
+    def median(weights):
+        above = weights @ (value > 0.0)
+        return np.where(2 * above >= weights.sum(axis=1), 5.0, 0.0)
+
+    found = estimate(median, 14, FEW)
+    assert (found.value, found.low, found.high) == (5.0, 0.0, 5.0)
+    constant = estimate(lambda weights: np.full(len(weights), 3.0), 14, FEW)
+    assert (constant.value, constant.low, constant.high) == (3.0, 3.0, 3.0)
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
     statistic = mean_of(np.random.default_rng(4).normal(size=10))
     assert estimate(statistic, 10, FEW) == estimate(statistic, 10, FEW)

@@ -1,0 +1,101 @@
+"""What a report holds besides the comparison: plain data, given by whoever fitted, trained and checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluation.comparison import Comparison
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One measured number about the twin or the training: name, value in words, unit, what it means."""
+
+    name: str
+    value: str
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a chart: `x` and `y` of equal length; NaN breaks the line."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of curves.
+
+    Attributes:
+        title: What it shows.
+        x_label, y_label: With units.
+        curves: At least one.
+        note: How to read it.
+        diagonal: Draw the line y = x, on which a calibrated model lies.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    note: str = ""
+    diagonal: bool = False
+
+
+@dataclass(frozen=True)
+class Capability:
+    """A row of the archive's capability matrix; `supported` is "yes", "partly" or "no", `share` in [0, 1]."""
+
+    name: str
+    supported: str
+    share: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Rows in quarantine: of which table, by which rule, how many."""
+
+    table: str
+    rule: str
+    num_rows: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything on the page; round-trips through JSON.
+
+    Attributes:
+        title: Of the page.
+        created: ISO time, shown as it is.
+        comparison: The numbers.
+        fit: Facts about the twin's fit, such as the held-out likelihood.
+        calibration: Charts of the twin's calibration.
+        learning: Learning curves.
+        capabilities: What the archive supports.
+        quarantine: What did not get into the archive.
+        configuration: Sections of settings.
+        hashes: Content hash of every product.
+        seeds: Seed of every step.
+        limits: What the numbers cannot say, in sentences.
+    """
+
+    title: str
+    created: str
+    comparison: Comparison
+    fit: tuple[Fact, ...] = ()
+    calibration: tuple[Chart, ...] = ()
+    learning: tuple[Chart, ...] = ()
+    capabilities: tuple[Capability, ...] = ()
+    quarantine: tuple[Rejected, ...] = ()
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    schema_version: int = SCHEMA_VERSION

@@ -1,0 +1,174 @@
+"""Plots as inline SVG that follows the page: text and axes take the page's colour, so light and dark both
+read well.
+
+Colours are Okabe and Ito's for colour-blind readers; every series has its own marker too. Labels come from
+logs, so none of them is ever read as mathematics or markup.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from evaluation.comparison import Comparison
+from evaluation.formatting import shift_label
+from evaluation.report.content import Chart
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")
+MARKERS = ("o", "s", "D", "^", "v", "P", "X")
+_INK, _GRID = "#010203", "#a0a1a2"
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "text.color": _INK,
+    "text.usetex": False,
+    "text.parse_math": False,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": True,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Points with intervals: x positions, values, and bounds where there are any."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def shift_plot(comparison: Comparison, judge: str, metric: str, reference: str | None) -> str | None:
+    """SVG of a metric against the shift, or of its improvement over a reference; None where there is nothing
+    to show.
+
+    Args:
+        comparison: The numbers.
+        judge: Whose.
+        metric: Name of the metric.
+        reference: Policy to improve on; None shows the values themselves.
+
+    Returns:
+        The SVG element. Improvements are positive where the policy is better.
+    """
+    facts = next(item for item in comparison.metrics if item.name == metric)
+    sign = -1.0 if reference is not None and facts.better == "lower" else 1.0
+    shifts = [shift.shift_days for shift in comparison.shifts]
+    series = [
+        found
+        for policy in comparison.policies
+        if (found := _series(comparison, judge, policy.name, metric, reference, sign)).x
+    ]
+    if not series:
+        return None
+    unit = "" if facts.unit == "1" else f" [{facts.unit}]"
+    label = f"{metric}{unit}" if reference is None else f"improvement in {metric}{unit}\nover {reference}"
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": f"{judge}/{metric}/{reference}"}):
+        figure, axes = _figure(width=8.4, height=3.9)
+        _draw_series(axes, series, num_policies=len(series))
+        if reference is not None:
+            axes.axhline(0.0, color=_INK, linewidth=1.0)
+        axes.set_xticks(range(len(shifts)), [shift_label(shift) for shift in shifts])
+        axes.set_xlim(-0.5, len(shifts) - 0.5)
+        axes.set_xlabel("time between the training days and the test days")
+        axes.set_ylabel(label)
+        _legend(axes, len(series))
+        return _svg(figure)
+
+
+def chart_plot(chart: Chart) -> str:
+    """SVG of a chart of curves."""
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": f"{chart.title}/{chart.y_label}"}):
+        figure, axes = _figure(width=5.6, height=3.7)
+        for index, curve in enumerate(chart.curves):
+            colour = COLOURS[index % len(COLOURS)]
+            marker = MARKERS[index % len(MARKERS)] if len(curve.x) <= 30 else None
+            axes.plot(curve.x, curve.y, color=colour, marker=marker, markersize=4.5, linewidth=1.6)
+            axes.lines[-1].set_label(curve.name)
+        if chart.diagonal:
+            axes.axline((0.0, 0.0), slope=1.0, color=_INK, linewidth=1.0, linestyle="--")
+        axes.set_xlabel(chart.x_label)
+        axes.set_ylabel(chart.y_label)
+        _legend(axes, len(chart.curves))
+        return _svg(figure)
+
+
+def _series(
+    comparison: Comparison, judge: str, policy: str, metric: str, reference: str | None, sign: float
+) -> _Series:
+    series = _Series(policy, [], [], [], [])
+    for position, shift in enumerate(comparison.shifts):
+        if reference is None:
+            estimate = comparison.cell(judge, shift.shift_days, policy, metric)
+        else:
+            found = comparison.difference(judge, shift.shift_days, policy, reference, metric)
+            estimate = None if found is None else found.estimate
+        if estimate is None or estimate.value is None:
+            continue
+        bounds = [estimate.value if bound is None else bound for bound in (estimate.low, estimate.high)]
+        low, high = sorted(sign * bound for bound in bounds)
+        series.x.append(float(position))
+        series.y.append(sign * estimate.value)
+        series.low.append(low)
+        series.high.append(high)
+    return series
+
+
+def _draw_series(axes: Axes, series: Sequence[_Series], num_policies: int) -> None:
+    for index, found in enumerate(series):
+        offset = (index - (num_policies - 1) / 2) * min(0.11, 0.7 / num_policies)
+        below = [max(value - low, 0.0) for value, low in zip(found.y, found.low, strict=True)]
+        above = [max(high - value, 0.0) for value, high in zip(found.y, found.high, strict=True)]
+        container = axes.errorbar(
+            [position + offset for position in found.x],
+            found.y,
+            yerr=[below, above],
+            color=COLOURS[index % len(COLOURS)],
+            marker=MARKERS[index % len(MARKERS)],
+            markersize=6,
+            linewidth=0.0,
+            elinewidth=1.8,
+            capsize=3,
+        )
+        container.set_label(found.name)
+
+
+def _figure(*, width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasSVG(figure)
+    axes = figure.add_subplot()
+    axes.grid(axis="y")
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _legend(axes: Axes, num_series: int) -> None:
+    if num_series > 0:
+        columns = min(num_series, 4)
+        axes.legend(
+            loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns, fontsize=10, handlelength=1.4
+        )
+
+
+def _svg(figure: Figure) -> str:
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    return text.replace(_INK, "currentColor").replace(_GRID, "var(--grid)")

@@ -1,0 +1,146 @@
+"""Renders a report as one HTML file that needs nothing but itself, and the same as JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from evaluation.bootstrap import Verdict
+from evaluation.comparison import Comparison
+from evaluation.formatting import NO_VALUE, interval, number, shift_label
+from evaluation.records import to_plain
+from evaluation.report.content import Chart, Report
+from evaluation.report.plots import chart_plot, shift_plot
+from evaluation.report.words import not_applicable, standing_limits, summary
+
+_WORDS = {
+    Verdict.BETTER: "better",
+    Verdict.WORSE: "worse",
+    Verdict.CANNOT_TELL: "cannot tell",
+    Verdict.NO_DIRECTION: "",
+}
+
+
+def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
+    """Writes `report.html` and `report.json` into an existing folder, and returns their paths."""
+    page, data = folder / "report.html", folder / "report.json"
+    page.write_text(render(report), encoding="utf-8")
+    data.write_text(json.dumps(to_plain(report), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return page, data
+
+
+def render(report: Report) -> str:
+    """The page as text; everything that comes from logs is escaped."""
+    environment = Environment(
+        loader=PackageLoader("evaluation.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    comparison = report.comparison
+    environment.filters.update(number=number, shift=shift_label)
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        comparison=comparison,
+        summary=summary(comparison),
+        leading=_tables(comparison, comparison.main_metric),
+        reference=_reference(comparison),
+        plots=_shift_plots(comparison),
+        metrics=_by_metric(comparison),
+        not_applicable=not_applicable(comparison),
+        limits=[*standing_limits(comparison), *report.limits],
+        calibration=[_with_plot(chart) for chart in report.calibration],
+        learning=[_with_plot(chart) for chart in report.learning],
+        settings=_flat(to_plain(report.configuration)),
+    )
+
+
+def _reference(comparison: Comparison) -> str:
+    """The policy that verdicts in tables refer to: the strongest kind of reference there is."""
+    known = {difference.reference for difference in comparison.differences}
+    order = [policy.name for policy in comparison.policies if policy.name in known]
+    kinds = {policy.name: policy.kind for policy in comparison.policies}
+    preferred = [
+        name for kind in ("imitation", "history", "baseline") for name in order if kinds[name] == kind
+    ]
+    return preferred[0] if preferred else (order[0] if order else "")
+
+
+def _tables(comparison: Comparison, metric: str) -> list[dict[str, Any]]:
+    """One table a judge: rows are policies, columns shifts."""
+    reference = _reference(comparison)
+    tables = []
+    for judge in comparison.judges:
+        rows = []
+        for policy in comparison.policies:
+            cells = [
+                _cell(comparison, judge.name, shift.shift_days, policy.name, metric, reference)
+                for shift in comparison.shifts
+            ]
+            rows.append({"policy": policy.name, "cells": cells})
+        tables.append({"judge": judge.name, "rows": rows})
+    return tables
+
+
+def _cell(
+    comparison: Comparison, judge: str, shift_days: int, policy: str, metric: str, reference: str
+) -> dict[str, Any]:
+    estimate = comparison.cell(judge, shift_days, policy, metric)
+    if estimate is None or estimate.value is None:
+        reason = "not judged here" if estimate is None else estimate.reason
+        return {"value": NO_VALUE, "interval": "", "units": 0, "verdict": "", "reason": reason}
+    found = comparison.difference(judge, shift_days, policy, reference, metric)
+    return {
+        "value": number(estimate.value),
+        "interval": "" if estimate.low is None else interval(estimate),
+        "units": estimate.num_units,
+        "verdict": "" if found is None else _WORDS[found.verdict],
+        "reason": estimate.reason,
+    }
+
+
+def _by_metric(comparison: Comparison) -> list[dict[str, Any]]:
+    """Every metric that has a value somewhere, with its tables and its paired differences."""
+    valued = {cell.metric for cell in comparison.cells if cell.estimate.value is not None}
+    return [
+        {
+            "facts": facts,
+            "tables": _tables(comparison, facts.name),
+            "differences": [found for found in comparison.differences if found.metric == facts.name],
+        }
+        for facts in comparison.metrics
+        if facts.name in valued
+    ]
+
+
+def _shift_plots(comparison: Comparison) -> list[dict[str, Any]]:
+    """For every judge, the main metric against the shift, and its improvement over random where there is."""
+    known = [difference.reference for difference in comparison.differences]
+    over = "random" if "random" in known else (known[0] if known else None)
+    plots: list[dict[str, Any]] = []
+    for judge in comparison.judges:
+        for reference in dict.fromkeys((over, None)):
+            picture = shift_plot(comparison, judge.name, comparison.main_metric, reference)
+            if picture is not None:
+                shown = comparison.main_metric
+                what = shown if reference is None else f"improvement in {shown} over {reference}"
+                plots.append({"title": f"{what}, judged by {judge.name}", "svg": Markup(picture)})
+    return plots
+
+
+def _with_plot(chart: Chart) -> dict[str, Any]:
+    return {"chart": chart, "svg": Markup(chart_plot(chart))}
+
+
+def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as (dotted name, text)."""
+    if isinstance(value, dict):
+        return [
+            row for key, item in value.items() for row in _flat(item, f"{prefix}.{key}" if prefix else key)
+        ]
+    if isinstance(value, list):
+        return [(prefix, ", ".join(str(item) for item in value))]
+    return [(prefix, str(value))]

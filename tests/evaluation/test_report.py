@@ -1,0 +1,225 @@
+"""The report: complete, self-contained, escaped, and the same as its JSON. All numbers in it are made up."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.records import from_plain, to_plain
+from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
+from evaluation.report.words import summary
+from tests.evaluation.made import made_decisions
+
+HOSTILE = '<script>alert("x")</script> $\\frac{1}{$ & "quoted"'
+QUALITY = {"random": 0.45, "history": 0.3, "bc_greedy": 0.25, "ppo": 0.12}
+SHIFTS = (0, 1, 7, 30)
+
+
+def made_run(judge, shift, policy, late, num_units):
+    generator = np.random.default_rng([shift, num_units])
+    unit = np.repeat(np.arange(num_units), 60)
+    draw = generator.random(len(unit))
+    hard = generator.uniform(0.0, 0.25, num_units)[unit]
+    late_here = draw < late + hard + 0.004 * shift
+    wait_s = np.where(late_here, 400.0, 40.0 * draw)
+    lacking = {"sites": "there is only one site", "answers": "the log records no answers"}
+    decisions = made_decisions(len(unit), unit=unit, wait_s=wait_s, agent=unit % 5, missing=lacking)
+    return Run(
+        judge, shift, policy, decisions, agreement=1.0 if policy == "history" else 0.4, num_overflow=shift
+    )
+
+
+def made_comparison(hostile=""):
+    names = {**QUALITY, **({hostile: 0.3} if hostile else {})}
+    runs = [
+        made_run(judge, shift, policy, late, num_units=4 if shift == 1 else 14)
+        for judge in ("replay", "twin")
+        for shift in SHIFTS
+        for policy, late in names.items()
+        if not (judge == "replay" and shift == 30)
+    ]
+    kinds = {"ppo": "trained", "bc_greedy": "imitation", "history": "history"}
+    return compare(
+        runs,
+        archive={"name": f"made-up numbers {hostile}", "requests": 12_345, "days": 89},
+        train_days=["2030-01-01", "2030-01-14"],
+        unit_kind="blocks of consecutive requests within a day",
+        policies=[PolicyFacts(name, kinds.get(name, "baseline"), f"the made-up {name}") for name in names],
+        judges=[JudgeFacts("replay", "made-up replay."), JudgeFacts("twin", "made-up twin.")],
+        shifts=[
+            ShiftFacts(shift, () if shift == 30 else ("2030-01-15", "2030-01-16"), 840, f"made up {hostile}")
+            for shift in SHIFTS
+        ],
+        notes=[f"a made-up note {hostile}"],
+        config=BootstrapConfig(num_replicates=300),
+    )
+
+
+def made_report(hostile=""):
+    steps = tuple(float(step) for step in range(0, 2000, 50))
+    grid = tuple(np.linspace(0.0, 1.0, 11))
+    fall = Curve(f"training days {hostile}", steps, tuple(3.0 * np.exp(-np.array(steps) / 500) - 1.0))
+    held = Curve("held-out days", steps, tuple(3.0 * np.exp(-np.array(steps) / 600) - 0.8))
+    return Report(
+        title=f"A made-up report {hostile}",
+        created="2030-02-01T00:00:00Z",
+        comparison=made_comparison(hostile),
+        fit=(Fact("held-out log likelihood", "\N{MINUS SIGN}1.234", "nats per answer", "higher is better"),),
+        calibration=(
+            Chart(
+                "Calibration of the wait",
+                "nominal probability",
+                "observed share of waits below",
+                (Curve("twin", grid, tuple(np.array(grid) ** 1.1)), Curve("marginal", grid, grid[::-1])),
+                note=f"On the dashed line the twin is calibrated. {hostile}",
+                diagonal=True,
+            ),
+        ),
+        learning=(Chart("Loss of the answers", "gradient steps", "loss [nats per answer]", (fall, held)),),
+        capabilities=(Capability("deadlines", "partly", 0.4321, f"made up {hostile}"),),
+        quarantine=(Rejected("requests", f"below:requested_run_s {hostile}", 2),),
+        configuration={"train": {"algorithm": "ppo", "num_updates": 200}, "notes": hostile},
+        hashes={"archive": "a" * 64},
+        seeds={"train": 7},
+        limits=("A made-up limit.",),
+    )
+
+
+class Page(HTMLParser):
+    """Checks that elements nest and collects what a browser would fetch, run, or jump to."""
+
+    VOID = ("meta", "br", "img", "link", "input")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.fetched, self.scripts, self.ids, self.jumps = [], [], 0, [], []
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.scripts += tag == "script" or any(name.startswith("on") for name in attributes)
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        for name in ("src", "href", "xlink:href"):
+            link = attributes.get(name)
+            if link is not None:
+                (self.jumps if link.startswith("#") else self.fetched).append(link)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return render(made_report())
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    return render(made_report(HOSTILE))
+
+
+def parse(text):
+    page = Page()
+    page.feed(text)
+    page.close()
+    assert page.open == []
+    return page
+
+
+def test_nothing_is_fetched_and_nothing_runs(plain):
+    page = parse(plain)
+    assert page.fetched == []
+    assert page.scripts == 0
+    assert "@import" not in plain
+    assert re.findall(r"url\((?!#)", plain) == []
+
+
+def test_every_jump_inside_the_page_lands_and_ids_do_not_clash(plain):
+    page = parse(plain)
+    assert {jump.removeprefix("#") for jump in page.jumps} <= set(page.ids)
+    for target in set(re.findall(r"url\(#([^)]+)\)", plain)) | {jump[1:] for jump in page.jumps}:
+        assert plain.count(f'id="{target}"') == 1
+
+
+def test_what_logs_say_is_shown_and_never_obeyed(hostile):
+    page = parse(hostile)
+    assert page.scripts == 0
+    assert "<script" not in hostile
+    assert "&lt;script&gt;alert(" in hostile
+    assert hostile.count("\\frac{1}{$") >= 5
+
+
+def test_every_value_interval_and_number_of_units_is_on_the_page(plain):
+    comparison = made_comparison()
+    shown = 0
+    for cell in comparison.cells:
+        if cell.metric == "on_time" and cell.estimate.low is not None:
+            found = cell.estimate
+            bounds = f"[{found.low:.3f}, {found.high:.3f}]"
+            assert f"{found.value:.3f}<small>{bounds}, {found.num_units} units</small>" in plain
+            shown += 1
+    assert shown == 4 * (2 + 3)
+
+
+def test_what_cannot_be_said_is_said(plain):
+    assert "no interval: 4 units are fewer than 6" in plain
+    assert "there is only one site" in plain
+    assert "not judged here" in plain
+    assert "Nothing is said about 1 month" in plain
+    for heading in (
+        "Not applicable",
+        "Quarantine",
+        "Configuration",
+        "Seeds",
+        "What these numbers cannot say",
+    ):
+        assert f">{heading}<" in plain
+
+
+def test_plots_carry_labels_with_units_and_follow_the_page(plain):
+    assert plain.count("<svg") == 4 + 2
+    for label in (
+        "time between the training days and the test days",
+        "loss [nats per answer]",
+        "over random",
+    ):
+        assert label in plain
+    assert "currentColor" in plain
+    assert "#010203" not in plain
+
+
+def test_the_verdict_comes_first_and_in_words(plain):
+    sentences = summary(made_comparison())
+    assert "Judged by replay, ppo against random: does better after 0 days and 1 week" in sentences[0]
+    assert "cannot be told apart after 1 day" in sentences[0]
+    assert plain.index("In short") < plain.index("<table")
+
+
+def test_json_says_the_same_and_reads_back(tmp_path, plain):
+    report = made_report()
+    page, data = write_report(report, tmp_path)
+    assert page.read_text(encoding="utf-8") == plain
+    read = json.loads(data.read_text(encoding="utf-8"))
+    assert Comparison.from_json(read["comparison"]) == report.comparison
+    assert to_plain(from_plain(Report, read)) == read
+
+
+def test_the_same_report_gives_the_same_bytes(plain):
+    assert render(made_report()) == plain
+
+
+def test_a_bare_report_renders():
+    text = render(Report("Bare", "2030-02-01", made_comparison()))
+    parse(text)
+    assert "No twin was fitted" in text
+    assert "No row was rejected" in text
