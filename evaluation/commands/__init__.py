@@ -6,6 +6,6 @@ for.
 
 from types import ModuleType
 
-from evaluation.commands import import_log
+from evaluation.commands import import_log, simulate
 
-COMMANDS: tuple[ModuleType, ...] = (import_log,)
+COMMANDS: tuple[ModuleType, ...] = (import_log, simulate)

@@ -48,7 +48,7 @@ def gap_s(today: Conditions, time_of_day_s: Array, uniform: Array) -> Array:
 
 
 def ask(
-    world: World, today: Conditions, names: Names, uniforms: Array, time_of_day_s: Array, weekday: int
+    world: World, today: Conditions, names: Names, uniforms: Array, time_of_day_s: Array, weekday: int | Array
 ) -> Requests:
     """The request that arrives at `time_of_day_s` [*streams], made of four uniform numbers [4, *streams].
 
@@ -93,7 +93,13 @@ def uniforms(key: Array, num: int, streams: Streams) -> Array:
 
 
 def next_request(
-    key: Array, world: World, today: Conditions, names: Names, offset_s: Array, clock_s: Array, weekday: int
+    key: Array,
+    world: World,
+    today: Conditions,
+    names: Names,
+    offset_s: Array,
+    clock_s: Array,
+    weekday: int | Array,
 ) -> tuple[Array, Requests, Array]:
     """The first request after `clock_s` (episode's clock, [*streams]).
 

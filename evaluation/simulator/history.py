@@ -6,7 +6,7 @@ so that memory is bounded by days times chunk and not by the length of a day.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -25,6 +25,8 @@ from twin.placement.types import Fate, Requests
 TABLE_DEPTH = 96
 """Requests in a node's hands that a behaviour can count; beyond it the load looks smaller than it is."""
 CHUNK_STEPS = 2_000
+ANY_WEEKDAY = 0
+"""The week is no part of the mechanics; whoever reads the log finds it in the dates."""
 
 
 class History(NamedTuple):
@@ -93,11 +95,7 @@ def play_streams(
     progress: Callable[[int], None] = lambda num_requests: None,
 ) -> History:
     """As `play`, with the streams' conditions (leaves [streams, ...]) and keys [streams] given."""
-    names = own_names(world)
-    begin = jax.jit(jax.vmap(partial(_begin, world, names)))
-    advance = jax.jit(
-        jax.vmap(partial(_advance, world, names, behaviour, chunk_steps), in_axes=(0, 0, 0, None))
-    )
+    begin, advance = _programs(world, behaviour, chunk_steps)
     chunks: list[History] = []
     system, num_requests = begin(today, keys), 0
     while bool(jnp.any(system.live)):
@@ -108,13 +106,18 @@ def play_streams(
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *chunks)
 
 
+@lru_cache(maxsize=16)
+def _programs(world: World, behaviour: Behaviour, chunk_steps: int) -> tuple[Callable, Callable]:
+    """The compiled beginning of days and the compiled chunk, kept for the next batch of days."""
+    names = own_names(world)
+    advance = jax.vmap(partial(_advance, world, names, behaviour, chunk_steps), in_axes=(0, 0, 0, None))
+    return jax.jit(jax.vmap(partial(_begin, world, names))), jax.jit(advance)
+
+
 def _begin(world: World, names: Names, today: Conditions, key: Array) -> _System:
     midnight = jnp.float32(0.0)
-    weekday = (
-        0  # the calendar is no part of the mechanics; `twin.encode` recomputes week_fraction from the log
-    )
     clock_s, request, live = next_request(
-        jax.random.fold_in(key, 0), world, today, names, midnight, midnight, weekday
+        jax.random.fold_in(key, 0), world, today, names, midnight, midnight, ANY_WEEKDAY
     )
     shape = (today.speed.shape[0], TABLE_DEPTH)
     table = _Table(jnp.zeros(shape), jnp.zeros(shape))
@@ -141,7 +144,7 @@ def _advance(
         row = History(system.live, system.clock_s, system.request, node, probabilities[node], fate)
         table = _file(system, node, fate)
         clock_s, request, live = next_request(
-            key_next, world, today, names, jnp.float32(0.0), system.clock_s, 0
+            key_next, world, today, names, jnp.float32(0.0), system.clock_s, ANY_WEEKDAY
         )
         return _System(clock_s, request, live & system.live, queues, table), row
 

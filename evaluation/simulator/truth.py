@@ -25,9 +25,17 @@ from twin.placement.types import Cluster, Fate, PlacementState, Requests
 
 
 def truth_arrivals(
-    world: World, today: Conditions, names: Names, *, weekday: int = 0, begin_s: float = 0.0
+    world: World, today: Conditions, names: Names, *, weekday: int | Array = 0, begin_s: float | Array = 0.0
 ) -> Arrivals:
-    """The world's requests from `begin_s` (time of day, the clock's zero) to the end of its day."""
+    """The world's requests from `begin_s` (time of day, the clock's zero) to the end of its day.
+
+    Args:
+        world: For its laws.
+        today: The day's numbers; may be traced.
+        names: Vocabulary of the requests.
+        weekday: 0 for Monday; may be traced.
+        begin_s: [] or [*streams] time of day in [0, day_s).
+    """
 
     def init(key: Array, streams: Streams) -> tuple[None, First]:
         clock_s, request, more = ask_next(key, jnp.zeros(streams, jnp.float32))

@@ -1,0 +1,63 @@
+"""`schedtwin simulate`: days of logs from a simulated cluster whose truth is known."""
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from datetime import date
+from pathlib import Path
+
+NAME = "simulate"
+HELP = "write the logs of a simulated cluster, whose truth is known, as an archive"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments; presets and behaviours are those that the simulator offers."""
+    from evaluation.simulator.behaviour import BEHAVIOURS
+    from evaluation.simulator.presets import PRESETS
+
+    parser.formatter_class = RawDescriptionHelpFormatter
+    presets = (
+        f"  {world.name:<22}{len(world.nodes)} nodes, {len(world.services)} services, "
+        f"{world.requests_per_day:,.0f} requests a day"
+        for world in PRESETS
+    )
+    behaviours = (f"  {one.name:<22}{one.description}" for one in BEHAVIOURS)
+    parser.epilog = "\n".join(("presets:", *presets, "", "behaviours:", *behaviours))
+    parser.add_argument(
+        "--preset", metavar="NAME", default="small", help="simulated cluster (default: small)"
+    )
+    parser.add_argument("--days", metavar="N", type=int, default=40, help="number of days (default: 40)")
+    parser.add_argument(
+        "--behaviour", metavar="NAME", default="mix", help="policy that writes the log (default: mix)"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the histories (default: 0)")
+    parser.add_argument(
+        "--first-day", metavar="DATE", type=date.fromisoformat, default=date(2024, 1, 1),
+        help="calendar day of day 0 (default: 2024-01-01)",
+    )  # fmt: skip
+    parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
+    parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
+
+
+def run(arguments: Namespace) -> int:
+    """Simulate and say what was written; 0."""
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.simulator.logs import simulate
+
+    with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
+        report = simulate(
+            arguments.preset,
+            arguments.days,
+            arguments.behaviour,
+            arguments.seed,
+            arguments.out,
+            first_day=arguments.first_day,
+            replace=arguments.replace,
+            progress=stage,
+        )
+    share = 1.0 / report.num_requests
+    text = (
+        f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
+        f"{report.num_on_time * share:.1%} on time, {report.num_rejected * share:.1%} rejected\n"
+        f"{report.archive} written, propensities in {report.truth}; next: schedtwin check {report.archive}"
+    )
+    show_result(arguments, report.to_json(), text)
+    return 0
