@@ -1,0 +1,144 @@
+import gzip
+from datetime import UTC, date, datetime
+
+import pytest
+
+from logs_schema import Archive, ArchiveError, FormatError, formats
+from logs_schema.importing import find_format, format_names, import_log
+from tests.logs_schema.collecting import written
+from tests.logs_schema.test_formats_csv import (
+    LUMOS_HEADER,
+    LUMOS_JOB,
+    PHILLY_HEADER,
+    PHILLY_JOB,
+    POD,
+    PODS_HEADER,
+    TASK,
+)
+from tests.logs_schema.test_formats_swf import HEADER, JOB, changed
+from tests.logs_schema.test_formats_wagap import job
+
+SAMPLES = {
+    "swf": (*HEADER, JOB),
+    "wagap": (job(1, ["a"]),),
+    "lumos": (LUMOS_HEADER, LUMOS_JOB),
+    "philly": (PHILLY_HEADER, PHILLY_JOB),
+    "openb": (PODS_HEADER, POD),
+    "alibaba2018": (TASK,),
+}
+
+
+def test_the_registry_is_what_the_package_exports():
+    assert format_names() == ["alibaba2018", "lumos", "native", "openb", "philly", "swf", "wagap"]
+    for name in format_names():
+        module = find_format(name)
+        assert module in [getattr(formats, exported) for exported in formats.__all__]
+        assert module.DESCRIPTION
+        assert module.EXPECTED
+        assert callable(module.read)
+        assert callable(module.facts)
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_each_format_recognises_its_own_lines_alone(name, sample):
+    assert find_format(name).looks_like(list(SAMPLES[sample])) == (name == sample)
+
+
+@pytest.mark.parametrize(("given", "right"), [("swf", "wagap"), ("lumos", "alibaba2018"), ("wagap", "swf")])
+def test_a_file_of_another_format_is_told_which(tmp_path, given, right):
+    name = "log.swf" if given in ("swf", "wagap") else "log.csv"
+    path = written(tmp_path, name, *SAMPLES[right])
+    with pytest.raises(FormatError) as caught:
+        import_log(given, [path], tmp_path / "archive")
+    assert caught.value.advice == f"it looks like {right}"
+    assert f"line {len(SAMPLES[right])}" in caught.value.where
+    assert caught.value.allowed == find_format(given).EXPECTED
+    assert not (tmp_path / "archive").exists()
+
+
+def test_unknown_formats_list_the_known_ones(tmp_path):
+    with pytest.raises(FormatError, match="alibaba2018, lumos, native, openb, philly, swf, wagap"):
+        import_log("sfw", [tmp_path], tmp_path / "archive")
+
+
+def test_an_empty_file_and_no_file_are_errors(tmp_path):
+    with pytest.raises(FormatError, match="holds no rows"):
+        import_log("swf", [written(tmp_path, "log.swf")], tmp_path / "archive")
+    with pytest.raises(FormatError, match="no file was named"):
+        import_log("swf", [], tmp_path / "archive")
+
+
+def test_a_header_without_jobs_is_no_log(tmp_path):
+    with pytest.raises(FormatError, match="holds no rows"):
+        import_log("swf", [written(tmp_path, "log.swf", *HEADER)], tmp_path / "archive")
+
+
+def test_rows_and_rejects_reach_archive_and_quarantine(tmp_path):
+    lines = (
+        *HEADER,
+        JOB,
+        changed(f1="8", f4="-600"),
+        changed(f1="9"),
+        changed(f1="9", f2="70"),
+        changed(f1="10"),
+    )
+    path = written(tmp_path, "log.swf", *lines)
+    seen = []
+    report = import_log("swf", [path], tmp_path / "archive", progress=seen.append)
+    assert report.rows == {"nodes": 1, "requests": 3}
+    assert report.quarantined == {"requests": {"duplicate_key": 1, "negative:run": 1}}
+    assert report.to_json()["tables"]["requests"] == {"rows": 3, "quarantined": 2}
+    assert seen[-1] == 5
+    archive = Archive(tmp_path / "archive")
+    assert archive.days("requests") == [date(2001, 9, 9)]
+    bad = [row for batch in archive.quarantine() for row in batch.to_pylist()]
+    assert ("negative:run", "log.swf", len(HEADER) + 2, lines[len(HEADER) + 1]) in [
+        (row["rule"], row["source"], row["row"], row["raw"]) for row in bad
+    ]
+    assert archive.facts["num_out_of_order"] == 1
+    assert list(archive.made_from) == ["log.swf"]
+
+
+def test_the_origin_is_kept_as_a_fact_and_moves_the_days(tmp_path):
+    path = written(tmp_path, "Task_1.csv", TASK)
+    import_log("alibaba2018", [path], tmp_path / "archive", origin=datetime(2018, 1, 1))
+    archive = Archive(tmp_path / "archive")
+    assert archive.days("requests") == [date(2018, 1, 1)]
+    assert archive.facts["origin"] == datetime(2018, 1, 1, tzinfo=UTC).isoformat()
+
+
+def test_an_archive_is_replaced_only_on_request(tmp_path):
+    path = written(tmp_path, "log.swf", *HEADER, JOB)
+    import_log("swf", [path], tmp_path / "archive")
+    with pytest.raises(ArchiveError):
+        import_log("swf", [path], tmp_path / "archive")
+    before = Archive(tmp_path / "archive").content_hash
+    import_log("swf", [path], tmp_path / "archive", replace=True)
+    assert Archive(tmp_path / "archive").content_hash == before
+
+
+def test_nothing_is_written_when_reading_fails_half_way(tmp_path):
+    packed = gzip.compress("\n".join([*HEADER, *(changed(f1=str(n)) for n in range(20_000))]).encode())
+    (tmp_path / "log.swf.gz").write_bytes(packed[:-50])
+    with pytest.raises(FormatError, match="compressed data is broken"):
+        import_log("swf", [tmp_path / "log.swf.gz"], tmp_path / "archive")
+    assert [path.name for path in tmp_path.iterdir()] == ["log.swf.gz"]
+
+
+REAL = [
+    ("wagap", "wagap-2013", 17_898, {"negative:run": 2}),
+    ("swf", "kth-sp2-1996", 28_481, {}),
+    ("swf", "kth-sp2-resimulated/easy.swf.gz", 28_481, {}),
+    ("lumos", "alcf-theta-2023", 14_374, {}),
+    ("openb", "openb-2023", 8_152, {}),
+    ("alibaba2018", "alibaba-2018-sample", 39_931, {}),
+    ("philly", "philly-2017", 77_102, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "num_rows", "quarantined"), REAL)
+def test_real_logs_import_whole(shared_data, tmp_path, name, path, num_rows, quarantined):
+    report = import_log(name, [shared_data / path], tmp_path / "archive")
+    assert report.rows["requests"] == num_rows
+    assert report.quarantined.get("requests", {}) == quarantined
