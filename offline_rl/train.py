@@ -16,8 +16,8 @@ import numpy as np
 from jax.tree_util import Partial
 
 from offline_rl.algorithm import Algorithm, num_streams_of
-from offline_rl.checkpoint import load_arrays, save_arrays
 from offline_rl.errors import TrainingError
+from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Streams, Trajectory
 from twin.rollout import rollout
 

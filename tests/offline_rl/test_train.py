@@ -8,11 +8,11 @@ import pytest
 from logs_schema.errors import ProductError
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
-from offline_rl.checkpoint import load_arrays, save_arrays
 from offline_rl.errors import TrainingError
 from offline_rl.networks import example_of
 from offline_rl.train import from_logs, in_twin, train, train_resumable
 from tests.toys import toy_problem, toy_response
+from twin.arrays import load_arrays, save_arrays
 from twin.environment import environment
 from twin.rollout import rollout
 
