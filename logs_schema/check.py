@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from logs_schema import capabilities, peak_use
 from logs_schema.archive import Archive
 from logs_schema.capabilities import Coverage, capability_matrix
-from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing
+from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing, counted
 from logs_schema.check_text import render
 from logs_schema.errors import first
 from logs_schema.log_days import LogDays, log_days
@@ -128,7 +128,7 @@ def _capacity_lines(use: PeakUse, nodes: pa.Table) -> Iterator[CapacityLine]:
         over = [place for place in checked if place.peak > place.capacity * (1 + TOLERANCE)]
         over.sort(key=lambda place: place.capacity / place.peak)
         shares = [place.peak / place.capacity for place in checked if place.capacity > 0]
-        kind = "sites" if by_site else "nodes"
+        kind = "site" if by_site else "node"
         yield CapacityLine(resource, kind, len(checked), tuple(over), max(shares, default=0.0))
 
 
@@ -143,7 +143,7 @@ def _row_warnings(tables: dict[str, TableCounts], days: LogDays, timing: Timing)
     for name, table in tables.items():
         if table.quarantined:
             rules = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(table.rules.items()))
-            yield f"{name}: {table.quarantined:,} rows in quarantine: {rules}"
+            yield f"{name}: {counted(table.quarantined, 'row')} in quarantine: {rules}"
     if days.missing:
         yield f"no requests on {first(days.missing, num_shown=3)} between the first and the last day"
     if days.thin:
@@ -154,7 +154,8 @@ def _row_warnings(tables: dict[str, TableCounts], days: LogDays, timing: Timing)
             f"at most {timing.largest_overrun:.3g} times as long"
         )
     if timing.num_late:
-        yield f"{timing.num_late:,} requests ended after the last arrival: their outcomes are known late"
+        ended = counted(timing.num_late, "request")
+        yield f"{ended} ended after the last arrival: what came of it is known late"
 
 
 def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[str, ...]) -> Iterator[str]:
@@ -162,8 +163,8 @@ def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[st
         if line.over:
             worst = line.over[0]
             yield (
-                f"{line.resource}: requests exceed the capacity of {len(line.over)} of {line.num_places} "
-                f"{line.kind}; worst {worst.place} with {worst.peak:,.5g} of {worst.capacity:,.5g}"
+                f"{line.resource}: requests exceed the capacity of {len(line.over)} of "
+                f"{counted(line.num_places, line.kind)}; worst {worst.place} with {worst.peak:,.5g} of {worst.capacity:,.5g}"
             )
     if unknown_nodes:
         yield f"requests ran on nodes that the inventory does not know: {first(unknown_nodes)}"

@@ -36,7 +36,7 @@ class CapacityLine:
 
     Attributes:
         resource: Column of the resource.
-        kind: Whether places are nodes or whole sites.
+        kind: What a place is: `node` or a whole `site`.
         num_places: Places checked: those that ran a request and whose capacity is known.
         over: Places whose peak is above their capacity, worst first.
         largest_share: Largest peak divided by its capacity; 0 if nothing was checked.
@@ -131,6 +131,11 @@ class CheckReport:
             "unknown_nodes": list(self.unknown_nodes),
             "capabilities": {line.name: asdict(line) for line in self.capabilities},
         }
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 row`, `1,200 rows`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _days_json(days: LogDays) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from logs_schema.capabilities import percent
-from logs_schema.check_report import CheckReport
+from logs_schema.check_report import CheckReport, counted
 from logs_schema.log_days import LogDays
 
 MARKS = {"yes": ("✓ yes", "green"), "partial": ("~ partial", "yellow"), "no": ("✗ no", "red")}
@@ -72,14 +72,17 @@ def _verdict(report: CheckReport) -> RenderableType:
     return Panel(lines, title=Text(f"Archive {report.archive}"), title_align="left", border_style=style)
 
 
-def _table(title: str) -> Table:
-    return Table(
-        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+
+
+def _titled(title: str, table: Table) -> RenderableType:
+    """A table under a title that may be wider than it."""
+    return Group(Text(title, style="bold"), table)
 
 
 def _tables(report: CheckReport) -> RenderableType:
-    table = _table("Tables")
+    table = _table()
     table.add_column("table")
     table.add_column("rows", justify="right")
     table.add_column("quarantined", justify="right")
@@ -92,7 +95,7 @@ def _tables(report: CheckReport) -> RenderableType:
             Text(f"{counts.quarantined:,}", style="yellow" if counts.quarantined else ""),
             rules or "none",
         )
-    return table
+    return _titled("Tables", table)
 
 
 def _days(days: LogDays, width: int) -> list[RenderableType]:
@@ -130,7 +133,7 @@ def _bars(days: LogDays, width: int) -> tuple[str, int]:
 def _timing(report: CheckReport) -> RenderableType:
     timing = report.timing
     unordered = "not counted" if timing.num_out_of_order is None else f"{timing.num_out_of_order:,}"
-    table = _table("Requests in time")
+    table = _table()
     table.add_column("what")
     table.add_column("requests", justify="right")
     table.add_row("duplicates, in quarantine", f"{report.num_duplicates:,}")
@@ -141,11 +144,11 @@ def _timing(report: CheckReport) -> RenderableType:
         f"{timing.num_overruns:,} of {timing.num_with_request:,}" if timing.num_with_request else "unknown"
     )
     table.add_row("ran longer than asked for", overruns)
-    return table
+    return _titled("Requests in time", table)
 
 
 def _capacities(report: CheckReport) -> RenderableType:
-    table = _table("Concurrent use against capacity")
+    table = _table()
     for name, justify in (
         ("resource", "left"),
         ("checked", "right"),
@@ -160,16 +163,16 @@ def _capacities(report: CheckReport) -> RenderableType:
         )
         table.add_row(
             line.resource,
-            f"{line.num_places:,} {line.kind}",
+            counted(line.num_places, line.kind),
             Text(f"{len(line.over):,}", style="yellow" if line.over else "green"),
             f"{100 * line.largest_share:.1f} %",
             worst,
         )
-    return table
+    return _titled("Concurrent use against capacity", table)
 
 
 def _capabilities(report: CheckReport) -> RenderableType:
-    table = _table("What this log can support")
+    table = _table()
     table.add_column("capability", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True)
@@ -179,11 +182,11 @@ def _capabilities(report: CheckReport) -> RenderableType:
         mark, style = MARKS[line.answer]
         name = line.name.replace("_", " ")
         table.add_row(name, Text(mark, style=style), percent(line.fraction), line.reason, line.enables)
-    return table
+    return _titled("What this log can support", table)
 
 
 def _list(title: str, lines: tuple[str, ...], style: str) -> RenderableType:
-    table = _table(title)
+    table = _table()
     table.show_header = False
     table.add_column("", style=style, no_wrap=True)
     table.add_column("", overflow="fold")
@@ -191,4 +194,4 @@ def _list(title: str, lines: tuple[str, ...], style: str) -> RenderableType:
         table.add_row("•", line)
     if len(lines) > MAX_WARNING_LINES:
         table.add_row("", f"and {len(lines) - MAX_WARNING_LINES} more in --json")
-    return table
+    return _titled(title, table)

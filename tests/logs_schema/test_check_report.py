@@ -1,0 +1,245 @@
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from logs_schema import NODES, REQUESTS, ArchiveError, ArchiveWriter
+from logs_schema.capabilities import percent, unsupported
+from logs_schema.check import check_archive, render
+from logs_schema.formats.reading import tabulate
+from logs_schema.importing import import_log
+
+DAY_S = 86_400
+START = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
+NODE = {
+    "node_id": "n1",
+    "node_class": "small",
+    "site": "s",
+    "tier": "edge",
+    "cpu_cores": 8.0,
+    "memory_gib": None,
+}
+
+
+def request(number, arrival_s, **changes):
+    """A request that starts at once, runs for 100 s and asked for 200 s on 4 of the node's 8 cores."""
+    row = {
+        "request_id": str(number),
+        "arrival": START + arrival_s,
+        "site": "s",
+        "agent": "a",
+        "service": None,
+        "cpu_cores": 4.0,
+        "memory_gib": 1.0,
+        "gpus": None,
+        "requested_run_s": 200.0,
+        "deadline_s": None,
+        "candidates": None,
+        "offered_node": "n1",
+        "propensity": None,
+        "start": START + arrival_s,
+        "finish": START + arrival_s + 100,
+        "run_s": None,
+        "status": "completed",
+        "ran_node": "n1",
+        "ran_nodes": None,
+    }
+    return row | {
+        name: START + value if name in ("start", "finish") and value else value
+        for name, value in changes.items()
+    }
+
+
+def checked(folder, requests, *, nodes=(NODE,), rejects=0, facts=None):
+    with ArchiveWriter(folder / "archive", facts=facts or {}) as writer:
+        if nodes:
+            writer.write("nodes", tabulate(NODES, list(nodes)), source="nodes.csv")
+        if requests:
+            writer.write("requests", tabulate(REQUESTS, requests), source="log.csv")
+        for row in range(rejects):
+            writer.reject("requests", "field_count", "log.csv", 1000 + row, "?")
+    return check_archive(folder / "archive")
+
+
+def capability(report, name):
+    return next(line for line in report.capabilities if line.name == name)
+
+
+def test_a_clean_log_has_no_warnings(tmp_path):
+    report = checked(tmp_path, [request(n, n * DAY_S) for n in range(4)] + [request(9, 3 * DAY_S + 100)])
+    assert report.usable
+    assert report.warnings == ("1 request ended after the last arrival: what came of it is known late",)
+    assert report.timing.num_late == 1
+    assert [(line.resource, line.num_places, line.largest_share) for line in report.capacities] == [
+        ("cpu_cores", 1, 0.5)
+    ]
+
+
+def test_too_many_cores_at_once_are_a_warning_that_names_the_node(tmp_path):
+    report = checked(tmp_path, [request(n, n) for n in range(3)])
+    over = report.capacities[0].over
+    assert [(place.place, place.peak, place.capacity) for place in over] == [("n1", 12.0, 8.0)]
+    assert any("worst n1 with 12 of 8" in warning for warning in report.warnings)
+    assert report.usable
+
+
+def test_requests_without_nodes_are_held_against_their_site(tmp_path):
+    nodes = [NODE, NODE | {"node_id": "n2"}]
+    report = checked(tmp_path, [request(n, n, ran_node=None) for n in range(3)], nodes=nodes)
+    line = report.capacities[0]
+    assert (line.kind, line.num_places, line.largest_share, line.over) == ("site", 1, 0.75, ())
+
+
+def test_nodes_that_the_inventory_does_not_know_are_named(tmp_path):
+    report = checked(tmp_path, [request(1, 0, ran_node="n7")])
+    assert report.unknown_nodes == ("n7",)
+    assert any("n7" in warning for warning in report.warnings)
+
+
+def test_overruns_and_unfinished_requests_are_counted(tmp_path):
+    rows = [
+        request(1, 0, finish=500),
+        request(2, 600, finish=None, status="running"),
+        request(3, 900, start=None, finish=None, run_s=300.0),
+        request(4, 5000, requested_run_s=None),
+        request(5, 6000, requested_run_s=0.0),
+    ]
+    timing = checked(tmp_path, rows).timing
+    assert (timing.num_overruns, timing.num_with_request, timing.num_unfinished) == (2, 2, 2)
+    assert timing.largest_overrun == 2.5
+
+
+def test_late_is_after_the_last_arrival_of_all(tmp_path):
+    rows = [
+        request(1, 0, finish=10 * DAY_S),
+        request(2, DAY_S, finish=9 * DAY_S),
+        request(3, 9 * DAY_S, finish=9 * DAY_S),
+    ]
+    assert checked(tmp_path, rows).timing.num_late == 1
+
+
+def test_quarantine_and_duplicates_are_counted_by_rule(tmp_path):
+    rows = [request(n, n * 1000) for n in range(20)] + [request(3, 99), request(50, 0, cpu_cores=-1.0)]
+    report = checked(tmp_path, rows, rejects=2)
+    assert report.tables["requests"].rules == {"below:cpu_cores": 1, "duplicate_key": 1, "field_count": 2}
+    assert report.num_duplicates == 1
+    tables = report.to_json()["tables"]
+    assert (tables["requests"]["rows"], tables["requests"]["quarantined"]) == (20, 4)
+    assert report.usable
+
+
+def test_a_log_mostly_in_quarantine_is_not_usable(tmp_path):
+    report = checked(tmp_path, [request(n, n * 1000) for n in range(7)], rejects=2)
+    assert not report.usable
+    assert report.problems == (
+        "requests: 22 % of the rows are in quarantine (allowed: 20 %); look at their rules and mend the log",
+    )
+
+
+def test_a_log_without_requests_is_not_usable(tmp_path):
+    report = checked(tmp_path, [])
+    assert not report.usable
+    assert "no requests" in report.problems[0]
+    assert "not usable" in render(report, width=100, colour=False)
+    assert json.loads(json.dumps(report.to_json(), allow_nan=False))["days"]["first"] is None
+
+
+def test_capabilities_follow_the_columns(tmp_path):
+    rows = [
+        request(n, n * DAY_S, agent="a" if n else None, deadline_s=5.0, candidates=["n1"] if n < 2 else None)
+        for n in range(4)
+    ]
+    report = checked(tmp_path, rows)
+    answers = {line.name: (line.answer, line.fraction) for line in report.capabilities}
+    assert answers["agents"] == ("partial", 0.75)
+    assert answers["deadlines"] == ("yes", 1.0)
+    assert answers["candidates"] == ("partial", 0.5)
+    assert answers["propensities"] == ("no", 0.0)
+    assert answers["node_capacities"][0] == "yes"
+    assert answers["tiers"] == ("no", 0.0)
+    assert answers["days"] == ("partial", 0.5)
+    assert answers["replicas"] == ("no", 0.0)
+    assert unsupported(report.capabilities)["propensities"] == "not in the log"
+
+
+def test_run_times_count_where_the_start_is_unknown_and_unknown_outcomes_do_not(tmp_path):
+    rows = [request(1, 0, start=None, finish=None, run_s=5.0, status="unknown"), request(2, 1)]
+    report = checked(tmp_path, rows)
+    assert capability(report, "run_times").answer == "yes"
+    assert capability(report, "true_waits").fraction == 0.5
+    assert capability(report, "outcomes").fraction == 0.5
+
+
+def test_the_importers_limits_overrule_filled_columns(tmp_path):
+    report = checked(tmp_path, [request(1, 0)], facts={"limits": {"true_waits": "simulated"}})
+    line = capability(report, "true_waits")
+    assert (line.answer, line.fraction, line.reason) == ("no", 1.0, "simulated")
+
+
+def test_two_sites_have_tiers(tmp_path):
+    nodes = [NODE, NODE | {"node_id": "c", "site": "cloud", "tier": "cloud"}]
+    report = checked(tmp_path, [request(1, 0)], nodes=nodes)
+    assert capability(report, "tiers").reason == "2 sites, tiers cloud and edge"
+
+
+def test_what_is_no_archive_is_an_error(tmp_path):
+    with pytest.raises(ArchiveError):
+        check_archive(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "text"),
+    [
+        (0, "0 %"),
+        (1, "100 %"),
+        (0.425, "42 %"),
+        (0.9958, "99.6 %"),
+        (0.9999, "99.9 %"),
+        (0.0001, "under 0.1 %"),
+    ],
+)
+def test_percentages_never_read_as_none_or_all_when_they_are_not(fraction, text):
+    assert percent(fraction) == text
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_text_fits_the_terminal_and_says_what_the_report_knows(tmp_path, width):
+    report = checked(
+        tmp_path, [request(n, n) for n in range(3)], rejects=1, facts={"format": "swf", "notes": ["A note."]}
+    )
+    text = render(report, width=width, colour=False)
+    assert max(len(line) for line in text.splitlines()) <= width
+    for piece in ("not usable", "field_count", "cpu_cores", "How the log was read", "A note.", "150.0 %"):
+        assert piece in text
+    assert "\x1b[" not in text
+    assert "\x1b[" in render(report, width=width, colour=True)
+
+
+def test_real_logs_report_what_their_readme_says(shared_data, tmp_path):
+    import_log("wagap", [shared_data / "wagap-2013"], tmp_path / "wagap")
+    wagap = check_archive(tmp_path / "wagap")
+    assert wagap.usable
+    cores, memory = wagap.capacities
+    assert (cores.num_places, cores.largest_share, cores.over) == (44, 1.0, ())
+    assert [place.place for place in memory.over if place.peak > 1.05 * place.capacity] == ["1247", "1246"]
+    assert wagap.timing.num_overruns == 702
+    answers = {line.name: line.answer for line in wagap.capabilities}
+    assert [answers[name] for name in ("decisions", "true_waits", "node_capacities", "days")] == ["yes"] * 4
+    assert [answers[name] for name in ("deadlines", "tiers", "propensities")] == ["no"] * 3
+
+    import_log("swf", [shared_data / "kth-sp2-1996"], tmp_path / "kth")
+    kth = check_archive(tmp_path / "kth")
+    assert [(place.peak, place.capacity) for place in kth.capacities[0].over] == [(104.0, 100.0)]
+
+    import_log("openb", [shared_data / "openb-2023"], tmp_path / "openb")
+    openb = check_archive(tmp_path / "openb")
+    assert openb.days.training_days(30) == 4
+
+    import_log("lumos", [shared_data / "alcf-theta-2023"], tmp_path / "theta")
+    theta = check_archive(tmp_path / "theta")
+    assert theta.capacities[0].largest_share == pytest.approx(1.0)
+    assert theta.capacities[0].over == ()
+
+    import_log("philly", [shared_data / "philly-2017"], tmp_path / "philly")
+    philly = check_archive(tmp_path / "philly")
+    assert "simulat" in unsupported(philly.capabilities)["true_waits"]
