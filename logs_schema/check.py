@@ -164,7 +164,8 @@ def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[st
             worst = line.over[0]
             yield (
                 f"{line.resource}: requests exceed the capacity of {len(line.over)} of "
-                f"{counted(line.num_places, line.kind)}; worst {worst.place} with {worst.peak:,.5g} of {worst.capacity:,.5g}"
+                f"{counted(line.num_places, line.kind)}; "
+                f"worst {worst.place} with {worst.peak:,.5g} of {worst.capacity:,.5g}"
             )
     if unknown_nodes:
         yield f"requests ran on nodes that the inventory does not know: {first(unknown_nodes)}"
