@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from logs_schema.columns import LABEL, TableSpec
 
-PASS_ROWS = 4_000_000
+PASS_ROWS = 2_000_000
 _READ_ROWS = 500_000
 _ENTRY = np.dtype([("hash", np.uint64), ("sequence", np.int64)])
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

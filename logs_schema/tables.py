@@ -119,7 +119,12 @@ REQUESTS = TableSpec(
     key=("request_id",),
     time="arrival",
     sort=("arrival", "request_id"),
-    orders=(Order("arrival", "decided"), Order("arrival", "start"), Order("start", "finish")),
+    orders=(
+        Order("arrival", "decided"),
+        Order("arrival", "start"),
+        Order("start", "finish"),
+        Order("arrival", "finish"),
+    ),
 )
 
 NODE_SAMPLES = TableSpec(
