@@ -12,5 +12,5 @@ def _statistic(decisions: Decisions) -> Statistic:
 
 
 ACCEPTED_RATIO = Metric(
-    "accepted_ratio", "1", "higher", "share of offers that the agents accepted", ("answers",), _statistic
+    "accepted_ratio", "share", "higher", "share of offers that the agents accepted", ("answers",), _statistic
 )

@@ -12,7 +12,7 @@ def _statistic(decisions: Decisions) -> Statistic:
 
 COMPLETED_RATIO = Metric(
     "completed_ratio",
-    "1",
+    "share",
     "higher",
     "share of accepted requests that completed, rather than failed or were dropped",
     ("statuses",),

@@ -29,7 +29,7 @@ class Metric:
 
     Attributes:
         name: As in tables and files.
-        unit: Unit of the value; "1" for ratios.
+        unit: Unit of the value; "share" for parts of a whole, "1" for other pure numbers.
         better: "higher", "lower" or "none".
         description: One sentence with the formula in words.
         needs: What the log must say (of `evaluation.decisions.NEEDS`).

@@ -11,7 +11,7 @@ def _statistic(decisions: Decisions) -> Statistic:
 
 OFFLOAD_RATIO = Metric(
     "offload_ratio",
-    "1",
+    "share",
     "none",
     "share of requests that ran away from their home site",
     ("sites",),

@@ -11,7 +11,7 @@ def _statistic(decisions: Decisions) -> Statistic:
 
 ON_TIME = Metric(
     "on_time",
-    "1",
+    "share",
     "higher",
     "share of requests accepted, completed and finished within their deadline",
     ("deadlines", "run_times"),

@@ -21,7 +21,7 @@ def _statistic(decisions: Decisions) -> Statistic:
 
 UTILISATION = Metric(
     "utilisation",
-    "1",
+    "share",
     "none",
     "core-seconds used within the window by requests decided in it, over capacity times its length",
     ("capacities", "waits", "run_times"),

@@ -1,7 +1,7 @@
 """Plots as inline SVG that follows the page: text and axes take the page's colour, so light and dark both
 read well.
 
-Colours are Okabe and Ito's for colour-blind readers; every series has its own marker too. Labels come from
+Colours follow Okabe and Ito, for colour-blind readers; every series has its own marker too. Labels come from
 logs, so none of them is ever read as mathematics or markup.
 """
 
@@ -19,7 +19,7 @@ from evaluation.comparison import Comparison
 from evaluation.formatting import shift_label
 from evaluation.report.content import Chart
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")
+COLOURS = ("#2A8FD0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#8C8C8C", "#56B4E9")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 _INK, _GRID = "#010203", "#a0a1a2"
 _STYLE: dict[Any, Any] = {
@@ -47,6 +47,7 @@ class _Series:
     """Points with intervals: x positions, values, and bounds where there are any."""
 
     name: str
+    order: int  # of the policy among all, so that its colour is the same in every plot
     x: list[float]
     y: list[float]
     low: list[float]
@@ -76,13 +77,16 @@ def shift_plot(comparison: Comparison, judge: str, metric: str, reference: str |
     ]
     if not series:
         return None
-    unit = "" if facts.unit == "1" else f" [{facts.unit}]"
-    label = f"{metric}{unit}" if reference is None else f"improvement in {metric}{unit}\nover {reference}"
+    label = f"{metric} [{facts.unit}]"
+    if reference is not None:
+        label = f"improvement in\n{label}\nover {reference}"
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": f"{judge}/{metric}/{reference}"}):
         figure, axes = _figure(width=8.4, height=3.9)
         _draw_series(axes, series, num_policies=len(series))
         if reference is not None:
             axes.axhline(0.0, color=_INK, linewidth=1.0)
+        axes.margins(y=0.08)
+        _mark_empty(axes, series, len(shifts))
         axes.set_xticks(range(len(shifts)), [shift_label(shift) for shift in shifts])
         axes.set_xlim(-0.5, len(shifts) - 0.5)
         axes.set_xlabel("time between the training days and the test days")
@@ -111,7 +115,8 @@ def chart_plot(chart: Chart) -> str:
 def _series(
     comparison: Comparison, judge: str, policy: str, metric: str, reference: str | None, sign: float
 ) -> _Series:
-    series = _Series(policy, [], [], [], [])
+    order = [facts.name for facts in comparison.policies].index(policy)
+    series = _Series(policy, order, [], [], [], [])
     for position, shift in enumerate(comparison.shifts):
         if reference is None:
             estimate = comparison.cell(judge, shift.shift_days, policy, metric)
@@ -138,14 +143,22 @@ def _draw_series(axes: Axes, series: Sequence[_Series], num_policies: int) -> No
             [position + offset for position in found.x],
             found.y,
             yerr=[below, above],
-            color=COLOURS[index % len(COLOURS)],
-            marker=MARKERS[index % len(MARKERS)],
+            color=COLOURS[found.order % len(COLOURS)],
+            marker=MARKERS[found.order % len(MARKERS)],
             markersize=6,
             linewidth=0.0,
             elinewidth=1.8,
             capsize=3,
         )
         container.set_label(found.name)
+
+
+def _mark_empty(axes: Axes, series: Sequence[_Series], num_shifts: int) -> None:
+    """Says so where no policy has a value, lest a gap be read as zero."""
+    for position in range(num_shifts):
+        if not any(float(position) in found.x for found in series):
+            across = axes.get_xaxis_transform()
+            axes.text(position, 0.5, "not judged", ha="center", fontsize=10, transform=across)
 
 
 def _figure(*, width: float, height: float) -> tuple[Figure, Axes]:

@@ -66,7 +66,8 @@ def standing_limits(comparison: Comparison) -> list[str]:
         "Nothing is adjusted for showing many comparisons at once: between policies that are equal, about "
         f"{missed:.0f} in 100 verdicts will still say better or worse.",
         "A number without an interval rests on too few units for one; differences of such numbers are never "
-        "called better or worse.",
+        "called better or worse. An interval of no width means that no draw of units changed "
+        "the number, not that it is certain.",
     ]
     silent = [shift for shift in comparison.shifts if not shift.days]
     if silent:

@@ -51,7 +51,12 @@ def made_comparison(hostile=""):
         policies=[PolicyFacts(name, kinds.get(name, "baseline"), f"the made-up {name}") for name in names],
         judges=[JudgeFacts("replay", "made-up replay."), JudgeFacts("twin", "made-up twin.")],
         shifts=[
-            ShiftFacts(shift, () if shift == 30 else ("2030-01-15", "2030-01-16"), 840, f"made up {hostile}")
+            ShiftFacts(
+                shift,
+                () if shift == 30 else ("2030-01-15", "2030-01-16"),
+                0 if shift == 30 else 840,
+                f"made up {hostile}",
+            )
             for shift in SHIFTS
         ],
         notes=[f"a made-up note {hostile}"],
