@@ -50,13 +50,17 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def looks_like(lines: Sequence[str]) -> bool:
-    """Whether the first line is a task: nine fields with a known status and two times."""
+    """Whether one of the first lines is a task: nine fields, a status in letters and two times."""
+    return any(is_task(line) for line in lines[:20])
+
+
+def is_task(line: str) -> bool:
+    """Whether a line has the shape of a task."""
     try:
-        fields = task_fields(lines[0])
-        number(fields[5], "start")
-    except (BadRow, IndexError):
+        fields = task_fields(line)
+    except BadRow:
         return False
-    return fields[4].isalpha() and fields[6].isdigit()
+    return fields[4].isalpha() and fields[5].isdigit() and fields[6].isdigit()
 
 
 def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:

@@ -16,8 +16,9 @@ Readings of the format:
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +53,9 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def looks_like(lines: Sequence[str]) -> bool:
-    """Whether these first lines are SWF: the first job has 18 numbers."""
-    fields = first_job(lines)
-    return len(fields) == NUM_FIELDS and all(is_number(text) for text in fields)
+    """Whether these first lines are SWF: one of the first jobs has 18 numbers."""
+    jobs = first_jobs(lines)
+    return any(len(fields) == NUM_FIELDS and all(map(is_number, fields)) for fields in jobs)
 
 
 def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
@@ -177,8 +178,9 @@ def clock_is_relative(path: Path, header: Mapping[str, str]) -> bool:
     start = header.get("UnixStartTime", "").split()
     if start and is_number(start[0]) and float(start[0]) > 0:
         return False
-    fields = first_job(line for _, line in numbered_lines(path))
-    return not (len(fields) > 1 and is_number(fields[1]) and float(fields[1]) > LOOKS_LIKE_EPOCH_S)
+    jobs = first_jobs(line for _, line in numbered_lines(path))
+    submits = [float(fields[1]) for fields in jobs if len(fields) == NUM_FIELDS and is_number(fields[1])]
+    return not (submits and submits[0] > LOOKS_LIKE_EPOCH_S)
 
 
 def simulated_by(header: Mapping[str, str]) -> str:
@@ -187,12 +189,10 @@ def simulated_by(header: Mapping[str, str]) -> str:
     return computer.split(" (")[0] if "simulator" in computer.lower() else ""
 
 
-def first_job(lines: Any) -> list[str]:
-    """The fields of the first line that is neither blank nor a comment; empty if there is none."""
-    for line in lines:
-        if line.strip() and not line.lstrip().startswith(";"):
-            return str(line).split()
-    return []
+def first_jobs(lines: Iterable[str], num_jobs: int = 20) -> list[list[str]]:
+    """The fields of the first lines that are neither blank nor comments: several, since one may be broken."""
+    jobs = (line.split() for line in lines if line.strip() and not line.lstrip().startswith(";"))
+    return list(islice(jobs, num_jobs))
 
 
 def is_number(text: str) -> bool:

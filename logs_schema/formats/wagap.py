@@ -35,7 +35,7 @@ from logs_schema.formats.reading import (
     parse_lines,
     tabulate,
 )
-from logs_schema.formats.swf import first_job
+from logs_schema.formats.swf import first_jobs
 from logs_schema.formats.wagap_spec import allowed_classes
 from logs_schema.formats.wagap_survey import (
     NUM_FIELDS,
@@ -80,9 +80,8 @@ def machines_file(paths: Sequence[Path]) -> Path:
 
 
 def looks_like(lines: Sequence[str]) -> bool:
-    """Whether these first lines are of a wagap log: 21 fields, the 19th in braces."""
-    fields = first_job(lines)
-    return len(fields) == NUM_FIELDS and fields[18].startswith("{")
+    """Whether these first lines are of a wagap log: a job with 21 fields, the 19th in braces."""
+    return any(len(fields) == NUM_FIELDS and fields[18].startswith("{") for fields in first_jobs(lines))
 
 
 def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:

@@ -57,6 +57,15 @@ def test_a_file_of_another_format_is_told_which(tmp_path, given, right):
     assert not (tmp_path / "archive").exists()
 
 
+@pytest.mark.parametrize("name", ["swf", "alibaba2018"])
+def test_a_broken_first_row_goes_to_quarantine_not_to_an_error(tmp_path, name):
+    lines = SAMPLES[name]
+    path = written(tmp_path, "log.swf" if name == "swf" else "log.csv", *lines[:-1], "broken", lines[-1])
+    report = import_log(name, [path], tmp_path / "archive")
+    assert report.rows["requests"] == 1
+    assert report.quarantined == {"requests": {"field_count": 1}}
+
+
 def test_unknown_formats_list_the_known_ones(tmp_path):
     with pytest.raises(FormatError, match="alibaba2018, lumos, native, openb, philly, swf, wagap"):
         import_log("sfw", [tmp_path], tmp_path / "archive")
