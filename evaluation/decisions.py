@@ -37,7 +37,7 @@ class Decisions:
         demand: [resources, rows] asked for, in total.
         settled: The outcome is final; other rows are censored.
         span_s: The row's share of its window's length: the sum over a window's rows is the window.
-        window_s: End of the row's window on its clock.
+        begin_s, end_s: Begin and end of the row's window on its clock.
         capacity: [resources] of all nodes together; inf where the log does not say.
         missing: Need (one of `NEEDS`) to the reason why the log cannot meet it.
     """
@@ -58,7 +58,8 @@ class Decisions:
     demand: np.ndarray
     settled: np.ndarray
     span_s: np.ndarray
-    window_s: np.ndarray
+    begin_s: np.ndarray
+    end_s: np.ndarray
     capacity: np.ndarray
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -121,7 +122,8 @@ def decisions_from(
         unit: Resampling block; anything that broadcasts to `[T, seats, *streams]`, for example one value a
             stream.
         day: Calendar day as an ordinal; broadcasts likewise.
-        window_s: End of every window on its clock, > 0; broadcasts to `[*streams]`. The last arrival if None.
+        window_s: Length of every window from its first arrival, > 0; broadcasts to `[*streams]`. Up to its
+            last arrival if None.
         missing: Need to reason, for what the log is known to lack; needs that the columns themselves show to
             be unmet (no deadline, no agent, one site, no capacity) are added.
 
@@ -136,8 +138,10 @@ def decisions_from(
         return np.broadcast_to(np.asarray(value), active.shape)[active].astype(dtype)
 
     streams = active.shape[2:]
+    arrival_s = np.asarray(facts.arrival_s, np.float64)
+    begin_s = np.min(arrival_s, axis=(0, 1), where=active, initial=np.inf)
     if window_s is None:
-        window_s = np.max(np.where(active, np.asarray(facts.arrival_s), 0.0), axis=(0, 1))
+        window_s = np.max(arrival_s, axis=(0, 1), where=active, initial=-np.inf) - begin_s
     length_s = np.broadcast_to(np.asarray(window_s, np.float64), streams)
     num_active = active.sum(axis=(0, 1))
     status = column(outcome.status, np.int64)
@@ -158,7 +162,8 @@ def decisions_from(
         demand=np.stack([column(amount) for amount in np.moveaxis(np.asarray(facts.demand), 1, 0)]),
         settled=column(trajectory.settled, np.bool_),
         span_s=column(length_s / np.maximum(num_active, 1)),
-        window_s=column(length_s),
+        begin_s=column(begin_s),
+        end_s=column(begin_s + length_s),
         capacity=np.asarray(cluster.capacity, np.float64).sum(axis=1),
     )
     return replace(decisions, missing={**_unmet(decisions, len(cluster.sites)), **(missing or {})})

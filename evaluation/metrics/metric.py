@@ -81,21 +81,30 @@ def quantile(decisions: Decisions, value: np.ndarray, where: np.ndarray, level: 
     """The smallest of the `value` [rows] whose cumulative weight over the rows `where` reaches `level` of
     the whole.
 
-    For unit weights this is `numpy.quantile(..., method="inverted_cdf")`.
+    For unit weights this is `numpy.quantile(..., method="inverted_cdf")`. Replicates are found by bisection
+    over the sorted values, all at once, so that no table of replicates by rows is ever made.
     """
     blocks = blocks_of(decisions.unit)
     order = np.flatnonzero(where)[np.argsort(value[where], kind="stable")]
     ascending, row_unit = value[order], blocks.row_unit[order]
+    position = [np.flatnonzero(row_unit == unit) for unit in range(blocks.num_units)]
 
-    def replicate(weights: np.ndarray) -> np.ndarray:
+    def weight_up_to(rank: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        counts = [np.searchsorted(ranks, rank, side="right") for ranks in position]
+        return np.einsum("ru,ur->r", weights, np.array(counts, np.float64))
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        low, high = np.zeros(len(weights), np.int64), np.full(len(weights), len(ascending) - 1)
+        total = weights @ np.array([len(ranks) for ranks in position], np.float64)
         if len(ascending) == 0:
             return np.full(len(weights), np.nan)
-        cumulative = np.cumsum(weights[:, row_unit], axis=1)
-        total = cumulative[:, -1:]
-        reached = np.argmax(cumulative >= level * total * (1.0 - 1e-12), axis=1)
-        return np.where(total[:, 0] > 0.0, ascending[reached], np.nan)
+        while np.any(low < high):
+            middle = (low + high) // 2
+            reached = weight_up_to(middle, weights) >= level * total * (1.0 - 1e-12)
+            low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
+        return np.where(total > 0.0, ascending[high], np.nan)
 
-    return in_chunks(replicate, len(ascending))
+    return statistic
 
 
 def in_chunks(statistic: Statistic, num_columns: int) -> Statistic:

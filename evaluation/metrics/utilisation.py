@@ -13,8 +13,8 @@ from evaluation.metrics.metric import Metric, ratio
 
 
 def _statistic(decisions: Decisions) -> Statistic:
-    begin_s = np.where(decisions.started, np.maximum(decisions.start_s, 0.0), 0.0)
-    end_s = np.where(decisions.started, np.fmin(decisions.finish_s, decisions.window_s), 0.0)
+    begin_s = np.where(decisions.started, np.maximum(decisions.start_s, decisions.begin_s), 0.0)
+    end_s = np.where(decisions.started, np.fmin(decisions.finish_s, decisions.end_s), 0.0)
     used = decisions.demand[0] * np.maximum(end_s - begin_s, 0.0)
     return ratio(decisions, used, decisions.capacity[0] * decisions.span_s)
 

@@ -29,7 +29,8 @@ def made_decisions(num_rows: int, **columns: object) -> Decisions:
         "demand": np.ones((3, num_rows)),
         "settled": np.ones(num_rows, bool),
         "span_s": np.full(num_rows, 10.0),
-        "window_s": np.full(num_rows, 1e9),
+        "begin_s": np.zeros(num_rows),
+        "end_s": np.full(num_rows, 1e9),
     }
     base.update(given)
     accepted = base["status"] != REJECTED

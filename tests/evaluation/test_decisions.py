@@ -93,6 +93,8 @@ def test_spans_add_up_to_the_windows():
     given = flattened(window_s=np.array([100.0, 50.0]))
     assert given.span_s[given.unit == 7].sum() == pytest.approx(100.0)
     assert given.span_s[given.unit == 8].sum() == pytest.approx(50.0)
+    np.testing.assert_array_equal(given.begin_s, [0.0, 10.0, 0.0, 10.0, 0.0])
+    np.testing.assert_array_equal(given.end_s, [100.0, 60.0, 100.0, 60.0, 100.0])
     derived = flattened()
     assert derived.span_s[derived.unit == 7].sum() == pytest.approx(40.0)
 

@@ -62,11 +62,12 @@ def test_utilisation_counts_only_what_runs_inside_the_window():
         start_s=[0.0, 60.0, INF],
         finish_s=[50.0, 160.0, INF],
         demand=np.array([[2.0, 1.0, 4.0]] * 3),
-        window_s=[100.0] * 3,
+        begin_s=[10.0] * 3,
+        end_s=[110.0] * 3,
         span_s=[100.0 / 3] * 3,
         capacity=[4.0, 1.0, 1.0],
     )
-    assert metrics.UTILISATION.compute(decisions) == pytest.approx((2 * 50 + 1 * 40) / (4 * 100))
+    assert metrics.UTILISATION.compute(decisions) == pytest.approx((2 * 40 + 1 * 50) / (4 * 100))
 
 
 def test_fairness_is_of_the_agents_means_and_leaves_hidden_agents_out():
