@@ -1,5 +1,7 @@
 """Algorithms on the toy, whose best joint action is known by enumeration."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,21 +36,34 @@ def batches(observation: Batch) -> Batch:
 
 def advantage_over_random(policy) -> float:
     """1 for the enumerated optimum, 0 for a uniformly random policy, on expected costs."""
-    trajectory = rollout(jax.random.key(99), QUIET, policy, 16, (256,))
-    assert bool(jnp.all(trajectory.settled))
-    best, random = jax.vmap(best_and_random)(batches(trajectory.global_observation))
-    cost = -jnp.sum(trajectory.reward, axis=1)
-    return float((random.mean() - cost.mean()) / (random.mean() - best.mean()))
+
+    @jax.jit
+    def costs(key):
+        trajectory = rollout(key, QUIET, policy, 16, (256,))
+        best, random = jax.vmap(best_and_random)(batches(trajectory.global_observation))
+        cost = -jnp.sum(trajectory.reward, axis=1)
+        return jnp.all(trajectory.settled), best.mean(), random.mean(), cost.mean()
+
+    settled, best, random, cost = costs(jax.random.key(99))
+    assert settled
+    return float((random - cost) / (random - best))
 
 
-def expert_trajectory(num_streams: int):
-    """A trajectory along the enumerated optimum; the batches do not depend on the actions, so two passes find
-    it."""
-    key, streams = jax.random.key(5), (num_streams,)
-    any_action = {name: jnp.zeros((16, 2, num_streams), jnp.int32) for name in ("edge", "urgent")}
-    seen = follow(key, ENVIRONMENT, any_action, streams)
-    expert = jax.vmap(best_action)(batches(seen.global_observation))
-    return follow(key, ENVIRONMENT, expert, streams)
+@functools.cache
+def expert_trajectory():
+    """A trajectory along the enumerated optimum.
+
+    The batches do not depend on the actions, so that two passes find it.
+    """
+    key, streams = jax.random.key(5), (256,)
+
+    @jax.jit
+    def along():
+        any_action = {name: jnp.zeros((16, 2, *streams), jnp.int32) for name in ("edge", "urgent")}
+        seen = follow(key, ENVIRONMENT, any_action, streams)
+        return follow(key, ENVIRONMENT, jax.vmap(best_action)(batches(seen.global_observation)), streams)
+
+    return along()
 
 
 def test_ppo_comes_within_five_percent_of_the_enumerated_optimum():
@@ -62,7 +77,7 @@ def test_ppo_comes_within_five_percent_of_the_enumerated_optimum():
 
 
 def test_cloning_recovers_a_deterministic_expert_and_warm_starts_ppo():
-    trajectory = expert_trajectory(256)
+    trajectory = expert_trajectory()
     assert not bool(jnp.any(trajectory.illegal & trajectory.active))
     algorithm = behaviour_cloning(example_in(trajectory), CLONING)
     state, info = train(jax.random.key(1), algorithm, from_logs(trajectory, 64), 300)
@@ -81,8 +96,10 @@ def test_cloning_recovers_a_deterministic_expert_and_warm_starts_ppo():
 
 def test_decisions_without_an_outcome_do_not_move_the_policy():
     algorithm = ppo(example_of(ENVIRONMENT), SMALL)
-    state = algorithm.init(jax.random.key(0))
-    trajectory = rollout(jax.random.key(1), ENVIRONMENT, algorithm.policy(state), 4, (8,))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    trajectory = jax.jit(lambda key: rollout(key, ENVIRONMENT, algorithm.policy(state), 4, (8,)))(
+        jax.random.key(1)
+    )
     hidden = ~trajectory.settled
     assert bool(jnp.any(hidden & trajectory.active))
     other = trajectory._replace(
@@ -100,9 +117,9 @@ def test_decisions_without_an_outcome_do_not_move_the_policy():
 
 
 def test_inactive_and_replaced_decisions_are_not_cloned():
-    trajectory = expert_trajectory(8)
+    trajectory = expert_trajectory()
     algorithm = behaviour_cloning(example_in(trajectory), CLONING)
-    state = algorithm.init(jax.random.key(0))
+    state = jax.jit(algorithm.init)(jax.random.key(0))
     nothing = trajectory._replace(active=jnp.zeros_like(trajectory.active))
     replaced = trajectory._replace(illegal=jnp.ones_like(trajectory.illegal))
     step = jax.jit(algorithm.step)
@@ -115,7 +132,7 @@ def test_inactive_and_replaced_decisions_are_not_cloned():
 
 
 def test_the_two_examples_agree():
-    trajectory = expert_trajectory(8)
+    trajectory = expert_trajectory()
     shapes = [
         jax.tree.map(lambda leaf: leaf.shape, example)
         for example in (example_in(trajectory), example_of(QUIET))

@@ -96,7 +96,7 @@ def test_divergence_stops_between_chunks_and_keeps_what_was_good(tmp_path):
 
 def test_experience_from_logs_draws_whole_streams_without_replacement():
     algorithm = counting(-1)
-    log = rollout(KEY, ENVIRONMENT, algorithm.policy(None), 3, (6,))
+    log = jax.jit(lambda: rollout(KEY, ENVIRONMENT, algorithm.policy(None), 3, (6,)))()
     log = log._replace(elapsed_s=jnp.broadcast_to(10.0 ** jnp.arange(6.0)[None], (3, 6)))
     _, info = train(KEY, algorithm, from_logs(log, 2), 40)
     digits = [f"{round(float(total) / 3):06d}" for total in info["seen"]]

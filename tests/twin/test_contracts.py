@@ -67,6 +67,11 @@ def random_actions(case: Case, streams=(NUM_STREAMS,)):
     return jax.tree.map(draw, legal)
 
 
+def run(built: Environment, actions):
+    """The jitted trajectory along the actions."""
+    return jax.jit(lambda actions: follow(KEY, built, actions, (NUM_STREAMS,)))(actions)
+
+
 def assert_same(left, right, **tolerance) -> None:
     for one, two in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
         assert one.dtype == two.dtype
@@ -85,9 +90,9 @@ def test_same_key_same_bits_other_key_other_bits_and_no_second_trace(case):
         traced.append(1)
         return any_action(key, observation, legal)
 
-    run = jax.jit(lambda key: rollout(key, built, policy, case.num_steps, (NUM_STREAMS,)))
-    one, num_traces = run(KEY), len(traced)
-    two, other = run(jax.random.key(11)), run(jax.random.key(12))
+    unroll = jax.jit(lambda key: rollout(key, built, policy, case.num_steps, (NUM_STREAMS,)))
+    one, num_traces = unroll(KEY), len(traced)
+    two, other = unroll(jax.random.key(11)), unroll(jax.random.key(12))
     assert len(traced) == num_traces
     assert_same(one, two, rtol=0, atol=0)
     assert not np.array_equal(one.elapsed_s, other.elapsed_s)
@@ -96,7 +101,7 @@ def test_same_key_same_bits_other_key_other_bits_and_no_second_trace(case):
 @every_case
 def test_shapes_are_as_the_contract_says(case):
     built = case.drawn()
-    trajectory = rollout(KEY, built, any_action, case.num_steps, (NUM_STREAMS,))
+    trajectory = jax.jit(lambda: rollout(KEY, built, any_action, case.num_steps, (NUM_STREAMS,)))()
     seats, streams = built.problem.num_seats, (NUM_STREAMS,)
     decisions = (case.num_steps, seats, *streams)
     for leaf in [
@@ -120,7 +125,7 @@ def test_shapes_are_as_the_contract_says(case):
 @every_case
 def test_illegal_actions_are_replaced_and_flagged_and_legal_ones_kept(case):
     asked = random_actions(case)
-    trajectory = follow(KEY, case.drawn(), asked, (NUM_STREAMS,))
+    trajectory = run(case.drawn(), asked)
     flagged = np.zeros(trajectory.illegal.shape, bool)
     for ask, took, legal in zip(
         *map(jax.tree.leaves, (asked, trajectory.action, trajectory.legal)), strict=True
@@ -141,7 +146,7 @@ def test_illegal_actions_are_replaced_and_flagged_and_legal_ones_kept(case):
 def test_a_done_stream_changes_no_more(case):
     built, actions = case.ending(), random_actions(case)
     step = jax.jit(built.step)
-    state = built.reset(KEY, (NUM_STREAMS,))
+    state = jax.jit(lambda: built.reset(KEY, (NUM_STREAMS,)))()
     num_frozen = 0
     for index in range(case.num_steps):
         action = jax.tree.map(lambda leaf, index=index: leaf[index], actions)
@@ -156,7 +161,7 @@ def test_a_done_stream_changes_no_more(case):
         state = following
     assert np.all(state.done)
     assert num_frozen > 0
-    trajectory = follow(KEY, built, actions, (NUM_STREAMS,))
+    trajectory = run(built, actions)
     over = np.asarray(trajectory.done)[:-1]
     assert not np.any(np.asarray(trajectory.active)[1:] & over[:, None])
     assert np.all(
@@ -166,15 +171,14 @@ def test_a_done_stream_changes_no_more(case):
 
 @every_case
 def test_permuting_streams_permutes_results(case):
-    actions, order = random_actions(case), np.array([2, 0, 1])
-    run = jax.jit(lambda actions: follow(KEY, case.fixed(), actions, (NUM_STREAMS,)))
-    assert_same(run(streams_of(actions, order)), streams_of(run(actions), order), rtol=1e-6)
+    actions, order, built = random_actions(case), np.array([2, 0, 1]), case.fixed()
+    assert_same(run(built, streams_of(actions, order)), streams_of(run(built, actions), order), rtol=1e-6)
 
 
 @every_case
 def test_one_stream_alone_vmapped_or_beside_others_is_the_same(case):
     actions, built = random_actions(case), case.fixed()
-    beside = jax.jit(lambda actions: follow(KEY, built, actions, (NUM_STREAMS,)))(actions)
+    beside = run(built, actions)
     alone = jax.jit(lambda actions: follow(KEY, built, actions, ()))
     mapped = jax.jit(jax.vmap(lambda actions: follow(KEY, built, actions, ()), in_axes=-1, out_axes=-1))(
         actions
@@ -189,8 +193,8 @@ def test_a_longer_rollout_begins_as_the_shorter_one(case):
     """Nothing decided later changes what was seen before; at most more is settled."""
     actions, built = random_actions(case), case.fixed()
     short = case.num_steps - 2
-    long = follow(KEY, built, actions, (NUM_STREAMS,))
-    cut = follow(KEY, built, jax.tree.map(lambda leaf: leaf[:short], actions), (NUM_STREAMS,))
+    long = run(built, actions)
+    cut = run(built, jax.tree.map(lambda leaf: leaf[:short], actions))
     for field in ("observation", "legal", "active", "action", "elapsed_s", "done", "illegal", "facts"):
         first = jax.tree.map(lambda leaf: leaf[:short], getattr(long, field))
         assert_same(getattr(cut, field), first, rtol=1e-6)
@@ -252,7 +256,7 @@ def test_choose_legal_takes_the_first_legal_choice():
 def test_late_toy_outcomes_are_credited_to_the_batch_that_earned_them():
     """Response times by hand in NumPy, from the batches and actions alone."""
     case = CASES[1]
-    trajectory = jax.tree.map(np.asarray, follow(KEY, case.fixed(), random_actions(case), (NUM_STREAMS,)))
+    trajectory = jax.tree.map(np.asarray, run(case.fixed(), random_actions(case)))
     assert trajectory.settled.all()
     batch, action = trajectory.global_observation, trajectory.action
     for step, stream in np.ndindex(case.num_steps, NUM_STREAMS):
@@ -268,9 +272,7 @@ def test_late_toy_outcomes_are_credited_to_the_batch_that_earned_them():
 
 
 def test_what_is_not_due_at_truncation_stays_unsettled_unless_foretold():
-    plain, told = (
-        follow(KEY, case.fixed(), random_actions(case), (NUM_STREAMS,)) for case in (CASES[0], CASES[1])
-    )
+    plain, told = (run(case.fixed(), random_actions(case)) for case in (CASES[0], CASES[1]))
     # Batch k is revealed 1 + k % 3 steps after its decision; of 7 batches, number 5 falls due at step 8.
     expected = np.array([step + 1 + step % 3 <= 7 for step in range(7)])
     np.testing.assert_array_equal(plain.settled[:, 0, 0], expected)
