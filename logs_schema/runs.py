@@ -17,8 +17,8 @@ import pyarrow as pa
 from logs_schema.columns import TableSpec
 from logs_schema.ordering import compact_labels, times_us
 
-RUN_BYTES = 48 << 20
-BATCH_ROWS = 16_384
+RUN_BYTES = 32 << 20
+BATCH_ROWS = 8_192
 WINDOW_ROWS = 131_072
 _NEVER = np.iinfo(np.int64).max
 

@@ -79,6 +79,7 @@ class TableBuilder:
         of an older archive counts as written first, except in tables without days, where the newer row
         supersedes it.
         """
+        pa.default_memory_pool().release_unused()
         duplicates = self._keys.duplicates()
         filing = _Filing(self.spec, root)
         with filing:

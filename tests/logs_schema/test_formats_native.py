@@ -1,0 +1,177 @@
+"""The native format: the same rows as CSV, Parquet, folder or archive give the same archive."""
+
+import csv
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from logs_schema.archive import Archive
+from logs_schema.errors import FormatError
+from logs_schema.formats import native
+from logs_schema.importing import import_log
+from logs_schema.samples import sample_rows
+from logs_schema.tables import NODES, REQUESTS, TABLES
+from tests.logs_schema.collecting import collect, written
+
+HEADER = "request_id,arrival,site,status"
+
+
+def as_text(value: Any) -> str:
+    """A value as the CSV writes it."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return "|".join(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def write_csv(file: Path, rows: pa.Table) -> Path:
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(rows.column_names)
+        writer.writerows([as_text(value) for value in row.values()] for row in rows.to_pylist())
+    return file
+
+
+def writable(rows: pa.Table) -> pa.Table:
+    """The rows as far as CSV can write them: no empty text, no empty list, no '|' in an entry."""
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_list(field.type):
+            lists = [["a", "ü"] if value else None for value in rows[index].to_pylist()]
+            rows = rows.set_column(index, field, pa.array(lists, field.type))
+        elif pa.types.is_dictionary(field.type):
+            texts = [value or "-" if value is not None else None for value in rows[index].to_pylist()]
+            rows = rows.set_column(index, field, pa.array(texts).dictionary_encode())
+    return rows
+
+
+@pytest.fixture
+def tables() -> dict[str, pa.Table]:
+    return {spec.name: writable(sample_rows(spec, 30, np.random.default_rng(3))) for spec in TABLES}
+
+
+def contents(path: Path) -> dict[str, list[dict[str, Any]]]:
+    archive = Archive(path)
+    assert archive.quarantined("requests") == {}
+    return {spec.name: archive.read(spec.name).to_pylist() for spec in TABLES}
+
+
+def test_csv_parquet_and_archive_say_the_same(tmp_path: Path, tables: dict[str, pa.Table]) -> None:
+    for kind in ("csv", "parquet"):
+        (tmp_path / kind).mkdir()
+    for name, rows in tables.items():
+        write_csv(tmp_path / "csv" / f"{name}.csv", rows)
+        pq.write_table(rows, tmp_path / "parquet" / f"{name}.parquet", row_group_size=7)
+    import_log("native", [tmp_path / "csv"], tmp_path / "a")
+    import_log("native", [tmp_path / "parquet"], tmp_path / "b")
+    import_log("native", [tmp_path / "b"], tmp_path / "c")
+    found = contents(tmp_path / "a")
+    assert {name: len(rows) for name, rows in found.items()} == dict.fromkeys(tables, 30)
+    assert contents(tmp_path / "b") == found
+    assert contents(tmp_path / "c") == found
+
+
+def test_every_row_keeps_its_line(tmp_path: Path) -> None:
+    text = [
+        "\ufeff" + HEADER + ",agent",
+        '1,2020-01-01T00:00:00Z,s,completed,"two', 'lines"',
+        "",
+        "2,1577836800,s,completed,",
+        "3,0,s",
+        '4,0,s,"com"pleted,x',
+        "5,0,s,completed,x",
+    ]  # fmt: skip
+    found = collect(native, [written(tmp_path, "requests.csv", *text)])
+    assert [row["request_id"] for row in found.rows["requests"]] == ["1", "2", "5"]
+    assert found.lines["requests"] == [2, 5, 8]
+    assert found.rejects == [("field_count", 6), ("not_csv", 7)]
+    assert [row["agent"] for row in found.rows["requests"]] == ["two\nlines", None, "x"]
+
+
+def test_bad_values_cost_their_row_only(tmp_path: Path) -> None:
+    lines = [f"{HEADER},cpu_cores", "a,2020-01-01,s,completed,1", "b,x,s,completed,2", "c,0,s,completed,-3"]
+    report = import_log("native", [written(tmp_path, "requests.csv", *lines)], tmp_path / "a")
+    assert report.rows == {"requests": 1}
+    archive = Archive(tmp_path / "a")
+    assert archive.read("requests")["arrival"].to_pylist() == [datetime(2020, 1, 1, tzinfo=UTC)]
+    bad = [row for batch in archive.quarantine() for row in batch.to_pylist()]
+    assert [(row["rule"], row["source"], row["row"], row["raw"]) for row in bad] == [
+        ("not_an_instant:arrival", "requests.csv", 3, lines[2]),
+        ("below:cpu_cores", "requests.csv", 4, lines[3]),
+    ]
+
+
+@pytest.mark.parametrize("unclosed", ['"', '"' + "x" * 200_000])
+def test_an_unclosed_quote_is_a_reject(tmp_path: Path, unclosed: str) -> None:
+    found = collect(
+        native, [written(tmp_path, "requests.csv", HEADER, "a,0,s,completed", f"b,0,s,{unclosed}")]
+    )
+    assert [row["request_id"] for row in found.rows["requests"]] == ["a"]
+    assert found.rejects == [("not_csv", 3)]
+
+
+def test_the_table_is_told_by_file_folder_or_columns(tmp_path: Path) -> None:
+    for name, table in {
+        "requests.csv": "requests", "nodes-2.csv.gz": "nodes", "replicas/x.csv": "replicas",
+        "table=nodes/part-0.parquet": "nodes",
+    }.items():  # fmt: skip
+        assert native.table_of(tmp_path / name, ()).name == table
+    assert native.table_of(tmp_path / "log.csv", HEADER.split(",")) is REQUESTS
+    with pytest.raises(FormatError, match=r"which table[\s\S]*nodes.csv"):
+        native.table_of(tmp_path / "log.csv", ["time"])
+
+
+def test_gzip_and_large_strings(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.csv.gz"
+    with gzip.open(file, "wt", encoding="utf-8") as stream:
+        stream.write("node_id,site,tier,cpu_cores\nn1,s,edge,4\n")
+    assert collect(native, [file]).rows["nodes"][0]["tier"] == "edge"
+    rows = sample_rows(NODES, 4, np.random.default_rng(0))
+    large = rows.set_column(0, "node_id", rows["node_id"].cast(pa.string()).cast(pa.large_string()))
+    pq.write_table(large, tmp_path / "nodes.parquet")
+    import_log("native", [tmp_path / "nodes.parquet"], tmp_path / "a")
+    assert sorted(Archive(tmp_path / "a").nodes()["node_id"].to_pylist()) == sorted(
+        rows["node_id"].to_pylist()
+    )
+
+
+def test_a_reimported_archive_keeps_facts_and_origins(tmp_path: Path) -> None:
+    lines = [HEADER, "a,0,s,completed", "b,86400,s,completed"]
+    import_log("native", [written(tmp_path, "requests.csv", *lines)], tmp_path / "a")
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["extra"]["facts"]["clock"] == "absolute"
+    sources = [chunk.source for chunk in native.read([tmp_path / "a"])]
+    assert sources == [
+        "table=requests/date=1970-01-01/part-0.parquet",
+        "table=requests/date=1970-01-02/part-0.parquet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("requests.csv", f"{HEADER},cores\n", r"unknown columns: cores[\s\S]*requests.csv[\s\S]*cpu_cores"),
+        ("requests.csv", "request_id,arrival\n", r"lacks columns: site, status"),
+        ("requests.csv", f"{HEADER},site\n", r"repeated columns: site"),
+        ("requests.parquet", "PAR1 nonsense", r"cannot be read as Parquet"),
+        ("requests.txt", HEADER, r"no CSV or Parquet file"),
+        ("requests.csv", "", r"no rows|lacks columns"),
+    ],
+)
+def test_whole_file_troubles(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError, match=message):
+        import_log("native", [tmp_path / name], tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_missing_path(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="no such file"):
+        native.data_files([tmp_path / "nothing.csv"])
