@@ -13,7 +13,7 @@ from evaluation.formatting import NO_VALUE, interval, number, shift_label
 from evaluation.records import to_plain
 from evaluation.report.content import Chart, Report
 from evaluation.report.plots import chart_plot, shift_plot
-from evaluation.report.words import not_applicable, standing_limits, summary
+from evaluation.report.words import not_applicable, references, standing_limits, summary
 
 _WORDS = {
     Verdict.BETTER: "better",
@@ -40,15 +40,16 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    comparison = report.comparison
+    comparison, over = report.comparison, _improved_over(report.comparison)
     environment.filters.update(number=number, shift=shift_label)
     return environment.get_template("report.html.j2").render(
         report=report,
         comparison=comparison,
         summary=summary(comparison),
         leading=_tables(comparison, comparison.main_metric),
-        reference=_reference(comparison),
-        plots=_shift_plots(comparison),
+        reference=next(iter(references(comparison)), ""),
+        improvements=_shift_plots(comparison, over) if over is not None else [],
+        values=_shift_plots(comparison, None),
         metrics=_by_metric(comparison),
         not_applicable=not_applicable(comparison),
         limits=[*standing_limits(comparison), *report.limits],
@@ -58,20 +59,9 @@ def render(report: Report) -> str:
     )
 
 
-def _reference(comparison: Comparison) -> str:
-    """The policy that verdicts in tables refer to: the strongest kind of reference there is."""
-    known = {difference.reference for difference in comparison.differences}
-    order = [policy.name for policy in comparison.policies if policy.name in known]
-    kinds = {policy.name: policy.kind for policy in comparison.policies}
-    preferred = [
-        name for kind in ("imitation", "history", "baseline") for name in order if kinds[name] == kind
-    ]
-    return preferred[0] if preferred else (order[0] if order else "")
-
-
 def _tables(comparison: Comparison, metric: str) -> list[dict[str, Any]]:
     """One table a judge: rows are policies, columns shifts."""
-    reference = _reference(comparison)
+    reference = next(iter(references(comparison)), "")
     tables = []
     for judge in comparison.judges:
         rows = []
@@ -116,19 +106,22 @@ def _by_metric(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _shift_plots(comparison: Comparison) -> list[dict[str, Any]]:
-    """For every judge, the main metric against the shift, and its improvement over random where there is."""
-    known = [difference.reference for difference in comparison.differences]
-    over = "random" if "random" in known else (known[0] if known else None)
-    plots: list[dict[str, Any]] = []
-    for judge in comparison.judges:
-        for reference in dict.fromkeys((over, None)):
-            picture = shift_plot(comparison, judge.name, comparison.main_metric, reference)
-            if picture is not None:
-                shown = comparison.main_metric
-                what = shown if reference is None else f"improvement in {shown} over {reference}"
-                plots.append({"title": f"{what}, judged by {judge.name}", "svg": Markup(picture)})
-    return plots
+def _shift_plots(comparison: Comparison, over: str | None) -> list[dict[str, Any]]:
+    """For every judge, the main metric against the shift: its improvement, or for None itself."""
+    metric = comparison.main_metric
+    what = metric if over is None else f"improvement in {metric} over {over}"
+    pictures = {judge.name: shift_plot(comparison, judge.name, metric, over) for judge in comparison.judges}
+    return [
+        {"title": f"{what}, judged by {judge}", "svg": Markup(picture)}
+        for judge, picture in pictures.items()
+        if picture is not None
+    ]
+
+
+def _improved_over(comparison: Comparison) -> str | None:
+    """Random, or the easiest reference there is."""
+    known = references(comparison)
+    return "random" if "random" in known else (known[-1] if known else None)
 
 
 def _with_plot(chart: Chart) -> dict[str, Any]:

@@ -7,39 +7,57 @@ from evaluation.formatting import number, shift_label, with_interval
 TRAINED = "trained"
 
 
+def references(comparison: Comparison) -> list[str]:
+    """The policies that differences were taken to: imitation first, then history, then baselines."""
+    known = {difference.reference for difference in comparison.differences}
+    rank = {"imitation": 0, "history": 1}
+    found = [policy for policy in comparison.policies if policy.name in known]
+    return [policy.name for policy in sorted(found, key=lambda policy: rank.get(policy.kind, 2))]
+
+
 def summary(comparison: Comparison) -> list[str]:
-    """One sentence for every trained policy (or, without one, every policy), reference and judge."""
+    """One sentence for every judge and trained policy (or, where none was trained, every policy)."""
     shown = [policy.name for policy in comparison.policies if policy.kind == TRAINED]
     shown = shown or [policy.name for policy in comparison.policies]
-    main = [found for found in comparison.differences if found.metric == comparison.main_metric]
     sentences = []
     for judge in comparison.judges:
-        for name in shown:
-            for reference in dict.fromkeys(found.reference for found in main):
-                wanted = (judge.name, name, reference)
-                group = [found for found in main if (found.judge, found.policy, found.reference) == wanted]
-                if group:
-                    sentences.append(_sentence(judge.name, name, reference, group))
-    if not sentences:
-        sentences.append("No difference between policies could be measured; the tables below say why.")
-    return sentences
+        for policy in shown:
+            clauses = [
+                clause
+                for reference in references(comparison)
+                if (clause := _clause(comparison, judge.name, policy, reference))
+            ]
+            if clauses:
+                sentences.append(f"Judged by {judge.name}, {policy} {'; '.join(clauses)}.")
+    return sentences or ["No difference between policies could be measured; the tables below say why."]
 
 
-def _sentence(judge: str, policy: str, reference: str, group: list[Difference]) -> str:
+def _clause(comparison: Comparison, judge: str, policy: str, reference: str) -> str:
+    found = [
+        difference
+        for shift in comparison.shifts
+        if (
+            difference := comparison.difference(
+                judge, shift.shift_days, policy, reference, comparison.main_metric
+            )
+        )
+    ]
     parts = []
     for said, words in (
-        (Verdict.BETTER, "does better"),
-        (Verdict.WORSE, "does worse"),
-        (Verdict.CANNOT_TELL, "cannot be told apart"),
+        (Verdict.BETTER, "does better than"),
+        (Verdict.WORSE, "does worse than"),
+        (Verdict.CANNOT_TELL, "cannot be told from"),
     ):
-        shifts = [shift_label(found.shift_days) for found in group if found.verdict is said]
+        shifts = [shift_label(difference.shift_days) for difference in found if difference.verdict is said]
         if shifts:
-            parts.append(f"{words} after {_listed(shifts)}")
-    outcome = "; ".join(parts) if parts else "has no better or worse"
-    last = group[-1]
-    gap = with_interval(last.estimate, signed=True)
-    latest = f"{last.metric} {gap} after {shift_label(last.shift_days)}"
-    return f"Judged by {judge}, {policy} against {reference}: {outcome} ({latest})."
+            parts.append(f"{words} {reference} after {_listed(shifts)}")
+    return f"{', '.join(parts)} ({_last(found)})" if parts else ""
+
+
+def _last(found: list[Difference]) -> str:
+    """The difference after the longest shift, in figures."""
+    last = found[-1]
+    return f"{last.metric} {with_interval(last.estimate, signed=True)} after {shift_label(last.shift_days)}"
 
 
 def _listed(items: list[str]) -> str:
