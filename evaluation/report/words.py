@@ -5,6 +5,11 @@ from evaluation.comparison import Comparison, Difference
 from evaluation.formatting import number, shift_label, with_interval
 
 TRAINED = "trained"
+_WORDS = {
+    Verdict.BETTER: "does better than",
+    Verdict.WORSE: "does worse than",
+    Verdict.CANNOT_TELL: "cannot be told from",
+}
 
 
 def references(comparison: Comparison) -> list[str]:
@@ -16,48 +21,51 @@ def references(comparison: Comparison) -> list[str]:
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """One sentence for every judge and trained policy (or, where none was trained, every policy)."""
+    """Sentences for every judge and trained policy (or, where none was trained, every policy)."""
     shown = [policy.name for policy in comparison.policies if policy.kind == TRAINED]
     shown = shown or [policy.name for policy in comparison.policies]
     sentences = []
     for judge in comparison.judges:
         for policy in shown:
-            clauses = [
-                clause
-                for reference in references(comparison)
-                if (clause := _clause(comparison, judge.name, policy, reference))
-            ]
-            if clauses:
-                sentences.append(f"Judged by {judge.name}, {policy} {'; '.join(clauses)}.")
+            sentences += _sentences(comparison, judge.name, policy)
     return sentences or ["No difference between policies could be measured; the tables below say why."]
 
 
-def _clause(comparison: Comparison, judge: str, policy: str, reference: str) -> str:
-    found = [
-        difference
-        for shift in comparison.shifts
-        if (
-            difference := comparison.difference(
-                judge, shift.shift_days, policy, reference, comparison.main_metric
-            )
-        )
-    ]
-    parts = []
-    for said, words in (
-        (Verdict.BETTER, "does better than"),
-        (Verdict.WORSE, "does worse than"),
-        (Verdict.CANNOT_TELL, "cannot be told from"),
-    ):
-        shifts = [shift_label(difference.shift_days) for difference in found if difference.verdict is said]
+def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
+    """One sentence for the references against which the policy fares alike at every shift."""
+    alike: dict[tuple[tuple[int, Verdict], ...], list[Difference]] = {}
+    for reference in references(comparison):
+        found = [
+            difference
+            for shift in comparison.shifts
+            if (difference := _main_difference(comparison, judge, shift.shift_days, policy, reference))
+        ]
+        if any(difference.verdict in _WORDS for difference in found):
+            pattern = tuple((difference.shift_days, difference.verdict) for difference in found)
+            alike.setdefault(pattern, []).append(found[-1])
+    return [_sentence(judge, policy, pattern, last) for pattern, last in alike.items()]
+
+
+def _main_difference(
+    comparison: Comparison, judge: str, shift_days: int, policy: str, reference: str
+) -> Difference | None:
+    return comparison.difference(judge, shift_days, policy, reference, comparison.main_metric)
+
+
+def _sentence(
+    judge: str, policy: str, pattern: tuple[tuple[int, Verdict], ...], last: list[Difference]
+) -> str:
+    """`last` holds the difference to every reference after the longest shift."""
+    names = _listed([found.reference for found in last])
+    parts: list[str] = []
+    for said, words in _WORDS.items():
+        shifts = [shift_label(shift_days) for shift_days, verdict in pattern if verdict is said]
         if shifts:
-            parts.append(f"{words} {reference} after {_listed(shifts)}")
-    return f"{', '.join(parts)} ({_last(found)})" if parts else ""
-
-
-def _last(found: list[Difference]) -> str:
-    """The difference after the longest shift, in figures."""
-    last = found[-1]
-    return f"{last.metric} {with_interval(last.estimate, signed=True)} after {shift_label(last.shift_days)}"
+            whom = names if not parts else ("them" if len(last) > 1 else "it")
+            parts.append(f"{words} {whom} after {_listed(shifts)}")
+    gaps = [f"{with_interval(found.estimate, signed=True)} against {found.reference}" for found in last]
+    figures = f"{last[0].metric} after {shift_label(last[0].shift_days)}: {_listed(gaps)}"
+    return f"Judged by {judge}, {policy} {'; it '.join(parts)} ({figures})."
 
 
 def _listed(items: list[str]) -> str:

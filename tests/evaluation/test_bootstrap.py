@@ -16,7 +16,9 @@ from evaluation.bootstrap import (
     verdict,
     weights_of,
 )
+from evaluation.metrics import MEAN_WAIT
 from logs_schema.errors import ConfigError
+from tests.evaluation.made import made_decisions
 
 FEW = BootstrapConfig(num_replicates=800)
 
@@ -68,6 +70,21 @@ def test_pairing_cancels_what_both_share():
     assert paired.high - paired.low < 0.1 * (alone.high - alone.low)
     assert verdict(paired, "higher") is Verdict.BETTER
     assert verdict(paired, "lower") is Verdict.WORSE
+
+
+def test_requests_of_one_day_are_not_counted_as_independent():
+    """Twenty requests share each day's load: days as units cover the truth, single requests as units do not."""
+    generator, hits = np.random.default_rng(11), np.zeros(2)
+    day = np.repeat(np.arange(12), 20)
+    for _ in range(200):
+        wait_s = 100.0 + generator.normal(0.0, 20.0, 12)[day] + generator.normal(0.0, 10.0, len(day))
+        for column, unit in enumerate((day, np.arange(len(day)))):
+            decisions = made_decisions(len(day), arrival_s=np.zeros(len(day)), wait_s=wait_s, unit=unit)
+            found = estimate(MEAN_WAIT.statistic(decisions), len(np.unique(unit)), FEW)
+            hits[column] += found.low <= 100.0 <= found.high
+    by_day, by_request = hits / 200
+    assert by_day >= 0.9
+    assert by_request <= 0.6
 
 
 def test_the_difference_of_a_policy_to_itself_is_exactly_zero():
