@@ -73,7 +73,7 @@ def test_pairing_cancels_what_both_share():
 
 
 def test_requests_of_one_day_are_not_counted_as_independent():
-    """Twenty requests share each day's load: days as units cover the truth, single requests as units do not."""
+    """Twenty requests share each day's load: days as units cover the truth, single requests do not."""
     generator, hits = np.random.default_rng(11), np.zeros(2)
     day = np.repeat(np.arange(12), 20)
     for _ in range(200):
