@@ -30,11 +30,12 @@ from evaluation.judging import (
 )
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.progress import Progress
-from evaluation.shifts import ShiftPlan, TestDays
+from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, plan_shifts
 from evaluation.training import Schedulers, example_for
+from evaluation.truth_judging import truth_judge, truth_program
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from offline_rl.networks import actor
+from offline_rl.networks import Actor, actor
 from twin.contracts import Array
 from twin.placement.fit import MIN_ROWS
 from twin.placement.model import PlacementTwin, encode_days, fit_twin
@@ -48,7 +49,9 @@ POLICIES = (
     PolicyFacts("history", "history", "the logged decisions"),
     PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
     PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),
-    PolicyFacts(TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"),
+    PolicyFacts(
+        TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"
+    ),
 )
 JUDGES = (
     JudgeFacts(
@@ -64,6 +67,11 @@ JUDGES = (
     JudgeFacts(
         "training twin",
         "logged arrivals of the test days; answers from the very twin the policy was trained in: what it was promised.",
+    ),
+    JudgeFacts(
+        "truth",
+        "the simulated system that wrote this log, lived afresh: shift 0 is the last training day again, later shifts "
+        "are that many days later. What the other judges try to foresee.",
     ),
 )
 
@@ -83,7 +91,9 @@ class Case:
 def candidates(schedulers: Schedulers | None) -> list[Candidate]:
     """What is judged, one entry for each seed of the twin-trained policy; without schedulers what needs none."""
     nothing = None if schedulers is None else schedulers.clone
-    plain = [Candidate(name, name, nothing) for name in ("random", "least_loaded", "least_backlog", "history")]
+    plain = [
+        Candidate(name, name, nothing) for name in ("random", "least_loaded", "least_backlog", "history")
+    ]
     if schedulers is None:
         return plain
     num_seeds = len(schedulers.reward_curve)
@@ -154,10 +164,31 @@ def _runs(
             shifted = _shifted_twin(key, case, shift, notes)
             if shifted is not None:
                 judges.append(twin_judge(living, encoding, part, shifted.model, shape, **copies))
-            promised = twin_judge(living, encoding, part, case.twin.model, shape, name="training twin", **copies)
+            promised = twin_judge(
+                living, encoding, part, case.twin.model, shape, name="training twin", **copies
+            )
             judges.append(promised)
             for judge in judges:
                 yield from _tried(key, judge, tried, shift, notes)
+        stage(len(shifts))
+    if "ground_truth" in case.archive.facts:
+        yield from _true_runs(case, network, tried, notes, progress)
+
+
+def _true_runs(
+    case: Case, network: Actor, tried: Sequence[Candidate], notes: list[str], progress: Progress
+) -> Iterator[Run]:
+    """The candidates in the simulated system itself."""
+    shifts = [shift.shift_days for shift in case.plan.shifts]
+    text = ",".join(f"{shift}d" for shift in shifts)
+    plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
+    program = truth_program(case.archive.facts, case.twin.encoding, network)
+    with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
+        for done, shift in enumerate(plan.shifts):
+            stage(done, text=f"shift {shift.name}")
+            key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
+            judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift)
+            yield from _tried(key, judge, tried, shift, notes)
         stage(len(shifts))
 
 
@@ -167,7 +198,9 @@ def _shifted_twin(key: Array, case: Case, shift: TestDays, notes: list[str]) -> 
         config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
         return fit_twin(key, case.archive, case.twin.encoding, shift.days, config)
     except ConfigError as error:
-        notes.append(f"shift {shift.name}: no twin of these days ({error.what}; at least {MIN_ROWS} offers needed)")
+        notes.append(
+            f"shift {shift.name}: no twin of these days ({error.what}; at least {MIN_ROWS} offers needed)"
+        )
         return None
 
 
@@ -208,4 +241,6 @@ def _joined(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> 
 
 
 def _shift_facts(shift: TestDays) -> ShiftFacts:
-    return ShiftFacts(shift.shift_days, tuple(day.isoformat() for day in shift.days), shift.num_requests, shift.note)
+    return ShiftFacts(
+        shift.shift_days, tuple(day.isoformat() for day in shift.days), shift.num_requests, shift.note
+    )

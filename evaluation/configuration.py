@@ -89,9 +89,9 @@ class JudgeConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole job: import, fit, train, compare, export."""
+    """A whole job: import, fit, train, compare, export. Single steps leave out what they do not need."""
 
-    log: LogConfig
+    log: LogConfig | None = None
     seed: int = 0
     days: DaysConfig = field(default_factory=DaysConfig)
     twin: AnswerConfig = field(default_factory=AnswerConfig)
@@ -144,7 +144,9 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return _value(inner, value, where)
     if origin is tuple:
         if not isinstance(value, list):
-            raise ConfigError(f"{value!r} is not a list", where=where, allowed=f"a list of {arguments[0].__name__}")
+            raise ConfigError(
+                f"{value!r} is not a list", where=where, allowed=f"a list of {arguments[0].__name__}"
+            )
         return tuple(_value(arguments[0], item, where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

@@ -3,10 +3,7 @@
 The same functions serve the single commands and the resumable job.
 """
 
-import datetime as dt
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +12,36 @@ import numpy as np
 
 from evaluation.comparing import Case, compare_case
 from evaluation.comparison import Comparison
-from evaluation.configuration import DaysConfig, JudgeConfig, RunConfig
+from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.progress import Progress
 from evaluation.records import to_plain
+from evaluation.report import write_report
+from evaluation.reporting import make_report
 from evaluation.shifts import ShiftConfig, choose_train_days, parse_shifts, plan_shifts
-from evaluation.training import TrainingConfig, load_schedulers, save_schedulers, train_schedulers
+from evaluation.training import (
+    TrainingConfig,
+    best_seed,
+    load_schedulers,
+    save_schedulers,
+    train_schedulers,
+)
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, first
+from logs_schema.product import read_manifest
+from offline_rl.export import export_policy
 from twin.placement.encoding import fit_encoding
+from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, fit_twin
+from twin.placement.model import PlacementTwin, fit_twin, load_encoding
 
 
 def build_twin(
-    out: Path, archive_path: Path, days: DaysConfig, shifts: ShiftConfig, config: AnswerConfig, seed: int,
+    out: Path,
+    archive_path: Path,
+    days: DaysConfig,
+    shifts: ShiftConfig,
+    config: AnswerConfig,
+    seed: int,
     progress: Progress,
 ) -> dict[str, Any]:
     """Fits a twin on the training days of an archive and writes it into `out`.
@@ -50,9 +63,7 @@ def build_twin(
     )  # fmt: skip
     encoding = fit_encoding(archive, train_days, granularity=days.granularity)
     with progress.stage(f"fit on {len(train_days)} days"):
-        twin = fit_twin(
-            jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps
-        )
+        twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
     twin.save(out)
     best = np.nanmax(twin.report.held_out_log_likelihood, axis=0)
     return {
@@ -97,19 +108,83 @@ def build_comparison(
     archive_path: Path,
     twin_path: Path,
     policy_path: Path | None,
-    shifts: ShiftConfig,
     config: RunConfig,
     progress: Progress,
+    *,
+    title: str,
 ) -> dict[str, Any]:
-    """Judges the policies on time-shifted days; writes `comparison.json` into `out`."""
+    """Judges the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
+
+    Without a policy only what needs no training is judged.
+    """
     archive, twin = Archive(archive_path), PlacementTwin.load(twin_path)
     schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
+    refuse_foreign(archive, twin_path)
     counts = {day: archive.num_rows("requests", day) for day in archive.days("requests")}
-    plan = plan_shifts(counts, twin.encoding.train_days, shifts)
+    plan = plan_shifts(counts, twin.encoding.train_days, config.shifts)
     case = Case(archive, twin, schedulers, plan, config.judge, config.intervals)
     comparison = compare_case(case, progress, facts=archive_facts(archive))
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+    hashes = {"archive": archive.content_hash}
+    hashes |= {
+        name: read_manifest(path).content_hash
+        for name, path in (("twin", twin_path), ("policy", policy_path))
+        if path is not None
+    }
+    with progress.stage("report"):
+        report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
+        write_report(report, out)
     return {"main_metric": comparison.main_metric}
+
+
+def refuse_foreign(archive: Archive, twin_path: Path) -> None:
+    """Makes sure that a twin belongs to an archive.
+
+    Raises:
+        ConfigError: The archive lacks a node that the twin's decisions name.
+    """
+    known = set(archive.nodes()["node_id"].to_pylist()) | set(archive.nodes()["node_class"].to_pylist())
+    missing = [name for name in load_encoding(twin_path).cluster.node_names if name not in known]
+    if missing:
+        raise ConfigError(
+            "the twin and the archive do not speak of the same nodes",
+            where=f"unknown to the archive: {first(missing)}",
+            allowed="an archive of the system that the twin was fitted on",
+            advice="fit a twin on this archive",
+        )
+
+
+def build_bundle(out: Path, policy_path: Path, *, seed: int | None = None) -> dict[str, Any]:
+    """Exports one seed's policy as the bundle `out`: the seed asked for, or the best in the twin.
+
+    Raises:
+        ConfigError: No such seed.
+        ProductError: The exported copies do not decide as the policy does.
+    """
+    schedulers, encoding = load_schedulers(policy_path)
+    seeds = list(read_manifest(policy_path).extra["seeds"])
+    chosen = best_seed(schedulers, seeds) if seed is None else seed
+    if chosen not in seeds:
+        raise ConfigError(f"there is no policy of seed {chosen}", allowed=", ".join(map(str, seeds)))
+    params = jax.tree.map(lambda leaf: leaf[seeds.index(chosen)], schedulers.trained)
+    cluster = encoding.cluster
+    of_nodes = [(f"{item.name}[{node}]", item.unit) for item in NODE_FEATURES for node in cluster.node_names]
+    of_request = [(item.name, item.unit) for item in request_features(cluster)]
+    unit = f"time unit {encoding.problem.time_unit_s:g} s"
+    export_policy(
+        params,
+        out,
+        features=[*of_nodes, *of_request],
+        actions=cluster.node_names,
+        legality=f"nodes that could ever fit the request (capacity, candidate set) and are available; {unit}",
+        made_from={"policy": read_manifest(policy_path).content_hash},
+        seed=chosen,
+        extra={
+            "train_days": [day.isoformat() for day in encoding.train_days],
+            "seed_chosen_by": "value in the twin",
+        },
+    )
+    return {"seed": chosen}
 
 
 def archive_facts(archive: Archive) -> dict[str, Any]:
@@ -128,6 +203,3 @@ def archive_facts(archive: Archive) -> dict[str, Any]:
 def load_comparison(folder: Path) -> Comparison:
     """The comparison in a product folder."""
     return Comparison.from_json(json.loads((folder / "comparison.json").read_text()))
-
-
-__all__ = ["JudgeConfig", "Mapping", "asdict", "dt", "replace"]

@@ -214,4 +214,3 @@ def best_seed(schedulers: Schedulers, seeds: Sequence[int]) -> int:
     """The seed whose policy earned most in the twin over the last fifth of training; ties to the first."""
     tail = max(1, schedulers.reward_curve.shape[1] // 5)
     return seeds[int(np.argmax(schedulers.reward_curve[:, -tail:].mean(axis=1)))]
-

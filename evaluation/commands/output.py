@@ -26,3 +26,13 @@ def progress_of(arguments: Namespace) -> AbstractContextManager[Progress]:
         arguments: of the command; `no_progress` silences it.
     """
     return shown_progress(not arguments.no_progress)
+
+
+def as_text(renderable: Any) -> str:
+    """What rich would print, as text of at most 160 columns, in colour only on a terminal."""
+    from rich.console import Console
+
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()

@@ -1,0 +1,106 @@
+"""Is the twin's doubt honest? Where the answers of days it never saw fall in the distributions it predicted.
+
+If a predicted distribution is right, the value that came true lies below its q-quantile in a share q of the cases
+(the probability integral transform is uniform). The mixture over members is what the ensemble predicts.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.report import Chart, Curve
+from twin.contracts import Array
+from twin.placement.encoding import Encoding
+from twin.placement.fit import Offers, labelled_offers, replay_log
+from twin.placement.learned import AnswerConfig, AnswerModel, answer_network
+from twin.placement.outcome_model import Mixture, mixture_log_survival, split_outputs
+from twin.placement.windows import Windows
+
+LEVELS = np.linspace(0.0, 1.0, 41)
+MIN_ROWS = 50
+
+
+def offers_of(windows: Windows, encoding: Encoding) -> Offers:
+    """The labelled offers of some days."""
+    return labelled_offers(replay_log(windows, encoding), windows, encoding)
+
+
+def calibration_charts(
+    model: AnswerModel, config: AnswerConfig, encoding: Encoding, offers: Offers
+) -> tuple[Chart, ...]:
+    """Charts of predicted against observed shares, for waits, run times and acceptance.
+
+    Args:
+        model: The ensemble.
+        config: Of the ensemble.
+        encoding: Its encoding.
+        offers: Of days the model has not seen.
+
+    Returns:
+        One chart for durations and, where some offers were refused, one for acceptance.
+    """
+    wait, run, accept = _predicted(model, config, encoding.problem.time_unit_s, offers)
+    seen = offers.observed
+    taken = np.asarray(seen.accepted & ~seen.dropped)
+    curves = [
+        Curve(name, tuple(LEVELS), tuple(float(np.mean(rank[known] <= level)) for level in LEVELS))
+        for name, rank, known in (
+            ("wait", wait, taken & seen.started),
+            ("run time", run, taken & seen.finished),
+        )
+        if known.sum() >= MIN_ROWS
+    ]
+    charts = []
+    if curves:
+        note = (
+            "On the diagonal the twin's distributions are right; below it, true values are longer than foreseen. "
+            "Test days of shift 0, unseen in training."
+        )
+        labels = ("predicted share of values below", "observed share of values below")
+        charts.append(Chart("Calibration of waits and run times", *labels, tuple(curves), note, True))
+    refused = int(np.sum(~np.asarray(seen.accepted)))
+    if refused >= MIN_ROWS:
+        charts.append(_acceptance(accept, np.asarray(seen.accepted)))
+    return tuple(charts)
+
+
+def _predicted(
+    model: AnswerModel, config: AnswerConfig, unit_s: float, offers: Offers
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """[rows] rank of the true wait and run time in the predicted distributions, and probability of acceptance."""
+    network = answer_network(config)
+
+    def distribution(mixture: Mixture, value_s: Array) -> Array:
+        return 1.0 - jnp.exp(mixture_log_survival(mixture, jnp.log1p(value_s / unit_s)))
+
+    def member(
+        parameters: Callable, inputs: Array, wait_s: Array, run_s: Array
+    ) -> tuple[Array, Array, Array]:
+        told = split_outputs(network.apply(parameters, inputs))
+        at_once = jax.nn.sigmoid(told.zero_wait_logit)
+        wait = at_once + (1.0 - at_once) * distribution(told.wait, wait_s)
+        return (
+            jnp.where(wait_s <= 0.0, at_once, wait),
+            distribution(told.run, run_s),
+            jax.nn.sigmoid(told.accept_logit),
+        )
+
+    every = jax.jit(jax.vmap(member, in_axes=(0, None, None, None)))
+    parts = every(model.parameters, offers.inputs, offers.observed.wait_s, offers.observed.run_s)
+    wait, run, accept = (np.asarray(part).mean(axis=0) for part in parts)
+    return wait, run, accept
+
+
+def _acceptance(predicted: np.ndarray, accepted: np.ndarray) -> Chart:
+    order = np.argsort(predicted, kind="stable")
+    groups = np.array_split(order, 10)
+    curve = Curve(
+        "offers",
+        tuple(float(predicted[group].mean()) for group in groups),
+        tuple(float(accepted[group].mean()) for group in groups),
+    )
+    note = "Offers in ten groups of equal size, by predicted probability. Test days of shift 0, unseen in training."
+    labels = ("predicted probability of acceptance", "observed share accepted")
+    return Chart("Calibration of acceptance", *labels, (curve,), note, True)

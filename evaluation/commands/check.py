@@ -1,0 +1,23 @@
+"""`schedtwin check`: the quality report of an archive."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+NAME = "check"
+HELP = "report an archive's quality and what it can support; status 1 if it is not usable"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+
+
+def run(arguments: Namespace) -> int:
+    """Show the report; 0 if the archive is usable, 1 if not."""
+    from evaluation.commands.output import progress_of, show_result
+    from logs_schema.check import check_archive, render
+
+    with progress_of(arguments) as progress, progress.stage("check"):
+        report = check_archive(arguments.archive)
+    show_result(arguments, report.to_json(), render(report))
+    return 0 if report.usable else 1

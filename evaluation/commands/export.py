@@ -1,0 +1,27 @@
+"""`schedtwin export`: a policy as a bundle that needs none of the training stack."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+NAME = "export"
+HELP = "export a policy as NumPy and ONNX, replayed against the original"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("policy", metavar="POLICY", type=Path, help="folder written by schedtwin train")
+    parser.add_argument("--out", metavar="BUNDLE", required=True, type=Path, help="folder to write")
+    parser.add_argument(
+        "--seed", metavar="N", type=int, help="which seed's policy (default: the best in the twin)"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Export the policy; 0."""
+    from evaluation.commands.output import show_result
+    from evaluation.pipeline import build_bundle
+
+    facts = build_bundle(arguments.out, arguments.policy, seed=arguments.seed)
+    text = f"{arguments.out} written: the policy of seed {facts['seed']}, replayed in NumPy and ONNX against the original"
+    show_result(arguments, facts | {"bundle": str(arguments.out)}, text)
+    return 0

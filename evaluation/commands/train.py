@@ -1,0 +1,41 @@
+"""`schedtwin train`: schedulers in a twin."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+NAME = "train"
+HELP = "train schedulers in a twin: a clone of the log, then PPO that stays near it"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.commands.settings import add_step_arguments
+
+    parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
+    add_step_arguments(parser, "policy")
+
+
+def run(arguments: Namespace) -> int:
+    """Train and say what the twin promises; 0."""
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.settings import settings_of, write_product
+    from evaluation.pipeline import build_policy
+
+    config = settings_of(arguments)
+    with progress_of(arguments) as progress:
+        facts = write_product(
+            arguments,
+            "policy",
+            {"twin": arguments.twin},
+            config.train,
+            lambda out: build_policy(out, arguments.twin, config.train, config.seed, progress),
+        )
+    lines = [
+        f"seed {seed}: mean reward {reward:.4f} in the twin, {kl:.3f} nats from the clone"
+        for seed, reward, kl in zip(
+            facts["seeds"], facts["reward_in_twin"], facts["kl_to_clone"], strict=True
+        )
+    ]
+    lines.append(f"{arguments.out} written; what the twin promises is no proof: schedtwin compare judges it")
+    show_result(arguments, facts, "\n".join(lines))
+    return 0

@@ -1,0 +1,130 @@
+"""`schedtwin run`: import or simulate, fit, train, compare, export, as one resumable job.
+
+Each step makes a product under the work folder and is reused while nothing it depends on has changed. A log that
+leaves a scheduler no choice of node ends with the comparison: there is nothing to train and nothing to export.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evaluation.configuration import LogConfig, RunConfig
+from evaluation.job import Step, run_job
+from evaluation.pipeline import build_bundle, build_comparison, build_policy, build_twin
+from evaluation.progress import Progress
+from evaluation.simulator.logs import simulate
+from logs_schema.errors import ConfigError
+from logs_schema.importing import find_format, import_log, source_files
+from twin.placement.model import load_encoding
+
+Products = Mapping[str, Path]
+ARCHIVE, BUNDLE = "archive", "bundle"
+
+
+def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, title: str) -> dict[str, Path]:
+    """Runs the job, or what is left of it.
+
+    Args:
+        config: What to do.
+        here: Folder that relative paths in the configuration start from.
+        workdir: Folder of the products.
+        progress: Where to show how far it is.
+        title: Of the report.
+
+    Returns:
+        Step name -> path of its product; `report` -> the page.
+
+    Raises:
+        ConfigError: The configuration names no log, or asks for what the log cannot give.
+    """
+    if config.log is None:
+        raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
+    first = [_archive_step(config.log, here), _twin_step(config)]
+    products = run_job(first, workdir, progress)
+    has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
+    steps = (
+        [*first, *_policy_steps(config, title)]
+        if has_choice
+        else [*first, _comparison_step(config, title, ())]
+    )
+    if not has_choice:
+        progress.note("one node only: nothing to choose, so nothing is trained or exported")
+    products = run_job(steps, workdir, progress)
+    return products | {"report": products["comparison"] / "report.html"}
+
+
+def _archive_step(log: LogConfig, here: Path) -> Step:
+    if log.preset:
+        return Step(
+            "archive",
+            "job-archive",
+            lambda out, _, progress: _simulate(log, out / ARCHIVE, progress),
+            config=log,
+        )
+    paths = [here / path for path in log.paths]
+    origin = None if log.origin is None else dt.datetime(log.origin.year, log.origin.month, log.origin.day)
+
+    def build(out: Path, _: Products, progress: Progress) -> Mapping[str, Any]:
+        with progress.stage("import", unit="rows") as stage:
+            report = import_log(log.format, paths, out / ARCHIVE, origin=origin, progress=stage)
+        return {"rows": dict(report.rows)}
+
+    files = {str(index): path for index, path in enumerate(source_files(find_format(log.format), paths))}
+    settings = {"format": log.format, "origin": None if origin is None else origin.isoformat()}
+    return Step("archive", "job-archive", build, files=files, config=settings)
+
+
+def _simulate(log: LogConfig, out: Path, progress: Progress) -> Mapping[str, Any]:
+    with progress.stage("simulate", unit="requests") as stage:
+        simulate(log.preset, log.days, log.behaviour, log.seed, out, progress=stage)
+    return {}
+
+
+def _twin_step(config: RunConfig) -> Step:
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        archive = inputs["archive"] / ARCHIVE
+        return build_twin(out, archive, config.days, config.shifts, config.twin, config.seed, progress)
+
+    settings = {"days": asdict(config.days), "shifts": config.shifts.shifts, "twin": asdict(config.twin)}
+    return Step("twin", "twin", build, inputs=("archive",), config=_plain(settings), seed=config.seed)
+
+
+def _policy_steps(config: RunConfig, title: str) -> list[Step]:
+    def train(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        return build_policy(out, inputs["twin"], config.train, config.seed, progress)
+
+    def export(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
+        return build_bundle(out / BUNDLE, inputs["policy"])
+
+    return [
+        Step("policy", "policy", train, inputs=("twin",), config=config.train, seed=config.seed),
+        _comparison_step(config, title, ("policy",)),
+        Step("bundle", "job-bundle", export, inputs=("policy",)),
+    ]
+
+
+def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> Step:
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        archive, trained = inputs["archive"] / ARCHIVE, inputs.get("policy")
+        return build_comparison(out, archive, inputs["twin"], trained, config, progress, title=title)
+
+    parts = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
+    settings = {name: asdict(part) for name, part in parts.items()} | {"title": title}
+    return Step(
+        "comparison",
+        "comparison",
+        build,
+        inputs=("archive", "twin", *policy),
+        config=settings,
+        seed=config.judge.seed,
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.isoformat() if isinstance(value, dt.date) else value
