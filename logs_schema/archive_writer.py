@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from logs_schema import product
@@ -31,12 +32,14 @@ class ArchiveWriter:
     """A context manager that writes an archive, or adds days to one.
 
     Args:
-        out: Folder of the archive. source: Name to content hash of each input. facts: What is known about the
-            log besides its rows, as JSON values. replace: Whether an archive already at `out` may be
-            replaced. append: Whether rows are added to the archive at `out`, if there is one. Days without
-            new rows keep their
-            files (by hard link); a day with new rows is merged. A row whose key the archive already has is
-            quarantined as a duplicate; in tables without days the new row replaces the old one.
+        out: Folder of the archive.
+        source: Name to content hash of each input.
+        facts: What is known about the log besides its rows, as JSON values.
+        replace: Whether an archive already at `out` may be replaced.
+        append: Whether rows are added to the archive at `out`, if there is one. Days without new rows keep
+            their files (by hard link); a day with new rows is merged. A row whose key the archive already has
+            is quarantined as a duplicate; but it replaces a request that was unfinished (running or waiting),
+            and in tables without days it replaces the old row.
 
     Raises:
         ArchiveError: `out` is taken, or holds no archive that can be added to.
@@ -89,7 +92,7 @@ class ArchiveWriter:
         chunk: pa.Table,
         *,
         source: str,
-        first_row: int = 1,
+        first_row: int | np.ndarray = 1,
         raw: Sequence[str] | None = None,
     ) -> None:
         """Takes candidate rows; good ones will be filed, bad ones go to the quarantine.
@@ -98,13 +101,16 @@ class ArchiveWriter:
             table_name: The table the rows are for.
             chunk: Candidate rows; nullable columns may be absent, loose types are cast.
             source: Name of the file they come from.
-            first_row: Row or line number of the first of them in that file; the others follow it.
+            first_row: Row or line number of the first of them in that file, where the others follow it; an
+                array of the numbers of all of them where they do not.
             raw: The rows as they stood in the file, one text each; JSON of the row if None.
 
         Raises:
             ArchiveError: No such table.
             SchemaError: The columns themselves are wrong.
         """
+        if isinstance(first_row, int):
+            first_row = np.arange(first_row, first_row + chunk.num_rows)
         self._builder(table_name).write(chunk, source, first_row, raw)
 
     def reject(self, table_name: str, rule: str, source: str, row: int, raw: str) -> None:

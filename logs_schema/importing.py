@@ -7,6 +7,7 @@ A format is a module of `logs_schema.formats` with
 * optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
 """
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +100,7 @@ def import_log(
     if origin is not None and origin.tzinfo is None:
         origin = origin.replace(tzinfo=UTC)
     facts = module.facts(files) | {"origin": origin.isoformat() if origin else None}
-    source = {path.name: file_hash(path) for path in source_files(module, files)}
+    source = hashes_by_name(source_files(module, files))
     rows: Counter[str] = Counter()
     order = _Order()
     with ArchiveWriter(Path(out), source=source, facts=facts, replace=replace) as writer:
@@ -177,6 +178,13 @@ class _Order:
         latest_us = np.maximum.accumulate(np.append(self._last_us, times_us))
         self.num_late += int((times_us < latest_us[:-1]).sum())
         self._last_us = int(latest_us[-1])
+
+
+def hashes_by_name(files: Sequence[Path]) -> dict[str, str]:
+    """Content hash of each file by its path below the folder all share, so that equal names stay apart."""
+    absolute = [path.absolute() for path in files]
+    shared = os.path.commonpath([path.parent for path in absolute]) if absolute else "."
+    return {path.relative_to(shared).as_posix(): file_hash(path) for path in absolute}
 
 
 def _modules() -> list[ModuleType]:

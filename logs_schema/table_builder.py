@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from logs_schema.casting import complete
@@ -22,7 +23,7 @@ from logs_schema.layout import ROW_GROUP_ROWS, day_of, parquet_writer, partition
 from logs_schema.ordering import compact_labels, days_of, sorted_rows, times_us
 from logs_schema.quarantine import BadRecord, QuarantineWriter, rows_as_json
 from logs_schema.runs import Runs
-from logs_schema.tables import SCHEMA_VERSION
+from logs_schema.tables import SCHEMA_VERSION, UNFINISHED
 
 SEQUENCE = "__sequence"
 _FIRST_NEW = 1 << 40
@@ -51,11 +52,13 @@ class TableBuilder:
         self._next_new = _FIRST_NEW
         self._next_old = 0 if spec.time else _SUPERSEDED
 
-    def write(self, rows: pa.Table, source: str, first_row: int, raw: Sequence[str] | None) -> None:
-        """Checks candidate rows; good ones are spilled, bad ones quarantined."""
-        checked = check_rows(self.spec, rows, f"{source}, table {self.spec.name}, from row {first_row}")
-        self._quarantine_bad(rows if raw is None else raw, checked, source, first_row)
-        self._note_origin(source, first_row)
+    def write(self, rows: pa.Table, source: str, numbers: np.ndarray, raw: Sequence[str] | None) -> None:
+        """Checks candidate rows, numbered as in their file; good ones are spilled, bad ones quarantined."""
+        from_row = f", from row {numbers[0]}" if len(numbers) else ""
+        checked = check_rows(self.spec, rows, f"{source}, table {self.spec.name}{from_row}")
+        self._quarantine_bad(rows if raw is None else raw, checked, source, numbers)
+        for begin in np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1):
+            self._note_origin(source, self._next_new + int(begin), int(numbers[begin]))
         sequence = np.arange(self._next_new, self._next_new + rows.num_rows)
         self._next_new += rows.num_rows
         good = checked.rows
@@ -66,18 +69,18 @@ class TableBuilder:
 
     def add_existing(self, rows: pa.Table) -> None:
         """Takes rows of an older archive that are to be merged; they passed the checks then."""
-        self._spill(rows, self._old_sequence(rows.num_rows))
+        self._spill(rows, self._old_sequence(rows))
 
     def note_existing(self, rows: pa.Table) -> None:
         """Takes the key columns of an older archive's rows that stay where they are."""
-        self._keys.add(key_hashes(self.spec, rows), self._old_sequence(rows.num_rows))
+        self._keys.add(key_hashes(self.spec, rows), self._old_sequence(rows))
 
     def finish(self, root: Path) -> dict[date | None, int]:
         """Writes the table's files below `root`; returns the number of rows in each.
 
         Of rows with one key, the first written stays and the others are quarantined as `duplicate_key`. A row
-        of an older archive counts as written first, except in tables without days, where the newer row
-        supersedes it.
+        of an older archive counts as written first; but a request of a merged day that was unfinished
+        then, and any row of a table without days, gives way to the newer row.
         """
         pa.default_memory_pool().release_unused()
         duplicates = self._keys.duplicates()
@@ -95,19 +98,24 @@ class TableBuilder:
         empty = [name for name in rows.column_names if rows[name].null_count == rows.num_rows]
         self._runs.add(rows.drop_columns(empty).append_column(SEQUENCE, pa.array(sequence)))
 
-    def _old_sequence(self, num_rows: int) -> np.ndarray:
-        self._next_old += num_rows
-        return np.arange(self._next_old - num_rows, self._next_old)
+    def _old_sequence(self, rows: pa.Table) -> np.ndarray:
+        self._next_old += rows.num_rows
+        sequence = np.arange(self._next_old - rows.num_rows, self._next_old)
+        if self.spec.time and "status" in rows.column_names:
+            unfinished = pc.is_in(rows["status"].cast(pa.string()), value_set=pa.array(UNFINISHED))
+            sequence[unfinished.to_numpy()] += _SUPERSEDED
+        return sequence
 
-    def _note_origin(self, source: str, first_row: int) -> None:
+    def _note_origin(self, source: str, sequence: int, row: int) -> None:
+        """Remembers that from `sequence` on, rows are those of `source` from `row` on."""
         if self._origins:
             begun, last_source, last_row = self._origins[-1]
-            if last_source == source and first_row - last_row == self._next_new - begun:
+            if last_source == source and row - last_row == sequence - begun:
                 return
-        self._origins.append((self._next_new, source, first_row))
+        self._origins.append((sequence, source, row))
 
     def _quarantine_bad(
-        self, original: pa.Table | Sequence[str], checked: Checked, source: str, first_row: int
+        self, original: pa.Table | Sequence[str], checked: Checked, source: str, numbers: np.ndarray
     ) -> None:
         bad = checked.bad_rows
         if not len(bad):
@@ -115,7 +123,7 @@ class TableBuilder:
         is_table = isinstance(original, pa.Table)
         texts = rows_as_json(original, bad) if is_table else [original[row] for row in bad]
         self.quarantine.add(
-            BadRecord(self.spec.name, str(checked.rule(row)), source, first_row + int(row), text)
+            BadRecord(self.spec.name, str(checked.rule(row)), source, int(numbers[row]), text)
             for row, text in zip(bad, texts, strict=True)
         )
 

@@ -16,6 +16,9 @@ STATUSES = ("completed", "failed", "killed", "dropped", "rejected", "running", "
 """`dropped`: given up late by the system; `rejected`: the client refused the offer; `running` and `waiting`:
 unfinished when the log ended."""
 
+UNFINISHED = ("running", "waiting")
+"""Statuses of requests whose end the log did not see: a later row about the same request says more."""
+
 
 def _label(name: str, description: str, *, nullable: bool = True, allowed: tuple[str, ...] = ()) -> Column:
     return Column(name, LABEL, description, nullable=nullable, allowed=allowed)

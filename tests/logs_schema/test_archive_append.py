@@ -52,6 +52,19 @@ def test_keys_that_the_archive_has_are_duplicates(tmp_path: Path) -> None:
     assert longer.days("requests") == [date(1970, 1, 1), date(1970, 1, 2)]
 
 
+def test_the_end_of_an_unfinished_request_is_learned(tmp_path: Path) -> None:
+    status = ["running", "completed", "waiting"]
+    write(tmp_path / "a", [requests(("a", 0), ("b", 0), ("c", 0)).set_column(3, "status", [status])])
+    later = requests(("a", 0), ("b", 0), finish=[60, 60])
+    longer = write(tmp_path / "a", [later], append=True)
+    rows = longer.read("requests", columns=["request_id", "status", "finish"]).to_pylist()
+    assert [(row["request_id"], row["status"]) for row in rows] == [
+        ("a", "completed"), ("b", "completed"), ("c", "waiting"),
+    ]  # fmt: skip
+    assert [row["finish"] is None for row in rows] == [False, True, True]
+    assert quarantine(longer) == [("duplicate_key", "log", 2)]
+
+
 def test_adding_the_same_rows_again_changes_no_row(tmp_path: Path) -> None:
     rows = sample_rows(NODE_SAMPLES, 30, np.random.default_rng(0))
     before = write(tmp_path / "a", [rows], "node_samples").read("node_samples")

@@ -148,6 +148,8 @@ def test_a_reimported_archive_keeps_facts_and_origins(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["extra"]["facts"]["clock"] == "absolute"
     sources = [chunk.source for chunk in native.read([tmp_path / "a"])]
+    again = import_log("native", [tmp_path / "a"], tmp_path / "b").archive
+    assert sorted(Archive(again).made_from) == [source.removeprefix("table=requests/") for source in sources]
     assert sources == [
         "table=requests/date=1970-01-01/part-0.parquet",
         "table=requests/date=1970-01-02/part-0.parquet",
