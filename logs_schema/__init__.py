@@ -3,6 +3,8 @@
 from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.casting import cast_rows, complete
+from logs_schema.check import check_archive
+from logs_schema.check_report import CheckReport
 from logs_schema.checks import Checked, check_rows
 from logs_schema.columns import Column, Order, TableSpec, arrow_schema
 from logs_schema.errors import (
@@ -13,6 +15,8 @@ from logs_schema.errors import (
     SchedtwinError,
     SchemaError,
 )
+from logs_schema.importing import ImportReport, import_log
+from logs_schema.samples import sample_rows
 from logs_schema.tables import (
     DEPLOYMENT_SAMPLES,
     NODE_SAMPLES,
@@ -34,10 +38,12 @@ __all__ = [
     "Archive",
     "ArchiveError",
     "ArchiveWriter",
+    "CheckReport",
     "Checked",
     "Column",
     "ConfigError",
     "FormatError",
+    "ImportReport",
     "Order",
     "ProductError",
     "SchedtwinError",
@@ -45,6 +51,9 @@ __all__ = [
     "TableSpec",
     "arrow_schema",
     "cast_rows",
+    "check_archive",
     "check_rows",
     "complete",
+    "import_log",
+    "sample_rows",
 ]
