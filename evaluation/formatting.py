@@ -5,16 +5,17 @@ import math
 from evaluation.bootstrap import Estimate
 
 NO_VALUE = "n/a"
+_DECIMALS = ((1e-12, 3), (0.1, 4), (10.0, 3), (100.0, 2), (1000.0, 1))
 
 
 def number(value: float | None, *, signed: bool = False) -> str:
-    """Three decimals below 10, fewer above, thousands separated; "n/a" where there is none."""
+    """Four decimals below .1, fewer above, thousands separated; "n/a" where there is none."""
     if value is None or not math.isfinite(value):
         return NO_VALUE
     size = abs(value)
-    decimals = 3 if size < 10.0 else 2 if size < 100.0 else 1 if size < 1000.0 else 0
-    text = f"{value:{'+' if signed else ''},.{decimals}f}"
-    return text.replace("-", "\N{MINUS SIGN}")
+    decimals = next((count for bound, count in _DECIMALS if size < bound), 0)
+    rounded = round(value, decimals) + 0.0  # no minus before a zero
+    return f"{rounded:{'+' if signed else ''},.{decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def interval(estimate: Estimate, *, signed: bool = False) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.formatting import interval, number
 from evaluation.records import from_plain, to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
 from evaluation.report.words import summary
@@ -170,8 +171,8 @@ def test_every_value_interval_and_number_of_units_is_on_the_page(plain):
     for cell in comparison.cells:
         if cell.metric == "on_time" and cell.estimate.low is not None:
             found = cell.estimate
-            bounds = f"[{found.low:.3f}, {found.high:.3f}]"
-            assert f"{found.value:.3f}<small>{bounds}, {found.num_units} units</small>" in plain
+            bounds = interval(found)
+            assert f"{number(found.value)}<small>{bounds}, {found.num_units} units</small>" in plain
             shown += 1
     assert shown == 4 * (2 + 3)
 
