@@ -28,7 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: env ## run the main job on a log archive the project generates itself
-	$(BIN)/schedtwin run demo
+	$(BIN)/schedtwin run --out demo-out
 
 test: env lint types ## lint, types and the quick tests
 	$(PYTEST) -q -m "not slow" -n $(WORKERS)
