@@ -43,7 +43,9 @@ def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
         if any(difference.verdict in _WORDS for difference in found):
             pattern = tuple((difference.shift_days, difference.verdict) for difference in found)
             alike.setdefault(pattern, []).append(found[-1])
-    return [_sentence(judge, policy, pattern, last) for pattern, last in alike.items()]
+    facts = next(item for item in comparison.metrics if item.name == comparison.main_metric)
+    metric = f"{facts.name}, where {facts.better} is better,"
+    return [_sentence(judge, policy, metric, pattern, last) for pattern, last in alike.items()]
 
 
 def _main_difference(
@@ -53,7 +55,7 @@ def _main_difference(
 
 
 def _sentence(
-    judge: str, policy: str, pattern: tuple[tuple[int, Verdict], ...], last: list[Difference]
+    judge: str, policy: str, metric: str, pattern: tuple[tuple[int, Verdict], ...], last: list[Difference]
 ) -> str:
     """`last` holds the difference to every reference after the longest shift."""
     names = _listed([found.reference for found in last])
@@ -64,7 +66,7 @@ def _sentence(
             whom = names if not parts else ("them" if len(last) > 1 else "it")
             parts.append(f"{words} {whom} after {_listed(shifts)}")
     gaps = [f"{with_interval(found.estimate, signed=True)} against {found.reference}" for found in last]
-    figures = f"{last[0].metric} after {shift_label(last[0].shift_days)}: {_listed(gaps)}"
+    figures = f"{metric} after {shift_label(last[0].shift_days)}: {_listed(gaps)}"
     return f"Judged by {judge}, {policy} {'; it '.join(parts)} ({figures})."
 
 

@@ -209,9 +209,9 @@ def test_the_verdict_comes_first_and_in_words(plain):
     assert len(sentences) == 2
     assert sentences[0].startswith(
         "Judged by replay, ppo does better than bc_greedy, history and random after 0 days and 1 week; "
-        "it cannot be told from them after 1 day (on_time after 1 week: +"
+        "it cannot be told from them after 1 day (on_time, where higher is better, after 1 week: +"
     )
-    assert "on_time after 1 month" in sentences[1]
+    assert "after 1 month: +" in sentences[1]
     assert plain.index("In short") < plain.index("<table")
 
 
