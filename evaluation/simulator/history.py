@@ -1,8 +1,8 @@
 """Days of history: a world, a behaviour that decides, and a record of everything that came of it.
 
 Every day is a stream of its own that begins empty at midnight, with its own conditions and its own key: the
-same seed and day give the same history, however many days are simulated together. The scan runs in chunks,
-so that memory is bounded by days times chunk and not by the length of a day.
+same seed and day give the same history, whatever other days are simulated beside it (bit for bit if they are
+equally many; a compiler may round otherwise for another number). The scan runs in chunks of steps.
 """
 
 from collections.abc import Callable, Sequence
