@@ -57,7 +57,7 @@ JUDGES = (
     JudgeFacts(
         "replay",
         "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
-        "that ran on the chosen node. Exact for the logged policy, blind to the crowding another policy causes or cures.",
+        "that ran on the chosen node. Exact for the logged policy, blind to the crowding that another policy causes.",
     ),
     JudgeFacts(
         "twin of shifted days",
@@ -160,12 +160,12 @@ def _runs(
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
             judges = [replay_judge(replay, encoding, part, shape)]
-            copies = {"copies": case.config.copies}
+            copies = case.config.copies
             shifted = _shifted_twin(key, case, shift, notes)
             if shifted is not None:
-                judges.append(twin_judge(living, encoding, part, shifted.model, shape, **copies))
+                judges.append(twin_judge(living, encoding, part, shifted.model, shape, copies=copies))
             promised = twin_judge(
-                living, encoding, part, case.twin.model, shape, name="training twin", **copies
+                living, encoding, part, case.twin.model, shape, copies=copies, name="training twin"
             )
             judges.append(promised)
             for judge in judges:

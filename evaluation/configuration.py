@@ -137,7 +137,7 @@ def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
 
 def _value(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
-        return build(kind, value, where)  # type: ignore[type-var]
+        return build(kind, value, where)  # type: ignore[arg-type]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         inner = next(argument for argument in arguments if argument is not type(None))

@@ -7,11 +7,11 @@ a whole.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from twin.contracts import Trajectory
 from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementFacts, PlacementOutcome
 
 NEEDS = ("deadlines", "sites", "answers", "agents", "waits", "run_times", "statuses", "capacities")
@@ -105,8 +105,28 @@ class Decisions:
 _PER_LOG = ("demand", "capacity", "missing")
 
 
+class Played(Protocol):
+    """What metrics read of a rollout: a `Trajectory`, or the slim part of one; leaves [T, seats, *streams]."""
+
+    @property
+    def active(self) -> Any:
+        """Whether the seat decided."""
+
+    @property
+    def settled(self) -> Any:
+        """Whether the outcome is final."""
+
+    @property
+    def facts(self) -> Any:
+        """A `PlacementFacts`."""
+
+    @property
+    def outcome(self) -> Any:
+        """A `PlacementOutcome`."""
+
+
 def decisions_from(
-    trajectory: Trajectory,
+    trajectory: Played,
     cluster: Cluster,
     *,
     unit: np.ndarray,

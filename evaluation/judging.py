@@ -4,8 +4,8 @@ A candidate is a kind of policy and the parameters it may need; the program swit
 common shapes and travel as arguments. So a comparison of many policies on many shifts compiles one program a judge.
 
 *replay*: the logged arrivals; logged answers where decisions agree with the log, borrowed ones where they do not (the
-rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on those
-days, which training never saw (the practice of paper 000, section 4.2.2). Neither is reality.
+rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on
+those days, which training never saw (the practice of paper 000, section 4.2.2). Neither is reality.
 """
 
 from collections.abc import Callable, Sequence

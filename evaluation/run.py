@@ -6,7 +6,6 @@ leaves a scheduler no choice of node ends with the comparison: there is nothing 
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.pipeline import build_bundle, build_comparison, build_policy, build_twin
 from evaluation.progress import Progress
+from evaluation.records import to_plain
 from evaluation.simulator.logs import simulate
 from logs_schema.errors import ConfigError
 from logs_schema.importing import find_format, import_log, source_files
@@ -87,8 +87,8 @@ def _twin_step(config: RunConfig) -> Step:
         archive = inputs["archive"] / ARCHIVE
         return build_twin(out, archive, config.days, config.shifts, config.twin, config.seed, progress)
 
-    settings = {"days": asdict(config.days), "shifts": config.shifts.shifts, "twin": asdict(config.twin)}
-    return Step("twin", "twin", build, inputs=("archive",), config=_plain(settings), seed=config.seed)
+    settings = {"days": config.days, "shifts": config.shifts.shifts, "twin": config.twin}
+    return Step("twin", "twin", build, inputs=("archive",), config=to_plain(settings), seed=config.seed)
 
 
 def _policy_steps(config: RunConfig, title: str) -> list[Step]:
@@ -99,7 +99,7 @@ def _policy_steps(config: RunConfig, title: str) -> list[Step]:
         return build_bundle(out / BUNDLE, inputs["policy"])
 
     return [
-        Step("policy", "policy", train, inputs=("twin",), config=config.train, seed=config.seed),
+        Step("policy", "policy", train, inputs=("twin",), config=to_plain(config.train), seed=config.seed),
         _comparison_step(config, title, ("policy",)),
         Step("bundle", "job-bundle", export, inputs=("policy",)),
     ]
@@ -111,7 +111,7 @@ def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> 
         return build_comparison(out, archive, inputs["twin"], trained, config, progress, title=title)
 
     parts = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
-    settings = {name: asdict(part) for name, part in parts.items()} | {"title": title}
+    settings = to_plain(parts) | {"title": title}
     return Step(
         "comparison",
         "comparison",
@@ -120,11 +120,3 @@ def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> 
         config=settings,
         seed=config.judge.seed,
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value.isoformat() if isinstance(value, dt.date) else value

@@ -106,7 +106,7 @@ def truth_judge(
         span_s = np.maximum(clock_s[-1] - clock_s[0], 1.0)
         unit = np.broadcast_to(np.arange(NUM_STREAMS), judged.active.shape)
         decisions = decisions_from(
-            judged, encoding.cluster, unit=unit, day=np.int64(day.toordinal()), window_s=span_s
+            judged, encoding.cluster, unit=unit, day=np.array(day.toordinal()), window_s=span_s
         )
         return Trial(decisions, None, int(judged.illegal.sum()))
 

@@ -22,6 +22,6 @@ def run(arguments: Namespace) -> int:
     from evaluation.pipeline import build_bundle
 
     facts = build_bundle(arguments.out, arguments.policy, seed=arguments.seed)
-    text = f"{arguments.out} written: the policy of seed {facts['seed']}, replayed in NumPy and ONNX against the original"
+    text = f"{arguments.out} written: seed {facts['seed']}, replayed in NumPy and ONNX against the original"
     show_result(arguments, facts | {"bundle": str(arguments.out)}, text)
     return 0
