@@ -60,6 +60,9 @@ class Problem(NamedTuple):
     reward: Callable[
         [PyTree, PyTree], Array
     ]  # (facts, outcome) -> worth of each decision, any shared batch axes
+    keeps_done: bool = (
+        False  # `apply` itself leaves streams alone whose decision is -1 (else the environment does)
+    )
 
 
 class Response(NamedTuple):

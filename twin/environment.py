@@ -60,9 +60,10 @@ def environment(problem: Problem, response: Response) -> Environment:
         seat = jnp.arange(problem.num_seats, dtype=jnp.int32).reshape((-1,) + (1,) * state.done.ndim)
         decision = jnp.where(state.done[None], -1, state.step * problem.num_seats + seat)
         public, left = problem.apply(state.problem, action, outcome, decision)
-        public = jax.tree.map(
-            lambda old, new: jnp.where(beside(state.done, new), old, new), state.problem, public
-        )
+        if not problem.keeps_done:
+            public = jax.tree.map(
+                lambda old, new: jnp.where(beside(state.done, new), old, new), state.problem, public
+            )
         left = left._replace(decision=jnp.where(beside(state.done, left.decision), -1, left.decision))
         following = EnvironmentState(public, private, state.step + 1, outcome.done)
         return following, Transition(action, elapsed_s, outcome.done, illegal, facts, left)

@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, Outcome, Problem, Records
+from twin.contracts import Array, Outcome, Problem, PyTree, Records
 from twin.environment import beside
 from twin.placement.features import fits, observe, one_hot
+from twin.placement.slots import fold_slots, place, read, write
 from twin.placement.types import (
     COMPLETED,
     EMPTY,
@@ -71,55 +72,62 @@ def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...]) -> InFligh
 
 
 def choose_slots(state: PlacementState, node: Array) -> Array:
-    """[seats, nodes, depth, *streams] bool: the slot every seat's request would take on the node it is offered to.
+    """[seats, streams] the place (see `slots.place`) every seat's request would take on the node it is offered to.
 
     Bookkeeping and responses call this same function, so that both file a request under the same slot. Seats choose in
-    order; a full row leaves a seat without a slot (all False), and the environment counts it as overflow.
+    order; a full row leaves a seat without a place, and the environment counts it as overflow.
     """
-    table, num_nodes = state.in_flight, state.in_flight.decision.shape[0]
-    depth = table.decision.shape[1]
-    free = (table.decision == EMPTY) | (table.finish_s <= beside(state.clock_s, table.finish_s))
-    index = jnp.arange(depth, dtype=jnp.int32).reshape((1, depth) + (1,) * state.clock_s.ndim)
-    chosen = []
+    table, shape = state.in_flight, state.in_flight.decision.shape
+    taken: list[tuple[Array, Array]] = []
     for seat in range(node.shape[0]):
-        first = jnp.min(jnp.where(free, index, depth), axis=1)[:, None]
-        slot = (index == first) & one_hot(node[seat], num_nodes)[:, None] & state.active[seat][None, None]
-        free &= ~slot
-        chosen.append(slot)
-    return jnp.stack(chosen)
-
-
-def _pick(mask: Array, values: Array) -> Array:
-    """The value under a one-hot mask over nodes and slots: [nodes, depth, *streams] twice -> [*streams]."""
-    return jnp.sum(jnp.where(mask, values, jnp.zeros((), values.dtype)), axis=(0, 1), dtype=values.dtype)
-
-
-def _leave(table: InFlight, slot: Array) -> tuple[Array, PlacementOutcome]:
-    """The number and outcome of the settled request in `slot`; EMPTY where the slot never held one."""
-    decision = jnp.where(jnp.any(slot, axis=(0, 1)), _pick(slot, table.decision), EMPTY)
-    outcome = PlacementOutcome(
-        _pick(slot, table.start_s), _pick(slot, table.finish_s), _pick(slot, table.status)
+        first = _first_free(table, state.clock_s, taken)
+        slot = jnp.take_along_axis(first, node[seat][None], axis=0)[0]
+        taken.append((node[seat], slot))
+    return jnp.stack(
+        [
+            place(shape, node, slot, (slot < shape[1]) & active)
+            for (node, slot), active in zip(taken, state.active, strict=True)
+        ]
     )
-    return decision, outcome
 
 
-def _enter(table: InFlight, slot: Array, state: PlacementState, seat: int, decision: Array) -> InFlight:
-    """Files the seat's request under `slot`, waiting."""
-    request = state.request
+def _first_free(table: InFlight, clock_s: Array, taken: list[tuple[Array, Array]]) -> Array:
+    """[nodes, *streams] the first slot free or settled and not taken; the depth where a row is full."""
+    depth = table.decision.shape[1]
 
-    def put(new: Array, old: Array) -> Array:
-        return jnp.where(slot, beside(new, old), old)
+    def per_slot(leaves: tuple[Array, ...], index: Array) -> Array:
+        decision, finish_s = leaves
+        free = (decision == EMPTY) | (finish_s <= clock_s[None])
+        for node, slot in taken:
+            free &= ~(one_hot(node, decision.shape[0]) & (slot == index)[None])
+        return jnp.where(free, index, depth)
 
-    never = jnp.full_like(state.clock_s, jnp.inf)
+    return fold_slots(per_slot, jnp.minimum, (table.decision, table.finish_s))
+
+
+def _leave(table: InFlight, position: Array) -> tuple[Array, PlacementOutcome]:
+    """The number and outcome of the settled request in a slot; EMPTY where the slot never held one."""
+    outcome = PlacementOutcome(
+        read(table.start_s, position, 0.0),
+        read(table.finish_s, position, 0.0),
+        read(table.status, position, 0),
+    )
+    return read(table.decision, position, EMPTY), outcome
+
+
+def _enter(table: InFlight, position: Array, state: PlacementState, seat: int, decision: Array) -> InFlight:
+    """Files the seat's request under its slot, waiting."""
+    request, never = state.request, jnp.float32(jnp.inf)
+    demand = [write(table.demand[i], position, request.demand[i, seat]) for i in range(NUM_RESOURCES)]
     return InFlight(
-        decision=put(decision, table.decision),
-        arrival_s=put(state.clock_s, table.arrival_s),
-        start_s=put(never, table.start_s),
-        finish_s=put(never, table.finish_s),
-        status=put(jnp.full_like(decision, UNKNOWN), table.status),
-        expected_run_s=put(request.expected_run_s[seat], table.expected_run_s),
-        service=put(request.service[seat], table.service),
-        demand=jnp.where(slot[None], request.demand[:, seat][:, None, None], table.demand),
+        decision=write(table.decision, position, decision),
+        arrival_s=write(table.arrival_s, position, state.clock_s),
+        start_s=write(table.start_s, position, never),
+        finish_s=write(table.finish_s, position, never),
+        status=write(table.status, position, jnp.int32(UNKNOWN)),
+        expected_run_s=write(table.expected_run_s, position, request.expected_run_s[seat]),
+        service=write(table.service, position, request.service[seat]),
+        demand=jnp.stack(demand),
     )
 
 
@@ -128,11 +136,15 @@ def _apply(
 ) -> tuple[PlacementState, Records]:
     """The next state: offers taken are filed, then the clock moves and what was observed meanwhile is written down."""
     news, table = outcome.news, state.in_flight
-    slots = choose_slots(state, node) & news.accepted[:, None, None]
+    going = decision[0] >= 0  # [*streams]: the stream was not done before
+    asked = state.active & going[None]
+    nowhere = table.decision.size
+    slots = choose_slots(state, node)
+    slots = jnp.where((asked & news.accepted).reshape(slots.shape), slots, nowhere)
     numbers, outcomes = [], []
     for seat in range(config.num_seats):
         number, left = _leave(table, slots[seat])
-        refused = state.active[seat] & ~news.accepted[seat]
+        refused = asked[seat] & ~news.accepted[seat]
         numbers.append(jnp.where(refused, decision[seat], number))
         outcomes.append(
             PlacementOutcome(
@@ -144,39 +156,50 @@ def _apply(
         table = _enter(table, slots[seat], state, seat, decision[seat])
     number = jnp.stack(numbers)
     left = Records(number, number >= 0, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outcomes))
-    clock_s = news.clock_s
-    table, state = _observe_moves(config, table, state, outcome, clock_s)
-    lost = state.active & news.accepted & ~jnp.any(slots, axis=(1, 2))
-    following = state._replace(
-        clock_s=clock_s,
-        request=news.request,
-        active=news.active,
-        available=news.available,
+    table, recent = _observe_moves(config, table, state, outcome, going)
+    lost = asked & news.accepted & (slots == nowhere).reshape(asked.shape)
+
+    def follow(new: PyTree, old: PyTree) -> PyTree:
+        return jax.tree.map(lambda a, b: jnp.where(beside(going, a), a, b), new, old)
+
+    following = PlacementState(
+        clock_s=follow(news.clock_s, state.clock_s),
+        request=follow(news.request, state.request),
+        active=follow(news.active, state.active),
+        available=follow(news.available, state.available),
         in_flight=table,
+        recent_wait_s=follow(recent[0], state.recent_wait_s),
+        recent_starts=follow(recent[1], state.recent_starts),
         num_overflow=state.num_overflow + jnp.sum(lost, axis=0, dtype=jnp.int32),
     )
     return following, left
 
 
 def _observe_moves(
-    config: PlacementConfig, table: InFlight, state: PlacementState, outcome: Outcome, clock_s: Array
-) -> tuple[InFlight, PlacementState]:
-    """Writes observed starts and finishes into the table, and the waits they end into the nodes' memory."""
+    config: PlacementConfig, table: InFlight, state: PlacementState, outcome: Outcome, going: Array
+) -> tuple[InFlight, tuple[Array, Array]]:
+    """Writes observed starts and finishes into the table; adds the waits they end to the nodes' fading memory."""
     news = outcome.news
-    begins = jnp.isinf(table.start_s) & jnp.isfinite(news.start_s)
-    ends = jnp.isinf(table.finish_s) & jnp.isfinite(news.finish_s)
-    wait_s = jnp.where(begins, news.start_s - table.arrival_s, 0.0)
+
+    def begins(start_s: Array, seen_s: Array) -> Array:
+        return jnp.isinf(start_s) & jnp.isfinite(seen_s) & beside(going, start_s)
+
+    def per_slot(leaves: tuple[Array, ...], _: Array) -> tuple[Array, Array]:
+        start_s, seen_s, arrival_s = leaves
+        new = begins(start_s, seen_s)
+        return jnp.where(new, seen_s - arrival_s, 0.0), new.astype(jnp.float32)
+
+    leaves = (table.start_s, news.start_s, table.arrival_s)
+    wait_s, starts = fold_slots(per_slot, lambda a, b: (a[0] + b[0], a[1] + b[1]), leaves)
     keep = jnp.exp(-outcome.elapsed_s / config.memory_s)[None]
+    recent = keep * state.recent_wait_s + wait_s, keep * state.recent_starts + starts
+    ends = jnp.isinf(table.finish_s) & jnp.isfinite(news.finish_s) & beside(going, table.finish_s)
     table = table._replace(
-        start_s=jnp.where(begins, news.start_s, table.start_s),
+        start_s=jnp.where(begins(table.start_s, news.start_s), news.start_s, table.start_s),
         finish_s=jnp.where(ends, news.finish_s, table.finish_s),
         status=jnp.where(ends, news.status, table.status),
     )
-    state = state._replace(
-        recent_wait_s=keep * state.recent_wait_s + jnp.sum(wait_s, axis=1),
-        recent_starts=keep * state.recent_starts + jnp.sum(begins, axis=1, dtype=jnp.float32),
-    )
-    return table, state
+    return table, recent
 
 
 def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
@@ -246,6 +269,7 @@ def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
         remaining=remaining,
         facts=facts,
         reward=lambda facts, outcome: rewards[config.reward](config, facts, outcome),
+        keeps_done=True,
     )
 
 

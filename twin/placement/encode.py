@@ -255,7 +255,7 @@ def _carried(
     """The table in flight at the first arrival of every window, with the fates of what is in it.
 
     A request whose finish is not known is taken to end when its expected run time is over; one that has not been seen
-    to start begins, as far as anybody can tell, at the moment known last.
+    to start begins its expected run time before its finish, though not before the window; a dropped one never starts.
     """
     nodes, depth, num_windows = encoding.cluster.num_nodes, encoding.problem.depth, len(first_row)
     shape = (nodes, depth, num_windows)
@@ -279,7 +279,8 @@ def _carried(
             expected = rows.request.expected_run_s[here]
             assumed = np.maximum(np.where(np.isfinite(start_s), start_s, now) + expected, now + 1.0)
             finish_s = np.where(np.isfinite(finish_s), finish_s, assumed)
-            begun = np.where(np.isfinite(start_s), start_s, finish_s - expected)
+            begun = np.where(np.isfinite(start_s), start_s, np.maximum(finish_s - expected, now))
+            begun = np.where(rows.status[here] == DROPPED, np.inf, begun)
             at = (node, slot, window)
             table.decision[at] = CARRIED
             table.arrival_s[at] = rows.arrival_s[here] - origin

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array
-from twin.environment import beside
-from twin.placement.types import RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
+from twin.placement.slots import fold_slots
+from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
 
 TWO_PI = 2.0 * np.pi
 
@@ -93,10 +93,10 @@ def fits(cluster: Cluster, request: Requests) -> Array:
 
 
 class NodeLoad(NamedTuple):
-    """What is in flight on every node; leaves [nodes, *streams], `used` and `waiting` [resources, nodes, *streams]."""
+    """What is in flight on every node; leaves [nodes, *streams], `used` [resources, nodes, *streams]."""
 
     used: Array
-    waiting: Array
+    waiting_cores: Array
     num_running: Array
     num_waiting: Array
     core_seconds_left: Array
@@ -109,21 +109,39 @@ def node_load(in_flight: InFlight, clock_s: Array) -> NodeLoad:
     A request uses its demand from its observed start to its observed finish; before that it is waiting. The work left
     is by expected run times: what a waiting request asks for in full, what a running one has left of it, at least 0.
     """
-    clock = beside(clock_s, in_flight.arrival_s)
-    held = (in_flight.decision != -1) & (in_flight.finish_s > clock)
-    running = held & (in_flight.start_s <= clock)
-    waiting = held & ~running
-    elapsed = jnp.where(running, clock - in_flight.start_s, 0.0)
-    left_s = jnp.where(held, jnp.maximum(in_flight.expected_run_s - elapsed, 0.0), 0.0)
-    age_s = jnp.where(waiting, clock - in_flight.arrival_s, 0.0)
-    return NodeLoad(
-        used=jnp.sum(jnp.where(running[None], in_flight.demand, 0.0), axis=2),
-        waiting=jnp.sum(jnp.where(waiting[None], in_flight.demand, 0.0), axis=2),
-        num_running=jnp.sum(running, axis=1, dtype=jnp.float32),
-        num_waiting=jnp.sum(waiting, axis=1, dtype=jnp.float32),
-        core_seconds_left=jnp.sum(left_s * in_flight.demand[0], axis=1),
-        oldest_wait_s=jnp.max(age_s, axis=1),
+    clock = clock_s[None]
+
+    def per_slot(leaves: tuple[Array, ...], _: Array) -> tuple[Array, ...]:
+        decision, arrival_s, start_s, finish_s, expected_run_s, *demand = leaves
+        held = (decision != EMPTY) & (finish_s > clock)
+        running = held & (start_s <= clock)
+        waiting = held & ~running
+        elapsed_s = jnp.where(running, clock - start_s, 0.0)
+        left_s = jnp.where(held, jnp.maximum(expected_run_s - elapsed_s, 0.0), 0.0)
+        return (
+            *(jnp.where(running, one, 0.0) for one in demand),
+            jnp.where(waiting, demand[0], 0.0),
+            running.astype(jnp.float32),
+            waiting.astype(jnp.float32),
+            left_s * demand[0],
+            jnp.where(waiting, clock - arrival_s, 0.0),
+        )
+
+    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+        sums = (a + b for a, b in zip(one[:-1], other[:-1], strict=True))
+        return (*sums, jnp.maximum(one[-1], other[-1]))
+
+    table = in_flight
+    leaves = (
+        table.decision,
+        table.arrival_s,
+        table.start_s,
+        table.finish_s,
+        table.expected_run_s,
+        *table.demand,
     )
+    *used, waiting_cores, running, waiting, left, oldest = fold_slots(per_slot, combine, leaves)
+    return NodeLoad(jnp.stack(used), waiting_cores, running, waiting, left, oldest)
 
 
 def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: float) -> Array:
@@ -139,7 +157,7 @@ def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: floa
 
     rows = [
         *jnp.where(capacity > 0.0, free, 0.0),
-        jnp.log1p(load.waiting[0] / cores),
+        jnp.log1p(load.waiting_cores / cores),
         jnp.log1p(load.num_running),
         jnp.log1p(load.num_waiting),
         squash(load.core_seconds_left / cores),

@@ -90,7 +90,7 @@ def answer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
         [inputs, *batch]: the offered node's features, which node it is, the request's features.
     """
     chosen = one_hot(node, cluster.num_nodes).astype(jnp.float32)
-    of_node = jnp.sum(seen.node * chosen[None], axis=1)
+    of_node = jnp.sum(jnp.where((chosen > 0.0)[None], seen.node, 0.0), axis=1)
     return jnp.concatenate([of_node, chosen, seen.request])
 
 

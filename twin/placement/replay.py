@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.errors import ConfigError
 from twin.contracts import Array, Streams
 from twin.placement.responses import Answers
 from twin.placement.types import REJECTED, UNKNOWN, Fate, PlacementState
@@ -56,6 +57,7 @@ class _Rows(NamedTuple):
     service: np.ndarray
     wait_s: np.ndarray
     run_s: np.ndarray
+    stay_s: np.ndarray  # from arrival to finish, also of requests dropped before they ran
     status: np.ndarray
     usable: np.ndarray  # as a donor: the fate is known
 
@@ -73,14 +75,22 @@ def _rows(windows: Windows) -> tuple[_Rows, np.ndarray, np.ndarray]:
     fate = jax.tree.map(pick, windows.fate)
     arrival_s = pick(windows.arrival_s)
     usable = np.isfinite(fate.finish_s) & (pick(windows.node) >= 0) | (fate.status == REJECTED)
-    with np.errstate(invalid="ignore"):
-        wait_s, run_s = fate.start_s - arrival_s, fate.finish_s - fate.start_s
+    start_s = np.where(np.isfinite(fate.start_s), fate.start_s, np.nan)
+    wait_s, run_s = start_s - arrival_s, fate.finish_s - start_s
+    stay_s = fate.finish_s - arrival_s
     position = np.full(valid.shape, -1)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     position[valid] = rank[inverse.reshape(-1)]
     rows = _Rows(
-        arrival[order], pick(windows.node), pick(windows.request.service), wait_s, run_s, fate.status, usable
+        arrival[order],
+        pick(windows.node),
+        pick(windows.request.service),
+        wait_s,
+        run_s,
+        stay_s,
+        fate.status,
+        usable,
     )
     return rows, position
 
@@ -125,7 +135,8 @@ def replay_table(windows: Windows, num_nodes: int, *, own_run: bool) -> ReplayTa
             own = rows.run_s[position]
             run_s = np.where(np.isfinite(own), own, run_s)
         start[node] = np.where(found, windows.arrival_s + rows.wait_s[lender], np.inf)
-        finish[node] = np.where(found, start[node] + run_s, np.inf)
+        ends = np.where(np.isfinite(rows.wait_s[lender]), rows.wait_s[lender] + run_s, rows.stay_s[lender])
+        finish[node] = np.where(found, windows.arrival_s + ends, np.inf)
         status[node] = np.where(found, rows.status[lender], UNKNOWN)
         accepted[node] = np.where(found, rows.status[lender] != REJECTED, True)
         known[node] = found
@@ -154,8 +165,10 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
     def init(key: Array, streams: Streams) -> tuple[Array, Fate]:
         window = choose_windows(key, windows.num_windows, (windows.num_windows,))
         if streams != (windows.num_windows,):
-            raise ValueError(
-                f"replay needs one stream for each of {windows.num_windows} windows, not {streams}"
+            raise ConfigError(
+                f"{streams} streams cannot replay {windows.num_windows} windows",
+                where="replayed_answers",
+                allowed=f"one stream axis of {windows.num_windows}, a stream for each window",
             )
         return jnp.int32(0), take(table.fate, window)
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from twin.contracts import Array, Outcome, PyTree, Response, Streams
 from twin.environment import beside
 from twin.placement.bookkeeping import choose_slots
+from twin.placement.slots import write
 from twin.placement.types import UNKNOWN, Cluster, Fate, InFlight, News, PlacementState, Requests
 
 
@@ -76,7 +77,7 @@ def _hide(hidden: _Hidden, slots: Array, fate: Fate) -> _Hidden:
     for seat in range(slots.shape[0]):
         hidden = _Hidden(
             *(
-                jnp.where(slots[seat], beside(new[seat], old), old)
+                write(old, slots[seat], new[seat])
                 for new, old in zip((fate.start_s, fate.finish_s, fate.status), hidden, strict=True)
             )
         )
@@ -130,7 +131,8 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
     ) -> tuple[_Private, Outcome]:
         key_arrivals, key_answers = jax.random.split(key)
         memory, fate = answers.answer(key_answers, private.memory, state, node)
-        slots = choose_slots(state, node) & fate.accepted[:, None, None]
+        slots = choose_slots(state, node)
+        slots = jnp.where(fate.accepted.reshape(slots.shape), slots, private.hidden.start_s.size)
         hidden = _hide(private.hidden, slots, fate)
         arrivals_state, following = arrivals.next(key_arrivals, private.arrivals, state, fate)
         shown = _revealed(hidden, following.clock_s)

@@ -1,0 +1,202 @@
+"""The placement rules once more, as a plain Python event loop over dicts and lists, one decision at a time.
+
+Written from the rules (docstrings of `twin.placement`), not from their array code: requests are dicts in a list, every
+request carries its own fate, and what may be known of it is asked of the clock. Slow and obvious.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from twin.placement.bookkeeping import PlacementConfig
+from twin.placement.types import COMPLETED, FAILED, REJECTED, RESOURCES, UNKNOWN, Cluster
+
+LATEST_S = 1e30
+
+Request = dict[str, Any]
+Fate = dict[str, Any]
+
+
+class PlacementLoop:
+    """One stream of the placement problem.
+
+    A fate is {"accepted", "start_s", "finish_s", "status"}; it is stored with the request and looked at only where
+    the clock has passed it.
+    """
+
+    def __init__(self, cluster: Cluster, config: PlacementConfig) -> None:
+        self.cluster, self.config = cluster, config
+        self.clock_s = 0.0
+        self.request: Request = {}
+        self.in_flight: list[list[Request]] = [[] for _ in cluster.node_names]
+        self.recent_wait_s = [0.0] * cluster.num_nodes
+        self.recent_starts = [0.0] * cluster.num_nodes
+        self.outcomes: dict[int, Fate] = {}
+        self.num_overflow = 0
+        self.num_decisions = 0
+
+    def begin(self, clock_s: float, request: Request, carried: Sequence[tuple[int, Request]] = ()) -> None:
+        """The first request, and (node, request) pairs that were in the system already."""
+        self.clock_s, self.request = clock_s, request
+        for node, one in carried:
+            self.in_flight[node].append(one)
+
+    def legal(self) -> list[bool]:
+        """What could ever run there by the largest machine and the candidate set; everything where nothing could."""
+        possible = [self._fits(node) for node in range(self.cluster.num_nodes)]
+        return possible if any(possible) else [True] * len(possible)
+
+    def _fits(self, node: int) -> bool:
+        asked = self.request
+        if not self.cluster.rules[asked["rule"], node]:
+            return False
+        for resource in range(len(RESOURCES)):
+            share = asked["demand"][resource] / asked["num_nodes"]
+            if share > self.cluster.unit_capacity[resource, node] * 1.000001:
+                return False
+            if asked["demand"][resource] > self.cluster.capacity[resource, node] * 1.000001:
+                return False
+        return True
+
+    def decide(self, node: int, fate: Fate, clock_s: float, following: Request) -> None:
+        """Offers the request in hand to `node`, then moves the clock to the next request."""
+        number, held = self.num_decisions, self.in_flight[node]
+        self.num_decisions += 1
+        if not fate["accepted"]:
+            self.outcomes[number] = {"start_s": math.inf, "finish_s": math.inf, "status": REJECTED}
+        elif len(held) >= self.config.depth:
+            self.num_overflow += 1
+        else:
+            held.append(
+                {**self.request, "decision": number, "arrival_s": self.clock_s, "fate": fate, "seen": False}
+            )
+        self._move(clock_s)
+        self.request = following
+
+    def _move(self, clock_s: float) -> None:
+        keep = math.exp(-(clock_s - self.clock_s) / self.config.memory_s)
+        self.clock_s = clock_s
+        for node, held in enumerate(self.in_flight):
+            settled = [one for one in held if one["fate"]["finish_s"] <= min(clock_s, LATEST_S)]
+            self.recent_wait_s[node] *= keep
+            self.recent_starts[node] *= keep
+            for one in held:
+                if not one["seen"] and one["fate"]["start_s"] <= clock_s:
+                    one["seen"] = True
+                    self.recent_wait_s[node] += one["fate"]["start_s"] - one["arrival_s"]
+                    self.recent_starts[node] += 1.0
+            self.outcomes |= {one["decision"]: one["fate"] for one in settled if one["decision"] >= 0}
+            self.in_flight[node] = [one for one in held if one["fate"]["finish_s"] > min(clock_s, LATEST_S)]
+
+    def look_ahead(self) -> None:
+        """Settles every request whose fate is drawn, as at the end of a rollout."""
+        self._move(math.inf)
+
+    def _load(self, node: int) -> list[float]:
+        """Dynamic features of a node: free shares, waiting share, counts, backlog, oldest and recent waits."""
+        unit, capacity = self.config.time_unit_s, self.cluster.capacity[:, node]
+        used, waiting_cores, running, waiting, work, oldest = [0.0] * len(RESOURCES), 0.0, 0, 0, 0.0, 0.0
+        for one in self.in_flight[node]:
+            left_s = one["expected_run_s"]
+            if one["seen"]:
+                running += 1
+                used = [before + more for before, more in zip(used, one["demand"], strict=True)]
+                left_s = max(left_s - (self.clock_s - one["fate"]["start_s"]), 0.0)
+            else:
+                waiting += 1
+                waiting_cores += one["demand"][0]
+                oldest = max(oldest, self.clock_s - one["arrival_s"])
+            work += left_s * one["demand"][0]
+        free = [1.0 - u / c if c > 0.0 else 0.0 for u, c in zip(used, capacity, strict=True)]
+        cores = max(capacity[0], 1e-9)
+        mean_wait = self.recent_wait_s[node] / max(self.recent_starts[node], 1e-3)
+        return [
+            *free,
+            math.log1p(waiting_cores / cores),
+            math.log1p(running),
+            math.log1p(waiting),
+            math.log1p(work / cores / unit),
+            math.log1p(oldest / unit),
+            math.log1p(max(mean_wait, 0.0) / unit),
+            math.log1p(self.recent_starts[node]),
+        ]
+
+    def observe_nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """[features, nodes] as the site that decides sees them, and in full."""
+        cluster, home, free = self.cluster, self.request["site"], len(RESOURCES)
+        loads = np.array([self._load(node) for node in range(cluster.num_nodes)])
+        shown = loads.copy()
+        for node, site in enumerate(cluster.site_of_node):
+            if site != home:
+                shown[node] = loads[cluster.site_of_node == site].mean(axis=0)
+        fixed, needed = [], []
+        for node in range(cluster.num_nodes):
+            same = float(cluster.site_of_node[node] == home)
+            fixed.append([float(self._fits(node)), same, float(cluster.is_cloud[node])])
+            needed.append([self.request["demand"][0] / cluster.capacity[0, node]])
+        views = (np.hstack([fixed, view[:, :free], needed, view[:, free:]]).T for view in (shown, loads))
+        local, full = views
+        return local.astype(np.float32), full.astype(np.float32)
+
+    def observe_request(self) -> np.ndarray:
+        """[features] of the request in hand."""
+        asked, unit, cluster = self.request, self.config.time_unit_s, self.cluster
+        finite = math.isfinite(asked["deadline_s"])
+        day, week = 2 * math.pi * asked["day_fraction"], 2 * math.pi * asked["week_fraction"]
+        numbers = [
+            *(math.log1p(amount) for amount in asked["demand"]),
+            math.log1p(asked["num_nodes"] - 1.0),
+            math.log1p(asked["expected_run_s"] / unit),
+            math.log1p(asked["deadline_s"] / unit) if finite else 0.0,
+            float(finite),
+            math.log1p(asked["input_mib"]),
+            *(math.sin(day), math.cos(day), math.sin(week), math.cos(week)),
+        ]
+        vocabularies = {"site": "sites", "scenario": "scenarios", "service": "services", "queue": "queues"}
+        flags: list[float] = []
+        for kind, names in vocabularies.items():
+            flags += [float(i == asked[kind]) for i in range(len(getattr(cluster, names)))]
+        return np.array(numbers + flags, np.float32)
+
+    def reward(self, arrival_s: float, deadline_s: float, outcome: Fate) -> float:
+        """Worth of a settled decision: on time or not, or minus the log of bounded slowdown."""
+        if self.config.reward == "on_time":
+            return float(outcome["status"] == COMPLETED and outcome["finish_s"] - arrival_s <= deadline_s)
+        worst = self.config.worst_slowdown
+        if outcome["status"] not in (COMPLETED, FAILED):
+            return -math.log(worst)
+        run_s = max(outcome["finish_s"] - outcome["start_s"], self.config.slowdown_floor_s)
+        return -math.log(min(max((outcome["finish_s"] - arrival_s) / run_s, 1.0), worst))
+
+
+def request_at(requests: Any, *index: int) -> Request:
+    """One request of `Requests` arrays [*batch] as a dict of Python numbers."""
+    one = {name: getattr(requests, name)[index].item() for name in requests._fields if name != "demand"}
+    return {**one, "demand": [float(values[index]) for values in requests.demand]}
+
+
+def carried_in(windows: Any, window: int) -> list[tuple[int, Request]]:
+    """(node, request) pairs that were in flight when a window begins."""
+    table, fate = windows.carried, windows.carried_fate
+    pairs = []
+    for node, slot in zip(*np.nonzero(table.decision[..., window] != -1), strict=True):
+        at = (node, slot, window)
+        one = {
+            "decision": -2,
+            "arrival_s": float(table.arrival_s[at]),
+            "expected_run_s": float(table.expected_run_s[at]),
+            "demand": [float(values[at]) for values in table.demand],
+            "seen": bool(np.isfinite(table.start_s[at])),
+            "fate": {
+                "start_s": float(fate.start_s[at]),
+                "finish_s": float(fate.finish_s[at]),
+                "status": int(fate.status[at]),
+            },
+        }
+        pairs.append((int(node), one))
+    return pairs
+
+
+NEVER: Fate = {"accepted": True, "start_s": math.inf, "finish_s": math.inf, "status": UNKNOWN}

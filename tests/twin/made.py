@@ -1,0 +1,85 @@
+"""Small clusters, logs and encodings made from a seed."""
+
+import datetime as dt
+
+import numpy as np
+
+from twin.placement.bookkeeping import PlacementConfig
+from twin.placement.encode import Rows
+from twin.placement.encoding import Encoding
+from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Cluster, Requests
+
+
+def made_cluster(num_edge: int = 3, num_sites: int = 2, num_services: int = 3) -> Cluster:
+    """Edge nodes of different sizes dealt to sites, and an unlimited cloud; the second rule forbids the first node."""
+    num_nodes = num_edge + 1
+    cores = np.append(4.0 * (1 + np.arange(num_edge) % 3), np.inf)
+    memory = np.append(8.0 * (1 + np.arange(num_edge) % 2), np.inf)
+    capacity = np.stack([cores, memory, np.zeros(num_nodes)])
+    rules = np.ones((2, num_nodes), bool)
+    rules[1, 0] = False
+    return Cluster(
+        node_names=(*(f"edge-{i}" for i in range(num_edge)), "cloud"),
+        capacity=capacity,
+        unit_capacity=capacity / np.array([[1.0], [2.0], [1.0]]),
+        site_of_node=np.append(np.arange(num_edge) % num_sites, num_sites - 1),
+        is_cloud=np.arange(num_nodes) == num_edge,
+        sites=tuple(f"site-{i}" for i in range(num_sites)),
+        scenarios=("unknown", "rush"),
+        services=("unknown", *(f"service-{i}" for i in range(1, num_services))),
+        queues=("unknown",),
+        rules=rules,
+    )
+
+
+def made_encoding(cluster: Cluster, **problem: object) -> Encoding:
+    """An encoding around `cluster`, with fields of the problem's configuration chosen by the caller."""
+    config = PlacementConfig(**{"depth": 8, "time_unit_s": 2.0, "memory_s": 30.0, **problem})  # type: ignore[arg-type]
+    names = {name: index for index, name in enumerate(cluster.node_names)}
+    runs = (20.0,) * len(cluster.services)
+    return Encoding(cluster, names, False, runs, False, config, (dt.date(2020, 1, 1),))
+
+
+def made_requests(rng: np.random.Generator, cluster: Cluster, shape: tuple[int, ...]) -> Requests:
+    """Random requests; about one in ten fits nowhere."""
+
+    def index(choices: int, low: int = 0) -> np.ndarray:
+        return rng.integers(low, choices, shape).astype(np.int32)
+
+    def number(low: float, high: float) -> np.ndarray:
+        return rng.uniform(low, high, shape).astype(np.float32)
+
+    demand = np.stack([number(0.1, 4.0), number(0.1, 2.0), np.zeros(shape, np.float32)])
+    demand[2] = rng.random(shape) < 0.1
+    return Requests(
+        site=index(len(cluster.sites)),
+        scenario=index(len(cluster.scenarios)),
+        service=index(len(cluster.services)),
+        queue=index(len(cluster.queues)),
+        agent=index(3, -1),
+        rule=index(len(cluster.rules)),
+        demand=demand,
+        num_nodes=index(3, 1).astype(np.float32),
+        expected_run_s=number(1.0, 40.0),
+        deadline_s=np.where(rng.random(shape) < 0.3, np.inf, number(1.0, 60.0)).astype(np.float32),
+        input_mib=number(0.0, 5.0),
+        day_fraction=number(0.0, 1.0),
+        week_fraction=number(0.0, 1.0),
+    )
+
+
+def made_rows(
+    rng: np.random.Generator, cluster: Cluster, count: int, gap_s: int = 3, run_s: int = 20
+) -> Rows:
+    """A random log on whole seconds: ties, waits, refusals, drops, failures and unfinished requests included."""
+    arrival_s = np.cumsum(rng.integers(0, gap_s + 1, count)).astype(float) + 1.6e9
+    start_s = arrival_s + np.where(rng.random(count) < 0.5, 0, rng.integers(0, run_s, count))
+    finish_s = start_s + rng.integers(0, run_s, count)
+    kinds = np.array([COMPLETED, FAILED, DROPPED, REJECTED, UNKNOWN], np.int32)
+    status = rng.choice(kinds, count, p=[0.7, 0.1, 0.08, 0.1, 0.02])
+    start_s = np.where((status == DROPPED) | (status == REJECTED), np.inf, start_s)
+    finish_s = np.where((status == REJECTED) | (status == UNKNOWN), np.inf, finish_s)
+    node = rng.integers(0, cluster.num_nodes, count).astype(np.int32)
+    requests = made_requests(rng, cluster, (count,))
+    names = np.array([f"request-{i}" for i in range(count)])
+    return Rows(arrival_s, start_s, finish_s, status, node, requests, names, np.zeros(count, bool))

@@ -1,0 +1,151 @@
+"""The array code against the plain loop, event by event."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.reference import networks_loop
+from tests.reference.placement_loop import NEVER, PlacementLoop, carried_in, request_at
+from tests.twin.made import made_cluster, made_encoding, made_rows
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.encode import cut_windows
+from twin.placement.encoding import Encoding
+from twin.placement.history import replay_environment, replay_log
+from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
+from twin.placement.outcome_model import NUM_UNIFORMS
+from twin.placement.replay import replay_table
+from twin.placement.responses import drawn_response
+from twin.placement.windows import Windows, replayed_arrivals
+from twin.rollout import follow
+
+STEPS = 48
+
+
+@pytest.fixture(scope="module", params=["on_time", "slowdown"])
+def case(request: pytest.FixtureRequest) -> tuple[Encoding, Windows]:
+    cluster = made_cluster()
+    encoding = made_encoding(cluster, reward=request.param)
+    rows = made_rows(np.random.default_rng(3), cluster, 4 * STEPS)
+    return encoding, cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=STEPS)
+
+
+def walk(
+    windows: Windows, encoding: Encoding, window: int, actions: np.ndarray, seen: Callable
+) -> PlacementLoop:
+    """The loop along `actions` with the fates of the replay; every state is shown to `seen` before its decision."""
+    table = replay_table(windows, encoding.cluster.num_nodes, own_run=False)
+    loop = PlacementLoop(encoding.cluster, encoding.problem)
+    first = request_at(windows.request, 0, window)
+    loop.begin(float(windows.arrival_s[0, window]), first, carried_in(windows, window))
+    for step in range(windows.length[window]):
+        seen(step, loop)
+        node = actions[step]
+        at = (node, step, window)
+        fate = {name: getattr(table.fate, name)[at].item() for name in NEVER}
+        after = min(step + 1, windows.length[window] - 1)
+        loop.decide(
+            node, fate, float(windows.arrival_s[after, window]), request_at(windows.request, after, window)
+        )
+    return loop
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["logged", "counterfactual"])
+def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: bool) -> None:
+    encoding, windows = case
+    actions = np.maximum(windows.node, 0)
+    if other:
+        actions = np.random.default_rng(4).integers(0, encoding.cluster.num_nodes, actions.shape)
+    system = replay_environment(windows, encoding)
+    run = jax.jit(lambda taken: follow(jax.random.key(0), system, taken, (windows.num_windows,)))
+    history = jax.tree.map(np.asarray, run(jnp.asarray(actions, jnp.int32)[:, None]))
+    for window in range(windows.num_windows):
+        taken, arrivals = history.action[:, 0, window], windows.arrival_s[:, window]
+
+        def look(step: int, loop: PlacementLoop, window: int = window) -> None:
+            local, full = loop.observe_nodes()
+            at = (step, ..., 0, window)
+            np.testing.assert_allclose(history.observation.node[at], local, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(history.global_observation.node[at], full, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(history.observation.request[at], loop.observe_request(), atol=1e-5)
+            legal = loop.legal()
+            assert history.legal[at].tolist() == legal
+            wanted = int(actions[step, window])
+            assert history.action[step, 0, window] == (wanted if legal[wanted] else legal.index(True))
+
+        loop = walk(windows, encoding, window, taken, look)
+        loop.look_ahead()
+        for step in range(windows.length[window]):
+            outcome, at = loop.outcomes.get(step), (step, 0, window)
+            settled = outcome is not None and (np.isfinite(outcome["finish_s"]) or outcome["status"] == 3)
+            assert history.settled[at] == settled
+            if settled:
+                assert history.outcome.status[at] == outcome["status"]
+                assert history.outcome.finish_s[at] == outcome["finish_s"]
+                assert history.outcome.start_s[at] == outcome["start_s"]
+                deadline = float(windows.request.deadline_s[step, window])
+                worth = loop.reward(float(arrivals[step]), deadline, outcome)
+                np.testing.assert_allclose(history.reward[at], worth, atol=1e-5)
+        unknown = sum(one["decision"] >= 0 for held in loop.in_flight for one in held)
+        steps = history.settled[: windows.length[window], 0, window]
+        assert (~steps).sum() == loop.num_overflow + unknown
+
+
+def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> None:
+    encoding, windows = case
+    cluster, unit_s, streams = encoding.cluster, encoding.problem.time_unit_s, 2
+    config = AnswerConfig(num_members=2, hidden=(16, 16))
+    network = answer_network(config)
+    keys = jax.random.split(jax.random.key(5), 2)
+    parameters = jax.vmap(lambda key: network.init(key, jnp.zeros((num_inputs(cluster), 1))))(keys)
+    parameters = jax.tree.map(lambda leaf: np.asarray(leaf) * 2.0, parameters)
+    model = AnswerModel(parameters, 40.0, 60.0)
+    answers = learned_answers(encoding, config, model)
+    system = environment(
+        placement(cluster, encoding.problem),
+        drawn_response(cluster, encoding.problem.depth, replayed_arrivals(windows), answers),
+    )
+    state = jax.jit(lambda key: system.reset(key, (streams,)))(jax.random.key(6))
+    step = jax.jit(system.step)
+    for number in range(20):
+        key = jax.random.key(100 + number)
+        node = np.array([[number % cluster.num_nodes, (number + 1) % cluster.num_nodes]], np.int32)
+        full = jax.tree.map(np.asarray, system.problem.observe_global(state.problem))
+        before = np.asarray(state.response.hidden.start_s)
+        clock, state_before = np.asarray(state.problem.clock_s), state
+        _, key_answers = jax.random.split(key)
+        low = float(np.finfo(np.float32).tiny)
+        uniforms = np.asarray(jax.random.uniform(key_answers, (NUM_UNIFORMS, 1, streams), minval=low))
+        _, fate = answers.answer(key_answers, None, state_before.problem, jnp.asarray(node))
+        for stream in range(streams):
+            chosen = np.eye(cluster.num_nodes)[node[0, stream]]
+            inputs = np.concatenate(
+                [full.node[:, node[0, stream], 0, stream], chosen, full.request[:, 0, stream]]
+            )
+            outputs = networks_loop.forward(networks_loop.layers_of(parameters, stream), inputs)
+            told = networks_loop.answer(
+                outputs, uniforms[:, 0, stream], float(clock[stream]), unit_s, (40.0, 60.0)
+            )
+            assert bool(fate.accepted[0, stream]) == told["accepted"]
+            assert int(fate.status[0, stream]) == told["status"]
+            if told["accepted"]:
+                np.testing.assert_allclose(fate.start_s[0, stream], told["start_s"], rtol=1e-4)
+                np.testing.assert_allclose(fate.finish_s[0, stream], told["finish_s"], rtol=1e-4)
+        state, transition = step(key, state, jnp.asarray(node))
+        hidden = np.asarray(state.response.hidden.start_s)
+        if not np.asarray(transition.illegal).any():
+            changed = np.argwhere(~np.isclose(before, hidden, equal_nan=True))
+            assert len(changed) <= streams
+
+
+def test_replay_gives_logged_fates_to_the_second(case: tuple[Encoding, Windows]) -> None:
+    encoding, windows = case
+    history = replay_log(windows, encoding)
+    same = windows.valid() & ~np.asarray(history.illegal[:, 0]) & np.asarray(history.settled[:, 0])
+    assert same.sum() > 0.5 * windows.valid().sum()
+    for name in ("start_s", "finish_s", "status"):
+        told, logged = np.asarray(getattr(history.outcome, name))[:, 0], getattr(windows.fate, name)
+        np.testing.assert_array_equal(told[same], logged[same])

@@ -1,0 +1,82 @@
+"""Single slots of the table in flight, and folds over all slots of a node; built for speed on processors.
+
+A table leaf is [nodes, depth, *streams]. One request enters and one leaves per seat and step, so a slot is read by a
+gather and written by a scatter, in place, instead of passing over the whole leaf. What must look at every slot (the
+load of a node, the first free slot) folds over the depth in one fused pass, unrolled up to `MAX_UNROLLED` slots:
+several times faster than one reduction after another.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twin.contracts import Array
+
+MAX_UNROLLED = 64
+"""Deeper tables fold in a loop: their unrolled program would take long to compile."""
+
+Folded = TypeVar("Folded")
+
+
+def place(table_shape: tuple[int, ...], node: Array, slot: Array, exists: Array) -> Array:
+    """Where slots lie in a flattened table leaf.
+
+    Args:
+        table_shape: [nodes, depth, *streams].
+        node: [*streams] int32.
+        slot: [*streams] int32.
+        exists: [*streams] bool: there is such a slot.
+
+    Returns:
+        [streams] int32 flat positions, out of range where there is none: nothing is written there.
+    """
+    depth, streams = table_shape[1], int(np.prod(table_shape[2:], dtype=int))
+    position = (node * depth + slot).reshape(-1) * streams + jnp.arange(streams, dtype=jnp.int32)
+    return jnp.where(exists.reshape(-1), position, int(np.prod(table_shape, dtype=int)))
+
+
+def read(leaf: Array, position: Array, missing: float | int) -> Array:
+    """[*streams] the leaf's values at the positions; `missing` where there is none."""
+    values = leaf.reshape(-1).at[position].get(mode="fill", fill_value=missing)
+    return values.reshape(leaf.shape[2:])
+
+
+def write(leaf: Array, position: Array, value: Array) -> Array:
+    """The leaf with `value` [*streams] at the positions."""
+    new = jnp.broadcast_to(value, leaf.shape[2:]).reshape(-1)
+    flat = leaf.reshape(-1).at[position].set(new, mode="drop", unique_indices=True)
+    return flat.reshape(leaf.shape)
+
+
+def fold_slots(
+    per_slot: Callable[[tuple[Array, ...], Array], Folded],
+    combine: Callable[[Folded, Folded], Folded],
+    leaves: tuple[Array, ...],
+) -> Folded:
+    """Combines what `per_slot` makes of every slot, over the depth.
+
+    Args:
+        per_slot: (one slot's leaves [nodes, *streams], its index) -> pytree of arrays.
+        combine: Two such pytrees into one.
+        leaves: [nodes, depth, *streams].
+
+    Returns:
+        The pytree combined over all slots, from the last to the first.
+    """
+    depth = leaves[0].shape[1]
+
+    def at(index: int | Array) -> Folded:
+        if isinstance(index, int):
+            return per_slot(tuple(leaf[:, index] for leaf in leaves), jnp.int32(index))
+        slices = tuple(jax.lax.dynamic_index_in_dim(leaf, index, 1, False) for leaf in leaves)
+        return per_slot(slices, index)
+
+    total = at(depth - 1)
+    if depth <= MAX_UNROLLED:
+        for index in range(depth - 2, -1, -1):
+            total = combine(total, at(index))
+        return jax.lax.optimization_barrier(total)
+    return jax.lax.fori_loop(1, depth, lambda step, sofar: combine(sofar, at(depth - 1 - step)), total)
