@@ -4,16 +4,15 @@ If a predicted distribution is right, the value that came true lies below its q-
 (the probability integral transform is uniform). The mixture over members is what the ensemble predicts.
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from evaluation.report import Chart, Curve
-from twin.contracts import Array
+from twin.contracts import Array, PyTree
+from twin.networks import apply
 from twin.placement.encoding import Encoding
-from twin.placement.fit import Offers, labelled_offers, replay_log
+from twin.placement.history import Offers, labelled_offers
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network
 from twin.placement.outcome_model import Mixture, mixture_log_survival, split_outputs
 from twin.placement.windows import Windows
@@ -24,7 +23,7 @@ MIN_ROWS = 50
 
 def offers_of(windows: Windows, encoding: Encoding) -> Offers:
     """The labelled offers of some days."""
-    return labelled_offers(replay_log(windows, encoding), windows, encoding)
+    return labelled_offers(windows, encoding)
 
 
 def calibration_charts(
@@ -75,10 +74,8 @@ def _predicted(
     def distribution(mixture: Mixture, value_s: Array) -> Array:
         return 1.0 - jnp.exp(mixture_log_survival(mixture, jnp.log1p(value_s / unit_s)))
 
-    def member(
-        parameters: Callable, inputs: Array, wait_s: Array, run_s: Array
-    ) -> tuple[Array, Array, Array]:
-        told = split_outputs(network.apply(parameters, inputs))
+    def member(parameters: PyTree, inputs: Array, wait_s: Array, run_s: Array) -> tuple[Array, Array, Array]:
+        told = split_outputs(apply(network, parameters, inputs))
         at_once = jax.nn.sigmoid(told.zero_wait_logit)
         wait = at_once + (1.0 - at_once) * distribution(told.wait, wait_s)
         return (

@@ -38,7 +38,8 @@ from logs_schema.errors import ConfigError
 from offline_rl.networks import Actor, actor
 from twin.contracts import Array
 from twin.placement.fit import MIN_ROWS
-from twin.placement.model import PlacementTwin, encode_days, fit_twin
+from twin.placement.learned import AnswerConfig
+from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
 from twin.placement.windows import Windows
 
 TWIN_POLICY = "twin"
@@ -152,6 +153,8 @@ def _runs(
     network = actor(example_for(encoding, windows[0]))
     replay = replay_program(encoding, network)
     living = twin_program(encoding, case.twin.config, network)
+    config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
+    programs = fit_programs(encoding, config)
     tried = candidates(case.schedulers)
     if case.schedulers is None:
         tried = [candidate._replace(params=network.init(jax.random.key(0))) for candidate in tried]
@@ -161,7 +164,7 @@ def _runs(
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
             judges = [replay_judge(replay, encoding, part, shape)]
             copies = case.config.copies
-            shifted = _shifted_twin(key, case, shift, notes)
+            shifted = _shifted_twin(key, case, config, programs, shift, notes)
             if shifted is not None:
                 judges.append(twin_judge(living, encoding, part, shifted.model, shape, copies=copies))
             promised = twin_judge(
@@ -192,11 +195,12 @@ def _true_runs(
         stage(len(shifts))
 
 
-def _shifted_twin(key: Array, case: Case, shift: TestDays, notes: list[str]) -> PlacementTwin | None:
+def _shifted_twin(
+    key: Array, case: Case, config: AnswerConfig, programs: FitPrograms, shift: TestDays, notes: list[str]
+) -> PlacementTwin | None:
     """A twin fitted on the test days, or None with a note where they hold too few requests."""
     try:
-        config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
-        return fit_twin(key, case.archive, case.twin.encoding, shift.days, config)
+        return fit_twin(key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
     except ConfigError as error:
         notes.append(
             f"shift {shift.name}: no twin of these days ({error.what}; at least {MIN_ROWS} offers needed)"

@@ -27,7 +27,7 @@ from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import drawn_response
-from twin.placement.windows import Windows, replayed_arrivals, select
+from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import unroll
 
 MAX_STEPS = 2048
@@ -77,28 +77,6 @@ class Judged(NamedTuple):
 def slim(trajectory: Trajectory) -> Judged:
     """What of a trajectory is kept."""
     return Judged(*(getattr(trajectory, name) for name in Judged._fields))
-
-
-def pad_windows(windows: Windows, num_steps: int, num_windows: int) -> Windows:
-    """The same windows in larger arrays; added windows repeat the first one, added steps the last entry."""
-    step = np.minimum(np.arange(num_steps), windows.num_steps - 1)
-    window = np.where(np.arange(num_windows) < windows.num_windows, np.arange(num_windows), 0)
-    wide = select(windows, window)
-
-    def longer(leaf: np.ndarray, axis: int) -> np.ndarray:
-        return np.take(leaf, step, axis=axis)
-
-    request = {
-        name: longer(leaf, 1 if name == "demand" else 0) for name, leaf in wide.request._asdict().items()
-    }
-    valid = np.arange(num_steps)[:, None] < wide.length[None]
-    return wide._replace(
-        request=type(wide.request)(**request),
-        arrival_s=longer(wide.arrival_s, 0),
-        node=np.where(valid, longer(wide.node, 0), -1),
-        fate=jax.tree.map(lambda leaf: longer(leaf, 0), wide.fate),
-        row=np.where(valid, longer(wide.row, 0), -1),
-    )
 
 
 def common_shape(parts: Sequence[Windows]) -> tuple[int, int]:

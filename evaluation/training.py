@@ -22,7 +22,7 @@ from offline_rl.train import Experience, from_logs, updates
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.placement.encoding import Encoding
-from twin.placement.fit import replay_log
+from twin.placement.history import replay_log
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.placement.windows import Windows, select

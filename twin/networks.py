@@ -5,6 +5,7 @@ between bookkeeping and network.
 """
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import flax.linen as nn
 import jax
@@ -49,6 +50,11 @@ class MLP(nn.Module):
         for width in self.hidden:
             inputs = self.activation(Dense(width)(inputs))
         return Dense(self.outputs, scale=self.output_scale)(inputs)
+
+
+def apply(network: nn.Module, parameters: PyTree, inputs: Array) -> Array:
+    """The output of a network that has one."""
+    return cast(Array, network.apply(parameters, inputs))
 
 
 def flatten_features(observation: PyTree, num_trailing: int) -> Array:

@@ -10,6 +10,7 @@ import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -66,9 +67,9 @@ class Encoding:
     def from_json(text: str) -> Encoding:
         """The encoding that `to_json` wrote."""
         content = json.loads(text)
-        arrays = {"capacity": np.float64, "unit_capacity": np.float64, "site_of_node": np.int64}
+        arrays: dict[str, Any] = {"capacity": np.float64, "unit_capacity": np.float64, "site_of_node": np.int64}
         arrays |= {"is_cloud": np.bool_, "rules": np.bool_}
-        cluster = {
+        cluster: dict[str, Any] = {
             name: np.array(value, arrays[name]) if name in arrays else tuple(value)
             for name, value in content["cluster"].items()
         }

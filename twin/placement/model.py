@@ -2,9 +2,10 @@
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,8 +18,10 @@ from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows, day_start_s, read_rows
 from twin.placement.encoding import Encoding
-from twin.placement.fit import FitReport, fit_answers, labelled_offers, replay_log
+from twin.placement.fit import FitProgram, FitReport, fit_answers, fit_program
+from twin.placement.history import labelled_offers, offer_program
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
+from twin.placement.replay import ReplayTable
 from twin.placement.responses import drawn_response
 from twin.placement.types import Fate, InFlight, Requests
 from twin.placement.windows import Windows, replayed_arrivals
@@ -132,6 +135,18 @@ def encode_days(
     return cut_windows(rows, wanted, encoding, num_steps=num_steps, stride=stride)
 
 
+class FitPrograms(NamedTuple):
+    """What fitting compiles, kept so that several twins of one encoding share it."""
+
+    offers: Callable[[Windows, ReplayTable], tuple[Array, Array]]
+    fit: FitProgram
+
+
+def fit_programs(encoding: Encoding, config: AnswerConfig) -> FitPrograms:
+    """The programs that fit twins of this encoding and configuration."""
+    return FitPrograms(offer_program(encoding), fit_program(encoding, config))
+
+
 def fit_twin(
     key: Array,
     archive: Archive,
@@ -140,6 +155,7 @@ def fit_twin(
     config: AnswerConfig,
     *,
     num_steps: int = 128,
+    programs: "FitPrograms | None" = None,
 ) -> PlacementTwin:
     """Learns a twin from some days of an archive; what happened after the last of them is not looked at.
 
@@ -150,6 +166,7 @@ def fit_twin(
         days: Days to learn from (the training days, or the shifted days a policy is judged on).
         config: Of the ensemble.
         num_steps: Requests per window.
+        programs: From `fit_programs`, where several twins are fitted.
 
     Returns:
         The twin.
@@ -157,10 +174,11 @@ def fit_twin(
     Raises:
         ConfigError: Too few requests with a known decision.
     """
+    programs = fit_programs(encoding, config) if programs is None else programs
     last = max(days)
     logged = encode_days(archive, encoding, days, num_steps=num_steps, until=last)
-    offers = labelled_offers(replay_log(logged, encoding), logged, encoding)
-    model, report = fit_answers(key, offers, encoding, config)
+    offers = labelled_offers(logged, encoding, programs.offers)
+    model, report = fit_answers(key, offers, encoding, config, programs.fit)
     starts = encode_days(
         archive, encoding, days, num_steps=num_steps, stride=max(1, num_steps // 2), until=last
     )

@@ -1,9 +1,9 @@
 """A probabilistic model of one answer: is the offer accepted, how long is the wait, how long the run, how does it end.
 
-Acceptance, dropping and failure are Bernoulli. The wait is zero with some probability, otherwise `log1p(wait / unit)` is
-a mixture of logistics; `log1p(run / unit)` is one too. A logistic has a closed-form distribution function, so outcomes
-that are censored (still waiting, still running when the log was cut) enter the likelihood as "at least so long",
-and sampling needs one uniform number and one logarithm.
+Acceptance, dropping and failure are Bernoulli. The wait is zero with some probability, otherwise
+`log1p(wait / unit)` is a mixture of logistics; `log1p(run / unit)` is one too. A logistic has a closed-form
+distribution function, so outcomes that are censored (still waiting, still running when the log was cut) enter the
+likelihood as "at least so long", and sampling needs one uniform number and one logarithm.
 """
 
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
+from twin.placement.types import Leaf
 
 NUM_COMPONENTS = 4
 NUM_OUTPUTS = 4 + 6 * NUM_COMPONENTS
@@ -83,13 +84,13 @@ def mixture_sample(mixture: Mixture, uniform_component: Array, uniform_value: Ar
 class Observed(NamedTuple):
     """What the log says of answers; leaves [*batch]."""
 
-    accepted: Array  # bool
-    dropped: Array  # bool
-    failed: Array  # bool
-    wait_s: Array  # to the start; a lower bound where not started
-    started: Array  # bool
-    run_s: Array  # to the finish; a lower bound where not finished
-    finished: Array  # bool
+    accepted: Leaf  # bool
+    dropped: Leaf  # bool
+    failed: Leaf  # bool
+    wait_s: Leaf  # to the start; a lower bound where not started
+    started: Leaf  # bool
+    run_s: Leaf  # to the finish; a lower bound where not finished
+    finished: Leaf  # bool
 
 
 def log_likelihood(parameters: AnswerParameters, observed: Observed, unit_s: float) -> Array:

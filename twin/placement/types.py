@@ -5,11 +5,12 @@ A *node* here is whatever a decision names: a machine, or a class of machines wh
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from twin.contracts import Array
+Leaf = Any
+"""A leaf of a record: a JAX array inside programs, a NumPy array in encoded data."""
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 NUM_RESOURCES = len(RESOURCES)
@@ -61,19 +62,19 @@ class Requests(NamedTuple):
     Nothing here is known only later: no start, no finish, no true run time.
     """
 
-    site: Array  # int32, where it arrived: the site that decides
-    scenario: Array  # int32
-    service: Array  # int32
-    queue: Array  # int32
-    agent: Array  # int32, -1 where the log hides it
-    rule: Array  # int32, index into Cluster.rules
-    demand: Array  # [resources, *batch] total over all of its nodes; 0 where not asked for
-    num_nodes: Array  # float32 >= 1: machines it must be spread over
-    expected_run_s: Array  # requested run time, or an estimate from the training days; never the true one
-    deadline_s: Array  # from arrival to finish; inf without a deadline
-    input_mib: Array  # 0 where unknown
-    day_fraction: Array  # [0, 1): time of day of the arrival
-    week_fraction: Array  # [0, 1): time of week, Monday 00:00 is 0
+    site: Leaf  # int32, where it arrived: the site that decides
+    scenario: Leaf  # int32
+    service: Leaf  # int32
+    queue: Leaf  # int32
+    agent: Leaf  # int32, -1 where the log hides it
+    rule: Leaf  # int32, index into Cluster.rules
+    demand: Leaf  # [resources, *batch] total over all of its nodes; 0 where not asked for
+    num_nodes: Leaf  # float32 >= 1: machines it must be spread over
+    expected_run_s: Leaf  # requested run time, or an estimate from the training days; never the true one
+    deadline_s: Leaf  # from arrival to finish; inf without a deadline
+    input_mib: Leaf  # 0 where unknown
+    day_fraction: Leaf  # [0, 1): time of day of the arrival
+    week_fraction: Leaf  # [0, 1): time of week, Monday 00:00 is 0
 
 
 class InFlight(NamedTuple):
@@ -83,77 +84,77 @@ class InFlight(NamedTuple):
     A request is waiting from its placement until `start_s`, running until `finish_s`. inf: not observed yet.
     """
 
-    decision: Array  # int32; EMPTY, CARRIED or the decision's number
-    arrival_s: Array
-    start_s: Array
-    finish_s: Array
-    status: Array  # int32, UNKNOWN until finished
-    expected_run_s: Array
-    service: Array  # int32
-    demand: Array
+    decision: Leaf  # int32; EMPTY, CARRIED or the decision's number
+    arrival_s: Leaf
+    start_s: Leaf
+    finish_s: Leaf
+    status: Leaf  # int32, UNKNOWN until finished
+    expected_run_s: Leaf
+    service: Leaf  # int32
+    demand: Leaf
 
 
 class Fate(NamedTuple):
     """What becomes of an offer; leaves [seats, *streams], times on the episode's clock. inf: does not happen (yet)."""
 
-    accepted: Array  # bool: the agent took the offer
-    start_s: Array
-    finish_s: Array
-    status: Array  # int32
+    accepted: Leaf  # bool: the agent took the offer
+    start_s: Leaf
+    finish_s: Leaf
+    status: Leaf  # int32
 
 
 class News(NamedTuple):
     """The placement problem's `Outcome.news`."""
 
     clock_s: (
-        Array  # [*streams]: when the next decision is due; exact, where a sum of elapsed times would round
+        Leaf  # [*streams]: when the next decision is due; exact, where a sum of elapsed times would round
     )
-    accepted: Array  # [seats, *streams] bool: answers to the offers just made
-    start_s: Array  # [nodes, depth, *streams]: observed starts, inf where not observed yet
-    finish_s: Array  # [nodes, depth, *streams]: observed finishes, inf where not observed yet
-    status: Array  # [nodes, depth, *streams] int32, meaningful where the finish is observed
+    accepted: Leaf  # [seats, *streams] bool: answers to the offers just made
+    start_s: Leaf  # [nodes, depth, *streams]: observed starts, inf where not observed yet
+    finish_s: Leaf  # [nodes, depth, *streams]: observed finishes, inf where not observed yet
+    status: Leaf  # [nodes, depth, *streams] int32, meaningful where the finish is observed
     request: Requests  # [seats, *streams]: who asks now
-    active: Array  # [seats, *streams] bool: seats that hold a request
-    available: Array  # [nodes, *streams] bool: nodes that can be offered
+    active: Leaf  # [seats, *streams] bool: seats that hold a request
+    available: Leaf  # [nodes, *streams] bool: nodes that can be offered
     carried: InFlight | None = None  # only in the first outcome: what was in the system already
 
 
 class PlacementState(NamedTuple):
     """Everything the bookkeeping knows; nothing in it is ahead of its time."""
 
-    clock_s: Array  # [*streams]
+    clock_s: Leaf  # [*streams]
     request: Requests  # leaves [seats, *streams]
-    active: Array  # [seats, *streams] bool
-    available: Array  # [nodes, *streams] bool
+    active: Leaf  # [seats, *streams] bool
+    available: Leaf  # [nodes, *streams] bool
     in_flight: InFlight
-    recent_wait_s: Array  # [nodes, *streams]: decayed sum of waits observed on the node
-    recent_starts: Array  # [nodes, *streams]: decayed number of starts observed on the node
-    num_overflow: Array  # [*streams] int32: requests that found no slot; they are never settled
+    recent_wait_s: Leaf  # [nodes, *streams]: decayed sum of waits observed on the node
+    recent_starts: Leaf  # [nodes, *streams]: decayed number of starts observed on the node
+    num_overflow: Leaf  # [*streams] int32: requests that found no slot; they are never settled
 
 
 class Observation(NamedTuple):
     """What a policy sees. Names, units and ranges: `twin.placement.features`."""
 
-    node: Array  # [node features, nodes, seats, *streams]
-    request: Array  # [request features, seats, *streams]
+    node: Leaf  # [node features, nodes, seats, *streams]
+    request: Leaf  # [request features, seats, *streams]
 
 
 class PlacementFacts(NamedTuple):
     """What is known of a decision at once; leaves [*batch], `demand` [resources, *batch]."""
 
-    node: Array  # int32: the decision
-    site: Array  # int32: where the request arrived
-    agent: Array  # int32, -1 where hidden
-    off_site: Array  # bool: offered a node of another site than the one where it arrived
-    arrival_s: Array
-    expected_run_s: Array
-    deadline_s: Array  # inf without a deadline
-    demand: Array
+    node: Leaf  # int32: the decision
+    site: Leaf  # int32: where the request arrived
+    agent: Leaf  # int32, -1 where hidden
+    off_site: Leaf  # bool: offered a node of another site than the one where it arrived
+    arrival_s: Leaf
+    expected_run_s: Leaf
+    deadline_s: Leaf  # inf without a deadline
+    demand: Leaf
 
 
 class PlacementOutcome(NamedTuple):
     """What came of a decision; leaves [*batch], times on the episode's clock, inf while not observed, NaN if lost."""
 
-    start_s: Array
-    finish_s: Array
-    status: Array  # int32; an offer was accepted unless it is REJECTED
+    start_s: Leaf
+    finish_s: Leaf
+    status: Leaf  # int32; an offer was accepted unless it is REJECTED

@@ -46,9 +46,8 @@ class Windows(NamedTuple):
 
 def select(windows: Windows, chosen: np.ndarray) -> Windows:
     """The windows named by `chosen` (indices or a mask along W)."""
-    trailing = {"num_overflow": windows.num_overflow}
-    leaves = {name: getattr(windows, name) for name in Windows._fields if name not in trailing}
-    return Windows(**jax.tree.map(lambda leaf: leaf[..., chosen], leaves), **trailing)
+    lone = windows._replace(num_overflow=np.zeros(windows.num_windows))  # so that every leaf ends with W
+    return jax.tree.map(lambda leaf: leaf[..., chosen], lone)._replace(num_overflow=windows.num_overflow)
 
 
 class _Walk(NamedTuple):
@@ -113,3 +112,25 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
         return walk._replace(step=step), Next(clock_s, request, ~done[None], done)
 
     return Arrivals(init, following)
+
+
+def pad_windows(windows: Windows, num_steps: int, num_windows: int) -> Windows:
+    """The same windows in larger arrays; added windows repeat the first one, added steps the last entry."""
+    step = np.minimum(np.arange(num_steps), windows.num_steps - 1)
+    window = np.where(np.arange(num_windows) < windows.num_windows, np.arange(num_windows), 0)
+    wide = select(windows, window)
+
+    def longer(leaf: np.ndarray, axis: int) -> np.ndarray:
+        return np.take(leaf, step, axis=axis)
+
+    request = {
+        name: longer(leaf, 1 if name == "demand" else 0) for name, leaf in wide.request._asdict().items()
+    }
+    valid = np.arange(num_steps)[:, None] < wide.length[None]
+    return wide._replace(
+        request=type(wide.request)(**request),
+        arrival_s=longer(wide.arrival_s, 0),
+        node=np.where(valid, longer(wide.node, 0), -1),
+        fate=jax.tree.map(lambda leaf: longer(leaf, 0), wide.fate),
+        row=np.where(valid, longer(wide.row, 0), -1),
+    )

@@ -1,0 +1,117 @@
+"""History as rollouts: the log followed through the bookkeeping, and every offer in it as a labelled row.
+
+The features of a row are those the rollout computed, so they mean in training exactly what they mean in the twin.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twin.contracts import Array, Environment, Trajectory
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.encoding import Encoding
+from twin.placement.learned import answer_inputs
+from twin.placement.outcome_model import Observed
+from twin.placement.replay import ReplayTable, replay_table, replayed_answers
+from twin.placement.responses import drawn_response
+from twin.placement.types import DROPPED, FAILED, REJECTED
+from twin.placement.windows import Windows, pad_windows, replayed_arrivals
+from twin.rollout import follow
+
+
+def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable | None = None) -> Environment:
+    """The environment that replays `windows`: history where decisions agree, the donor rule where they do not."""
+    if table is None:
+        table = answers_of_history(windows, encoding)
+    response = drawn_response(
+        encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), replayed_answers(windows, table)
+    )
+    return environment(placement(encoding.cluster, encoding.problem), response)
+
+
+def answers_of_history(windows: Windows, encoding: Encoding) -> ReplayTable:
+    """The replay table of some windows; batch jobs keep their own run times."""
+    return replay_table(windows, encoding.cluster.num_nodes, own_run=encoding.states_run)
+
+
+def _follow_log(encoding: Encoding, windows: Windows, table: ReplayTable) -> Trajectory:
+    system = replay_environment(windows, encoding, table)
+    actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+    return follow(jax.random.key(0), system, actions, (windows.arrival_s.shape[1],))
+
+
+def replay_log(windows: Windows, encoding: Encoding) -> Trajectory:
+    """History as a trajectory: the logged decisions followed through the bookkeeping, one stream a window."""
+    run = jax.jit(lambda windows, table: _follow_log(encoding, windows, table))
+    return run(windows, answers_of_history(windows, encoding))
+
+
+class Offers(NamedTuple):
+    """Labelled offers: inputs [inputs, rows] and what was observed [rows]."""
+
+    inputs: np.ndarray
+    observed: Observed
+    window: np.ndarray  # [rows] which window a row is from
+
+
+def offer_program(encoding: Encoding) -> Callable[[Windows, ReplayTable], tuple[Array, Array]]:
+    """Compiled once for each shape: windows, table -> inputs [inputs, T, W] of every offer, illegal [T, W]."""
+
+    def run(windows: Windows, table: ReplayTable) -> tuple[Array, Array]:
+        history = _follow_log(encoding, windows, table)
+        steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:-1], 0, -1), history.global_observation)
+        node = jnp.moveaxis(history.facts.node, 0, -1)
+        inputs = answer_inputs(encoding.cluster, steps, node)  # steps stand last, beside the streams
+        return jnp.moveaxis(inputs[:, 0], -1, 1), history.illegal[:, 0]
+
+    return jax.jit(run)
+
+
+def labelled_offers(
+    windows: Windows,
+    encoding: Encoding,
+    program: Callable[[Windows, ReplayTable], tuple[Array, Array]] | None = None,
+) -> Offers:
+    """The offers of some windows with their answers.
+
+    Args:
+        windows: Logged windows.
+        encoding: What they mean.
+        program: From `offer_program`, where it is used more than once.
+
+    Returns:
+        One row an offer; durations of unfinished requests are lower bounds, known up to the window's last instant.
+    """
+    padded = pad_windows(windows, windows.num_steps, 1 << (windows.num_windows - 1).bit_length())
+    run = offer_program(encoding) if program is None else program
+    inputs, illegal = (
+        np.asarray(leaf)[..., : windows.num_windows]
+        for leaf in run(padded, answers_of_history(padded, encoding))
+    )
+    rows = windows.valid() & ~illegal & (windows.node >= 0)
+    window = np.broadcast_to(np.arange(windows.num_windows), rows.shape)
+    observed = Observed(*(np.asarray(leaf)[rows] for leaf in _observed(windows)))
+    return Offers(inputs[:, rows], observed, window[rows])
+
+
+def _observed(windows: Windows) -> Observed:
+    """What the log says of every answer, leaves [T, W]."""
+    fate, arrival_s, valid = windows.fate, windows.arrival_s, windows.valid()
+    last_s = np.max(np.where(valid, arrival_s, -np.inf), axis=0)[None]
+    started, finished = np.isfinite(fate.start_s), np.isfinite(fate.finish_s)
+    with np.errstate(invalid="ignore"):
+        wait_s = np.where(started, fate.start_s - arrival_s, np.maximum(last_s - arrival_s, 0.0))
+        run_s = np.where(finished, fate.finish_s - fate.start_s, np.maximum(last_s - fate.start_s, 0.0))
+    return Observed(
+        accepted=fate.status != REJECTED,
+        dropped=fate.status == DROPPED,
+        failed=fate.status == FAILED,
+        wait_s=np.maximum(wait_s, 0.0),
+        started=started,
+        run_s=np.where(started, np.maximum(run_s, 0.0), 0.0),
+        finished=finished & started,
+    )
