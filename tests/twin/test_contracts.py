@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.toys import SPEED, toy_problem, toy_response
+from tests.twin.mechanical import mechanical
 from twin.contracts import Environment, Records
 from twin.environment import choose_legal, environment
 from twin.rollout import credit, follow, rollout
@@ -43,6 +44,13 @@ CASES = [
         lambda: environment(toy_problem(), toy_response(length=50, foretells=True)),
         lambda: environment(toy_problem(), toy_response(length=50, foretells=True, drawn=False)),
         lambda: environment(toy_problem(), toy_response(length=4, foretells=True)),
+        num_steps=7,
+    ),
+    Case(
+        "placement",
+        lambda: mechanical(length=50),
+        lambda: mechanical(length=50, drawn=False),
+        lambda: mechanical(length=4),
         num_steps=7,
     ),
 ]
