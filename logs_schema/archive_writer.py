@@ -109,7 +109,7 @@ class ArchiveWriter:
             ArchiveError: No such table.
             SchemaError: The columns themselves are wrong.
         """
-        if isinstance(first_row, int):
+        if not isinstance(first_row, np.ndarray):
             first_row = np.arange(first_row, first_row + chunk.num_rows)
         self._builder(table_name).write(chunk, source, first_row, raw)
 

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -151,21 +152,21 @@ def read_csv(spec: TableSpec, path: Path) -> Iterator[Chunk | Reject]:
     names = [name.strip().lstrip("\ufeff") for name in next(records)[1]]
     rows: list[list[str]] = []
     raw: list[str] = []
-    first, source = 0, _source(path)
+    numbers: list[int] = []
+    source = _source(path)
     for number, fields, text in records:
         if len(fields) != len(names):
             rule = "field_count" if fields else "not_csv"
             yield Reject(spec.name, rule, source, number, text)
             continue
-        if rows and (number != first + len(rows) or len(rows) >= CHUNK_ROWS):
-            yield Chunk(spec.name, _texts(names, rows), source, first, raw)
-            rows, raw = [], []
-        if not rows:
-            first = number
         rows.append(fields)
         raw.append(text)
+        numbers.append(number)
+        if len(rows) >= CHUNK_ROWS:
+            yield Chunk(spec.name, _texts(names, rows), source, np.array(numbers), raw)
+            rows, raw, numbers = [], [], []
     if rows:
-        yield Chunk(spec.name, _texts(names, rows), source, first, raw)
+        yield Chunk(spec.name, _texts(names, rows), source, np.array(numbers), raw)
 
 
 def read_parquet(spec: TableSpec, path: Path) -> Iterator[Chunk]:

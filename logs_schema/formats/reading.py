@@ -1,8 +1,8 @@
 """What every importer shares: finding and opening files, numbered lines, and the loop from lines to chunks.
 
 A format turns one line into one row, a mapping from column to value, or raises `BadRow` with the rule that
-the line breaks. `parse_lines` gathers rows into chunks whose lines follow one another, so that the number of
-every row in its file is known, and passes broken lines on as rejects. Nothing holds more than one chunk.
+the line breaks. `parse_lines` gathers rows into chunks, with the number of every row's line in its
+file, and passes broken lines on as rejects. Nothing holds more than one chunk.
 """
 
 import gzip
@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
 
 from logs_schema.columns import INSTANT, TableSpec
@@ -27,20 +28,21 @@ Row = Mapping[str, Any]
 
 
 class Chunk(NamedTuple):
-    """Rows of one table that follow one another in one file.
+    """Rows of one table from one file.
 
     Attributes:
         table: Name of the table.
         rows: Candidate rows, a subset of the table's columns; checks come later.
         source: Name of the file.
-        first_row: Number of the first row's line in the file, counted from 1.
+        first_row: Number of the first row's line in the file, counted from 1, where the others follow it; an
+            array of the numbers of all of them where they do not.
         raw: The lines as they stood in the file, one per row.
     """
 
     table: str
     rows: pa.Table
     source: str
-    first_row: int
+    first_row: int | np.ndarray
     raw: Sequence[str] | None
 
 
@@ -160,7 +162,7 @@ def parse_lines(
     """
     rows: list[Row] = []
     raw: list[str] = []
-    first = 0
+    numbers: list[int] = []
     for number, line in lines:
         try:
             row = parse_row(number, line)
@@ -169,15 +171,14 @@ def parse_lines(
             continue
         if row is None:
             continue
-        if rows and (number != first + len(rows) or len(rows) >= CHUNK_ROWS):
-            yield Chunk(table.name, tabulate(table, rows), source, first, raw)
-            rows, raw = [], []
-        if not rows:
-            first = number
         rows.append(row)
         raw.append(line)
+        numbers.append(number)
+        if len(rows) >= CHUNK_ROWS:
+            yield Chunk(table.name, tabulate(table, rows), source, np.array(numbers), raw)
+            rows, raw, numbers = [], [], []
     if rows:
-        yield Chunk(table.name, tabulate(table, rows), source, first, raw)
+        yield Chunk(table.name, tabulate(table, rows), source, np.array(numbers), raw)
 
 
 def tabulate(table: TableSpec, rows: Sequence[Row]) -> pa.Table:

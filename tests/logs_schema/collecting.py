@@ -7,6 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from logs_schema.formats.reading import Chunk
 
 
@@ -25,7 +27,8 @@ def collect(module: ModuleType, paths: Sequence[Path], origin: datetime | None =
     for item in module.read(paths, origin=origin):
         if isinstance(item, Chunk):
             rows[item.table] += item.rows.to_pylist()
-            lines[item.table] += range(item.first_row, item.first_row + item.rows.num_rows)
+            follow = np.arange(item.rows.num_rows) + item.first_row
+            lines[item.table] += (follow if isinstance(item.first_row, int) else item.first_row).tolist()
             assert item.raw is None or len(item.raw) == item.rows.num_rows
         else:
             rejects.append((item.rule, item.row))

@@ -105,6 +105,8 @@ def test_rows_and_rejects_reach_archive_and_quarantine(tmp_path):
     assert ("negative:run", "log.swf", len(HEADER) + 2, lines[len(HEADER) + 1]) in [
         (row["rule"], row["source"], row["row"], row["raw"]) for row in bad
     ]
+    (duplicate,) = [row for row in bad if row["rule"] == "duplicate_key"]
+    assert duplicate["row"] == len(HEADER) + 4
     assert archive.facts["num_out_of_order"] == 1
     assert list(archive.made_from) == ["log.swf"]
 

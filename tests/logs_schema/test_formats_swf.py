@@ -5,6 +5,7 @@ import pytest
 
 from logs_schema.errors import FormatError
 from logs_schema.formats import swf
+from logs_schema.formats.reading import Chunk
 from tests.logs_schema.collecting import at, collect, written
 
 HEADER = (
@@ -132,6 +133,14 @@ def test_line_numbers_count_comments_and_rejects(tmp_path):
     )
     assert found.lines["requests"] == [5, 8, 9]
     assert found.rejects == [("field_count", 7)]
+
+
+def test_bad_lines_between_good_ones_do_not_break_up_the_chunks(tmp_path):
+    lines = [line for number in range(50) for line in (changed(f1=str(number)), "x")]
+    items = list(swf.read([written(tmp_path, "log.swf", *lines)]))
+    (chunk,) = [item for item in items if isinstance(item, Chunk)]
+    assert chunk.first_row.tolist() == list(range(1, 100, 2))
+    assert len(items) == 51
 
 
 def test_a_relative_clock_counts_from_the_origin_given(tmp_path):
