@@ -98,7 +98,7 @@ def _small() -> World:
             size=lognormal(0.4),
             run=lognormal(0.25),
             taste_spread=0.5,
-            affinity_spread=0.3,
+            affinity_spread=0.2,
             stubbornness=0.5,
             drift=Drift(mix=1.0, migration=0.5, slowing=0.4, slowing_node="north-2"),
             seed=1,
