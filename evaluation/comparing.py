@@ -1,6 +1,6 @@
 """Judges every policy on time-shifted days and writes down what came of it.
 
-Candidates share random numbers: judged with one key, they meet the same draws. The twin of shifted days is fitted on
+The twin of shifted days is fitted on
 the test days themselves and never seen in training; the training twin answers the same arrivals beside it, so that
 what the policy was promised can be read next to what it got.
 """
@@ -17,7 +17,6 @@ from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, Shif
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
 from evaluation.judging import (
-    MAX_STEPS,
     Candidate,
     Judge,
     Trial,
@@ -126,7 +125,8 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         )
     notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
     windows = [
-        encode_days(case.archive, case.twin.encoding, shift.days, num_steps=MAX_STEPS) for shift in answerable
+        encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
+        for shift in answerable
     ]
     runs = list(_runs(case, answerable, windows, notes, progress))
     kinds = {window_units(part)[2] for part in windows}
@@ -213,8 +213,9 @@ def _tried(
 ) -> Iterator[Run]:
     """One run for each policy name; the seeds of one policy are joined, and their spread is noted."""
     names = list(dict.fromkeys(candidate.name for candidate in tried))
+    outcomes = judge.try_out(key, tried)
     for name in names:
-        trials = [judge.try_out(key, candidate) for candidate in tried if candidate.name == name]
+        trials = [trial for candidate, trial in zip(tried, outcomes, strict=True) if candidate.name == name]
         if len(trials) > 1:
             notes.append(_spread(judge.name, shift, name, trials))
         yield _joined(judge.name, shift, name, trials)

@@ -78,11 +78,14 @@ class JudgeConfig:
 
     Attributes:
         copies: Lives of every test window in a twin; a multiple of the ensemble's members.
+        num_steps: Longest stretch of requests judged in one piece; longer days are cut, each piece starting from
+            the logged state.
         num_fit_steps: Gradient steps of the twins of shifted days.
         seed: Of the judges' randomness.
     """
 
     copies: int = 10
+    num_steps: int = 512
     num_fit_steps: int = 600
     seed: int = 0
 

@@ -1,7 +1,8 @@
 """Judges: the systems that candidate policies are tried in, each compiled once for all candidates and all days.
 
-A candidate is a kind of policy and the parameters it may need; the program switches on the kind. Days are padded to
-common shapes and travel as arguments. So a comparison of many policies on many shifts compiles one program a judge.
+A candidate is a kind of policy and the parameters it may need; the program switches on the kind and is mapped over the
+candidates with one key, so all of them meet the same draws. Days are padded to common shapes and travel as arguments.
+A comparison of many policies on many shifts thus compiles one program a judge and runs it once a shift.
 
 *replay*: the logged arrivals; logged answers where decisions agree with the log, borrowed ones where they do not (the
 rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on
@@ -29,9 +30,6 @@ from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import drawn_response
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import unroll
-
-MAX_STEPS = 2048
-"""Longest window that is judged in one piece; longer days are cut, each piece starting from the logged state."""
 
 
 class Candidate(NamedTuple):
@@ -96,15 +94,34 @@ class Judge(NamedTuple):
     """A system to try candidates in, on some days."""
 
     name: str
-    try_out: Callable[[Array, Candidate], Trial]  # (key, candidate)
+    try_out: Callable[[Array, Sequence[Candidate]], list[Trial]]  # (key, candidates) -> a trial for each
 
 
 def _logged_actions(windows: Windows) -> Array:
     return jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
 
 
-def replay_program(encoding: Encoding, network: Actor) -> Callable[..., Judged]:
-    """The compiled replay: (key, kind, params, windows, table) -> Judged."""
+Program = Callable[..., Judged]
+"""(key, kinds [C], parameters [C, ...], what the judge needs ...) -> Judged, leaves [C, ...]."""
+
+
+def compiled(run: Callable[..., Judged], num_shared: int) -> Program:
+    """`run` for one candidate, mapped over candidates and compiled; the last `num_shared` arguments are common."""
+    return jax.jit(jax.vmap(run, in_axes=(None, 0, 0, *(None,) * num_shared)))
+
+
+def all_at_once(
+    program: Program, key: Array, candidates: Sequence[Candidate], *shared: PyTree
+) -> list[Judged]:
+    """One call of a program for all candidates: a NumPy result for each."""
+    kinds = jnp.array([KINDS.index(candidate.kind) for candidate in candidates])
+    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(candidate.params for candidate in candidates))
+    together = jax.tree.map(np.asarray, program(key, kinds, params, *shared))
+    return [jax.tree.map(lambda leaf, i=index: leaf[i], together) for index in range(len(candidates))]
+
+
+def replay_program(encoding: Encoding, network: Actor) -> Program:
+    """The compiled replay; shared arguments: windows, table."""
 
     def run(key: Array, kind: Array, params: PyTree, windows: Windows, table: ReplayTable) -> Judged:
         response = drawn_response(
@@ -115,11 +132,11 @@ def replay_program(encoding: Encoding, network: Actor) -> Callable[..., Judged]:
         )
         return _play(key, encoding, network, kind, params, windows, response)
 
-    return jax.jit(run)
+    return compiled(run, 2)
 
 
-def twin_program(encoding: Encoding, config: AnswerConfig, network: Actor) -> Callable[..., Judged]:
-    """The compiled twin: (key, kind, params, windows, model) -> Judged."""
+def twin_program(encoding: Encoding, config: AnswerConfig, network: Actor) -> Program:
+    """The compiled twin; shared arguments: windows, model."""
 
     def run(key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel) -> Judged:
         answers = learned_answers(encoding, config, model)
@@ -128,7 +145,7 @@ def twin_program(encoding: Encoding, config: AnswerConfig, network: Actor) -> Ca
         )
         return _play(key, encoding, network, kind, params, windows, response)
 
-    return jax.jit(run)
+    return compiled(run, 2)
 
 
 def _play(
@@ -146,23 +163,21 @@ def _play(
     return slim(unroll(key, system, decide, _logged_actions(windows), windows.arrival_s.shape[0], streams))
 
 
-def replay_judge(
-    program: Callable[..., Judged], encoding: Encoding, windows: Windows, shape: tuple[int, int]
-) -> Judge:
+def replay_judge(program: Program, encoding: Encoding, windows: Windows, shape: tuple[int, int]) -> Judge:
     """Trace replay of `windows`, padded to `shape` (steps, windows)."""
     padded = pad_windows(windows, *shape)
     table = replay_table(padded, encoding.cluster.num_nodes, own_run=encoding.states_run)
     arrays = jax.tree.map(jnp.asarray, (padded, table))
 
-    def try_out(key: Array, candidate: Candidate) -> Trial:
-        judged = program(key, KINDS.index(candidate.kind), candidate.params, *arrays)
-        return _trial(judged, encoding, windows, copies=1)
+    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+        judged = all_at_once(program, key, candidates, *arrays)
+        return [_trial(one, encoding, windows, copies=1) for one in judged]
 
     return Judge("replay", try_out)
 
 
 def twin_judge(
-    program: Callable[..., Judged],
+    program: Program,
     encoding: Encoding,
     windows: Windows,
     model: AnswerModel,
@@ -176,9 +191,9 @@ def twin_judge(
     tiled = select(padded, np.tile(np.arange(shape[1]), copies))
     arrays = jax.tree.map(jnp.asarray, (tiled, model))
 
-    def try_out(key: Array, candidate: Candidate) -> Trial:
-        judged = program(key, KINDS.index(candidate.kind), candidate.params, *arrays)
-        return _trial(judged, encoding, windows, copies=copies)
+    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+        judged = all_at_once(program, key, candidates, *arrays)
+        return [_trial(one, encoding, windows, copies=copies) for one in judged]
 
     return Judge(name, try_out)
 
@@ -203,7 +218,7 @@ def _trial(judged: Judged, encoding: Encoding, windows: Windows, *, copies: int)
     real = np.flatnonzero(np.arange(total) % width < windows.num_windows)
     window = real % width
     steps = windows.num_steps
-    judged = jax.tree.map(lambda leaf: np.asarray(leaf)[:steps][..., real], judged)
+    judged = jax.tree.map(lambda leaf: leaf[:steps][..., real], judged)
     day, unit, _ = window_units(windows)
     last_s = windows.arrival_s[windows.length - 1, np.arange(windows.num_windows)]
     span_s = np.maximum(last_s - windows.arrival_s[0], 1.0)

@@ -5,7 +5,7 @@ unit of its own. The logged behaviour is judged too, as `history`: it decides fr
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.decisions import decisions_from
-from evaluation.judging import HISTORY, KINDS, Candidate, Judge, Judged, Trial, chooser, slim
+from evaluation.judging import (
+    HISTORY,
+    KINDS,
+    Candidate,
+    Judge,
+    Judged,
+    Program,
+    Trial,
+    all_at_once,
+    chooser,
+    compiled,
+    slim,
+)
 from evaluation.shifts import TestDays
 from evaluation.simulator.behaviour import Behaviour, View, behaviour
 from evaluation.simulator.conditions import Conditions, conditions
@@ -35,8 +47,8 @@ NUM_STEPS = 512
 NAME = "truth"
 
 
-def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) -> Callable[..., Judged]:
-    """The compiled truth: (key, kind, params, today, weekday) -> Judged."""
+def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) -> Program:
+    """The compiled truth; shared arguments: today, weekday."""
     truth = ground_truth(facts)
     world = preset(truth["preset"])
     names = names_in(world, encoding.cluster)
@@ -64,7 +76,7 @@ def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) 
 
         return slim(unroll(key, environment(shown, response), decide, None, NUM_STEPS, (NUM_STREAMS,)))
 
-    return jax.jit(run)
+    return compiled(run, 2)
 
 
 def _as_written(
@@ -91,26 +103,31 @@ def _as_written(
     return jnp.asarray(in_world, jnp.int32)[chosen][None]
 
 
-def truth_judge(
-    program: Callable[..., Judged], facts: Mapping[str, Any], encoding: Encoding, shift: TestDays
-) -> Judge:
+def truth_judge(program: Program, facts: Mapping[str, Any], encoding: Encoding, shift: TestDays) -> Judge:
     """The truth of one day: the last training day lived again for shift 0, later days for later shifts."""
     truth = ground_truth(facts)
     day = shift.days[0]
     today = conditions(preset(truth["preset"]), (day - _first_day(truth)).days)
 
-    def try_out(key: Array, candidate: Candidate) -> Trial:
-        judged = program(key, KINDS.index(candidate.kind), candidate.params, today, day.weekday())
-        judged = jax.tree.map(np.asarray, judged)
-        clock_s = judged.facts.arrival_s[:, 0]
-        span_s = np.maximum(clock_s[-1] - clock_s[0], 1.0)
-        unit = np.broadcast_to(np.arange(NUM_STREAMS), judged.active.shape)
-        decisions = decisions_from(
-            judged, encoding.cluster, unit=unit, day=np.array(day.toordinal()), window_s=span_s
-        )
-        return Trial(decisions, None, int(judged.illegal.sum()))
+    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+        judged = all_at_once(program, key, candidates, today, day.weekday())
+        return [_trial(one, encoding, day) for one in judged]
 
     return Judge(NAME, try_out)
+
+
+def _trial(judged: Judged, encoding: Encoding, day: dt.date) -> Trial:
+    """Every episode is a unit; its span is from its first request to its last."""
+    clock_s = judged.facts.arrival_s[:, 0]
+    unit = np.broadcast_to(np.arange(NUM_STREAMS), judged.active.shape)
+    decisions = decisions_from(
+        judged,
+        encoding.cluster,
+        unit=unit,
+        day=np.array(day.toordinal()),
+        window_s=np.maximum(clock_s[-1] - clock_s[0], 1.0),
+    )
+    return Trial(decisions, None, int(judged.illegal.sum()))
 
 
 def _first_day(truth: Mapping[str, Any]) -> dt.date:

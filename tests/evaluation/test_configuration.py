@@ -1,0 +1,66 @@
+"""The configuration of a job: what is read, and what is refused by name."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from evaluation.configuration import RunConfig, load_config
+from logs_schema.errors import ConfigError
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "evaluation" / "examples").glob("*.toml"))
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "job.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_read(path: Path) -> None:
+    assert load_config(path).log is not None
+
+
+def test_tables_become_configs_beside_what_they_configure(tmp_path: Path) -> None:
+    config = load_config(
+        written(
+            tmp_path,
+            'seed = 3\n[log]\nformat = "swf"\npaths = ["a.swf"]\norigin = 2013-01-05\n'
+            "[days]\nlast_day = 2013-02-01\nnum_days = 14\n[train]\nseeds = [7]\nkl_to_clone = 1\n",
+        )
+    )
+    assert config.seed == 3
+    assert config.log is not None
+    assert config.log.paths == ("a.swf",)
+    assert config.log.origin == dt.date(2013, 1, 5)
+    assert config.days.last_day == dt.date(2013, 2, 1)
+    assert config.train.seeds == (7,)
+    assert config.train.kl_to_clone == 1.0
+    assert config.shifts == RunConfig().shifts
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sed = 1", "unknown key sed"),
+        ("[train]\nseed = [1]", "unknown key seed"),
+        ('[train]\nseeds = "all"', "not a list"),
+        ("[train]\nseeds = [1, 1]", "seeds"),
+        ("seed = true", "wrong type"),
+        ("train = 3", "not a table"),
+        ('[log]\nformat = "swf"\npreset = "small"\npaths = ["a"]', "not both"),
+        ('[log]\nformat = "swf"', "without paths"),
+        ("seed = ", "not TOML"),
+        ('[shifts]\nshifts = "tomorrow"', "not a list of time shifts"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_config(written(tmp_path, text))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(tmp_path / "none.toml")
+    assert "none.toml" in str(caught.value)

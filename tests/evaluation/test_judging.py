@@ -1,0 +1,84 @@
+"""Judges: history judged by replay is the log itself, padding changes nothing, one program serves all."""
+
+import jax
+import numpy as np
+import pytest
+
+from evaluation.judging import KINDS, Candidate, common_shape, replay_judge, replay_program, window_units
+from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
+from evaluation.training import example_for
+from offline_rl.networks import actor
+from tests.twin.made import made_cluster, made_encoding, made_rows
+from twin.placement.encode import Rows, cut_windows
+from twin.placement.encoding import Encoding
+from twin.placement.types import COMPLETED, REJECTED
+from twin.placement.windows import Windows, pad_windows
+
+
+@pytest.fixture(scope="module")
+def logged() -> tuple[Rows, Encoding, list[Windows]]:
+    cluster = made_cluster()
+    encoding = made_encoding(cluster, depth=24)
+    rows = made_rows(np.random.default_rng(5), cluster, 150)
+    rows.request.rule[:] = 0
+    rows.request.demand[:] = 0.1
+    early = np.arange(150) < 90
+    return rows, encoding, [cut_windows(rows, part, encoding, num_steps=64) for part in (early, ~early)]
+
+
+@pytest.fixture(scope="module")
+def program(logged: tuple) -> tuple:
+    _, encoding, windows = logged
+    network = actor(example_for(encoding, windows[0]), hidden=(8,))
+    return replay_program(encoding, network), network.init(jax.random.key(0))
+
+
+def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> None:
+    rows, encoding, windows = logged
+    run, params = program
+    judge = replay_judge(run, encoding, windows[0], common_shape(windows))
+    (trial,) = judge.try_out(jax.random.key(1), [Candidate("history", "history", params)])
+    part = slice(0, 90)
+    settled = np.isfinite(rows.finish_s[part]) | (rows.status[part] == REJECTED)
+    with np.errstate(invalid="ignore"):
+        within = rows.finish_s[part] - rows.arrival_s[part] <= rows.request.deadline_s[part]
+    on_time = within & (rows.status[part] == COMPLETED)
+    started = np.isfinite(rows.start_s[part])
+    assert trial.agreement == 1.0
+    assert trial.num_illegal == 0
+    assert trial.decisions.num_rows == 90
+    assert trial.decisions.num_censored == (~settled).sum()
+    assert ON_TIME.compute(trial.decisions) == pytest.approx(on_time[settled].mean())
+    waits = (rows.start_s - rows.arrival_s)[part][started & settled]
+    assert MEAN_WAIT.compute(trial.decisions) == pytest.approx(waits.mean(), abs=0.5)
+    assert ACCEPTED_RATIO.compute(trial.decisions) < 1.0
+
+
+def test_padding_changes_nothing_and_compiles_nothing(logged: tuple, program: tuple) -> None:
+    _, encoding, windows = logged
+    run, params = program
+    shape = common_shape(windows)
+    for part in windows:
+        judge = replay_judge(run, encoding, part, shape)
+        trials = judge.try_out(jax.random.key(2), [Candidate(kind, kind, params) for kind in KINDS])
+        assert [trial.decisions.num_rows for trial in trials] == [part.length.sum()] * len(KINDS)
+        assert len({trial.decisions.node.tobytes() for trial in trials}) > len(KINDS) // 2
+    assert run._cache_size() <= 2  # one for the other test's single candidate, one for all of them
+
+
+def test_padded_windows_hold_the_same_requests(logged: tuple) -> None:
+    windows = logged[2][1]
+    wide = pad_windows(windows, windows.num_steps + 3, windows.num_windows + 2)
+    assert wide.arrival_s.shape == (windows.num_steps + 3, windows.num_windows + 2)
+    kept = wide.valid()[:, : windows.num_windows]
+    assert kept.sum() == windows.valid().sum()
+    np.testing.assert_array_equal(wide.node[:, : windows.num_windows][kept], windows.node[windows.valid()])
+
+
+def test_units_are_blocks_in_order_of_arrival(logged: tuple) -> None:
+    windows = logged[2][0]
+    _, unit, kind = window_units(windows)
+    order = np.argsort(windows.row[windows.valid()])
+    assert "blocks" in kind
+    assert np.all(np.diff(unit[windows.valid()][order]) >= 0)
+    assert len(np.unique(unit[windows.valid()])) > 6

@@ -1,0 +1,134 @@
+"""The main job, tiny: from a log that the project writes itself to a report and a bundle that decides as the policy."""
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
+from evaluation.pipeline import load_comparison
+from evaluation.progress import SilentProgress
+from evaluation.run import run
+from evaluation.shifts import ShiftConfig
+from evaluation.training import TrainingConfig, load_schedulers
+from logs_schema import Archive, ArchiveWriter
+from logs_schema.product import read_manifest
+from offline_rl.networks import actor, example_in, greedy
+from offline_rl.runner import load
+from twin.networks import flatten_features
+from twin.placement.encoding import fit_encoding
+from twin.placement.history import replay_log
+from twin.placement.learned import AnswerConfig
+from twin.placement.model import PlacementTwin, encode_days
+
+TINY = RunConfig(
+    log=LogConfig(preset="small", days=5),
+    days=DaysConfig(num_days=1, num_steps=64),
+    twin=AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20),
+    train=TrainingConfig(seeds=(0, 1), num_updates=2, num_streams=8, clone_updates=25, clone_streams=4),
+    shifts=ShiftConfig("0d,1d,30d"),
+    judge=JudgeConfig(copies=2, num_steps=512, num_fit_steps=20),
+    intervals=BootstrapConfig(num_replicates=200),
+)
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return do(tmp_path_factory.mktemp("job"))
+
+
+def do(folder: Path, config: RunConfig = TINY) -> dict[str, Path]:
+    return run(config, folder, folder / "work", SilentProgress(), title="tiny")
+
+
+def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[str, Path]) -> None:
+    comparison = load_comparison(products["comparison"])
+    names = {policy.name for policy in comparison.policies}
+    assert names == {"random", "least_loaded", "least_backlog", "history", "bc", "bc_greedy", "twin"}
+    for judge in ("replay", "twin of shifted days", "training twin"):
+        for shift, says in ((0, True), (1, True), (30, False)):
+            found = comparison.cell(judge, shift, "twin", "on_time")
+            assert (found is not None and found.value is not None) == says, (judge, shift)
+    for shift in (0, 1, 30):
+        truth = comparison.cell("truth", shift, "history", "on_time")
+        assert truth is not None
+        assert truth.value is not None
+        assert truth.low is not None
+        assert truth.low <= truth.value <= truth.high
+    page = products["report"].read_text()
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_second_run_makes_nothing_again(products: dict[str, Path]) -> None:
+    before = {name: read_manifest(path).created for name, path in products.items() if path.is_dir()}
+    again = do(products["archive"].parents[1])
+    assert {name: read_manifest(path).created for name, path in again.items() if path.is_dir()} == before
+
+
+def test_the_bundle_decides_as_the_policy(products: dict[str, Path]) -> None:
+    twin = PlacementTwin.load(products["twin"])
+    schedulers, _ = load_schedulers(products["policy"])
+    seeds = read_manifest(products["policy"]).extra["seeds"]
+    chosen = seeds.index(read_manifest(products["bundle"]).extra["seed"])
+    history = replay_log(twin.windows, twin.encoding)
+    network = actor(example_in(history))
+    params = jax.tree.map(lambda leaf: leaf[chosen], schedulers.trained)
+    wanted = jax.vmap(lambda seen, legal: greedy(network.logits(params, seen, legal)))(
+        history.observation, history.legal
+    )
+    features = jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation)
+    flat = np.moveaxis(np.asarray(features), 1, -1).reshape(-1, features.shape[1])
+    legal = np.moveaxis(np.asarray(history.legal), 1, -1).reshape(-1, history.legal.shape[1])
+    for backend in ("numpy", "onnx"):
+        policy = load(products["bundle"] / "bundle", backend=backend)  # type: ignore[arg-type]
+        assert np.mean(policy.decide(flat, legal) == np.asarray(wanted).reshape(-1)) == 1.0
+
+
+def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Path], tmp_path: Path) -> None:
+    archive = Archive(products["archive"] / "archive")
+    first_day = archive.days("requests")[0]
+    rows = archive.read("requests")
+    cutoff = pa.scalar(
+        dt.datetime.combine(first_day + dt.timedelta(days=1), dt.time(), dt.UTC), rows["arrival"].type
+    )
+    late = pc.greater(rows["finish"], cutoff)
+    delayed = pc.if_else(late, pc.add(rows["finish"], pa.scalar(dt.timedelta(hours=7))), rows["finish"])
+    altered = rows.set_column(rows.column_names.index("finish"), rows.schema.field("finish"), delayed)
+    altered = altered.filter(pc.or_(pc.less(rows["arrival"], cutoff), late))
+    with ArchiveWriter(tmp_path / "other", source={}, facts={}) as writer:
+        writer.write("nodes", archive.nodes(), source="nodes", first_row=0, raw=None)
+        writer.write("requests", altered, source="requests", first_row=0, raw=None)
+    seen = []
+    for each in (archive, Archive(tmp_path / "other")):
+        encoding = fit_encoding(each, [first_day])
+        windows = encode_days(each, encoding, [first_day], num_steps=64, until=first_day)
+        seen.append((encoding.to_json(), windows))
+    assert seen[0][0] == seen[1][0]
+    jax.tree.map(np.testing.assert_array_equal, seen[0][1], seen[1][1])
+
+
+def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Path], tmp_path: Path) -> None:
+    archive = Archive(products["archive"] / "archive")
+    pool = archive.nodes().slice(0, 1)
+    rows = archive.read("requests")
+    name = pool["node_id"][0].as_py()
+    label = pa.array([name] * len(rows)).dictionary_encode()
+    for column in ("offered_node", "ran_node"):
+        rows = rows.set_column(rows.column_names.index(column), column, label)
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for table, content in (("nodes", pool), ("requests", rows)):
+        pq.write_table(content, folder / f"{table}.parquet")
+    config = replace(TINY, log=LogConfig(format="native", paths=("log",)), shifts=ShiftConfig("0d"))
+    made = do(tmp_path, config)
+    assert "policy" not in made
+    assert "bundle" not in made
+    assert "no choice" in made["report"].read_text()
