@@ -239,8 +239,8 @@ def _advantage(trajectory: Trajectory, value: Array, config: PPOConfig) -> tuple
     error = jnp.where(is_known, temporal_difference(team, discount, value[:-1], value[1:]), 0.0)
     decay = jnp.full_like(discount, config.gae_lambda)
     advantage = jax.vmap(generalised_advantage, in_axes=1, out_axes=1)(error, discount, decay)
-    over = jnp.concatenate([jnp.zeros_like(trajectory.done[:1]), trajectory.done[:-1]])
-    return advantage, (is_known & ~over).astype(jnp.float32)
+    happened = jnp.any(trajectory.active, axis=1) | (trajectory.elapsed_s > 0)  # else padding after the end
+    return advantage, (is_known & happened).astype(jnp.float32)
 
 
 def _moments(scale: ReturnScale) -> tuple[Array, Array]:
