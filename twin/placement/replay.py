@@ -148,8 +148,8 @@ def replay_table(windows: Windows, num_nodes: int, *, own_run: bool) -> ReplayTa
 
     fate = Fate(
         settle(own_fate.accepted, accepted),
-        settle(own_fate.start_s, np.nan_to_num(start, nan=np.inf)),
-        settle(own_fate.finish_s, np.nan_to_num(finish, nan=np.inf)),
+        settle(own_fate.start_s, np.where(np.isnan(start), np.inf, start)),
+        settle(own_fate.finish_s, np.where(np.isnan(finish), np.inf, finish)),
         settle(own_fate.status, status),
     )
     own_known = np.isfinite(own_fate.finish_s) | (own_fate.status == REJECTED)

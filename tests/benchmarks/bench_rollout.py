@@ -1,0 +1,288 @@
+"""Speed of placement rollouts with learned answers: `python -m tests.benchmarks.bench_rollout [--json]`.
+
+Six edge nodes and the cloud, three sites, 32 slots a node, 30 services; five members of 2x256 and a 256-128-32 policy.
+All figures are of one run on one machine, and only their ratios mean something: decisions a second in one jitted
+rollout against the plain Python and NumPy loop over the same rules and networks; the share of the machine's float32
+matmul rate that the networks' operations make (a member's and the policy's products are counted, nothing else); the
+same rollout as `vmap` of single streams; and the time of the parts, by leaving parts out.
+"""
+
+import argparse
+import itertools
+import json
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from offline_rl.losses import mask_logits
+from offline_rl.networks import ACTOR_HIDDEN, sample
+from tests.reference import networks_loop
+from tests.reference.placement_loop import PlacementLoop, request_at
+from tests.twin.made import made_cluster, made_encoding, made_rows
+from twin.contracts import Array, Environment, Policy, PyTree
+from twin.environment import environment
+from twin.networks import MLP, flatten_features
+from twin.placement.bookkeeping import placement
+from twin.placement.encode import cut_windows
+from twin.placement.encoding import Encoding
+from twin.placement.features import NODE_FEATURES, request_features
+from twin.placement.learned import (
+    AnswerConfig,
+    AnswerModel,
+    answer_network,
+    learned_answers,
+    members_apply,
+    num_inputs,
+)
+from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS
+from twin.placement.responses import Answers, drawn_response
+from twin.placement.types import COMPLETED, Fate, PlacementState
+from twin.placement.windows import Windows, replayed_arrivals
+from twin.rollout import rollout
+
+NUM_STEPS = 64
+LIMITS_S = (100.0, 200.0)
+
+
+class Bench(NamedTuple):
+    """The instance measured."""
+
+    encoding: Encoding
+    windows: Windows
+    model: AnswerModel
+    policy_network: MLP
+    policy_parameters: PyTree
+
+
+def bench() -> Bench:
+    """A made-up cluster and log, and networks as they are initialised."""
+    cluster = made_cluster(num_edge=6, num_sites=3, num_services=30)
+    encoding = made_encoding(cluster, depth=32, time_unit_s=1.0)
+    rows = made_rows(np.random.default_rng(0), cluster, 4 * NUM_STEPS, gap_s=2)
+    windows = cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=NUM_STEPS)
+    network = answer_network(AnswerConfig())
+    keys = jax.random.split(jax.random.key(0), AnswerConfig().num_members)
+    zeros = jnp.zeros((num_inputs(cluster), 1))
+    members = jax.jit(jax.vmap(lambda key: network.init(key, zeros)))(keys)
+    policy = MLP(ACTOR_HIDDEN, cluster.num_nodes, output_scale=0.01)
+    seen = jnp.zeros((_policy_inputs(encoding), 1))
+    model = AnswerModel(jax.tree.map(np.asarray, members), *LIMITS_S)
+    return Bench(encoding, windows, model, policy, jax.jit(policy.init)(jax.random.key(1), seen))
+
+
+def _policy_inputs(encoding: Encoding) -> int:
+    return len(NODE_FEATURES) * encoding.cluster.num_nodes + len(request_features(encoding.cluster))
+
+
+def operations(case: Bench) -> int:
+    """Floating-point operations of the networks' matrix products in one decision."""
+    answer = (num_inputs(case.encoding.cluster), *AnswerConfig().hidden, NUM_OUTPUTS)
+    policy = (_policy_inputs(case.encoding), *ACTOR_HIDDEN, case.encoding.cluster.num_nodes)
+    return sum(2 * a * b for widths in (answer, policy) for a, b in itertools.pairwise(widths))
+
+
+def system_of(case: Bench, answers: Answers | None = None) -> Environment:
+    """The environment: replayed arrivals, learned answers unless others are given."""
+    encoding = case.encoding
+    answers = answers or learned_answers(encoding, AnswerConfig(), case.model)
+    response = drawn_response(
+        encoding.cluster, encoding.problem.depth, replayed_arrivals(case.windows), answers
+    )
+    return environment(placement(encoding.cluster, encoding.problem), response)
+
+
+def policy_of(case: Bench) -> Policy:
+    """The masked policy, sampled."""
+
+    def policy(key: Array, observation: PyTree, legal: Array) -> Array:
+        logits = case.policy_network.apply(
+            case.policy_parameters, flatten_features(observation, legal.ndim - 1)
+        )
+        return sample(key, mask_logits(jnp.asarray(logits), legal))
+
+    return policy
+
+
+def random_policy(key: Array, _observation: PyTree, legal: Array) -> Array:
+    """A legal node by chance: what a rollout costs without the policy's network."""
+    return sample(key, mask_logits(jnp.zeros(legal.shape), legal))
+
+
+def short_answers() -> Answers:
+    """Answers from uniforms alone: what a rollout costs without the answers' networks."""
+
+    def answer(key: Array, memory: None, state: PlacementState, node: Array) -> tuple[None, Fate]:
+        uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape))
+        start_s = state.clock_s[None] + 5.0 * uniforms[4]
+        status = jnp.full(node.shape, COMPLETED, jnp.int32)
+        return memory, Fate(uniforms[0] < 0.9, start_s, start_s + 10.0 * uniforms[6], status)
+
+    return Answers(lambda _key, _streams: None, answer)
+
+
+def best_s(run: Callable[[], Any], repeats: int = 5) -> float:
+    """Least wall time of several runs after one that compiles."""
+    jax.block_until_ready(run())
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        jax.block_until_ready(run())
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def matmul_rate(size: int = 2048) -> float:
+    """Float32 operations a second of a large matrix product."""
+    square = jnp.ones((size, size))
+    product = jax.jit(lambda one: one @ one)
+    return 2 * size**3 / best_s(lambda: product(square), 8)
+
+
+def rollout_s(system: Environment, policy: Policy, num_streams: int, *, full: bool = False) -> float:
+    """Wall time of one jitted rollout; without `full` the observations are not asked for."""
+
+    def run(key: Array) -> PyTree:
+        path = rollout(key, system, policy, NUM_STEPS, (num_streams,))
+        return path if full else (path.reward, path.settled, path.action, path.outcome)
+
+    compiled = jax.jit(run)
+    return best_s(lambda: compiled(jax.random.key(2)))
+
+
+def vmapped_s(case: Bench, num_streams: int) -> float:
+    """The same work as `vmap` of the single-stream form, answered by one member a stream."""
+    members = AnswerConfig().num_members
+
+    def one(key: Array, parameters: PyTree) -> PyTree:
+        model = AnswerModel(jax.tree.map(lambda leaf: leaf[None], parameters), *LIMITS_S)
+        system = system_of(case, _single(learned_answers(case.encoding, AnswerConfig(), model)))
+        path = rollout(key, system, policy_of(case), NUM_STEPS, ())
+        return path.reward, path.settled, path.action, path.outcome
+
+    each = jax.vmap(jax.vmap(one, in_axes=(0, None)), in_axes=(0, 0))
+    keys = jax.random.split(jax.random.key(2), (members, num_streams // members))
+    parameters = jax.tree.map(jnp.asarray, case.model.parameters)
+    compiled = jax.jit(each)
+    return best_s(lambda: compiled(keys, parameters), 2)
+
+
+def _single(answers: Answers) -> Answers:
+    """Answers of one stream axis, for states without any."""
+
+    def answer(key: Array, memory: PyTree, state: PlacementState, node: Array) -> tuple[PyTree, Fate]:
+        widened = jax.tree.map(lambda leaf: leaf[..., None], state)
+        memory, fate = answers.answer(key, memory, widened, node[..., None])
+        return memory, jax.tree.map(lambda leaf: leaf[..., 0], fate)
+
+    return Answers(lambda key, _streams: answers.init(key, (1,)), answer)
+
+
+def networks_s(case: Bench, num_streams: int) -> float:
+    """Wall time of the networks alone, as often and as wide as in a rollout."""
+    network = answer_network(AnswerConfig())
+    parameters = jax.tree.map(jnp.asarray, case.model.parameters)
+
+    def step(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
+        seen, offered = carry
+        seen = seen + case.policy_network.apply(case.policy_parameters, seen)[:1]
+        return (seen, offered + members_apply(network, parameters, offered)[:1]), None
+
+    start = (
+        jnp.ones((_policy_inputs(case.encoding), 1, num_streams)),
+        jnp.ones((num_inputs(case.encoding.cluster), 1, num_streams)),
+    )
+    compiled = jax.jit(lambda carry: jax.lax.scan(step, carry, None, length=NUM_STEPS)[0])
+    return best_s(lambda: compiled(start))
+
+
+def loop_rate(case: Bench, num_decisions: int = 400) -> float:
+    """Decisions a second of the plain loop, each stream with its own member."""
+    cluster, problem = case.encoding.cluster, case.encoding.problem
+    members = [networks_loop.layers_of(case.model.parameters, m) for m in range(AnswerConfig().num_members)]
+    policy = networks_loop.layers_of(case.policy_parameters)
+    rng, done = np.random.default_rng(0), 0
+    requests = [
+        [request_at(case.windows.request, step, window) for step in range(NUM_STEPS)]
+        for window in range(case.windows.num_windows)
+    ]
+    begun = time.perf_counter()
+    while done < num_decisions:
+        window = done // NUM_STEPS % case.windows.num_windows
+        loop, member = PlacementLoop(cluster, problem), members[window % len(members)]
+        loop.begin(float(case.windows.arrival_s[0, window]), requests[window][0])
+        for step in range(int(case.windows.length[window])):
+            local, full = loop.observe_nodes()
+            request = loop.observe_request()
+            logits = networks_loop.forward(policy, np.concatenate([local.ravel(), request]))
+            node = networks_loop.sampled_choice(logits, loop.legal(), rng.random())
+            chosen = np.zeros(cluster.num_nodes, np.float32)
+            chosen[node] = 1.0
+            outputs = networks_loop.forward(member, np.concatenate([full[:, node], chosen, request]))
+            fate = networks_loop.answer(
+                outputs, rng.random(NUM_UNIFORMS), loop.clock_s, problem.time_unit_s, LIMITS_S
+            )
+            after = min(step + 1, NUM_STEPS - 1)
+            loop.decide(node, fate, float(case.windows.arrival_s[after, window]), requests[window][after])
+            done += 1
+    return done / (time.perf_counter() - begun)
+
+
+def measure(num_streams: int = 640) -> dict[str, float]:
+    """All figures of one run."""
+    case = bench()
+    policy = policy_of(case)
+    system, decisions = system_of(case), num_streams * NUM_STEPS
+    loop = loop_rate(case)
+    rate = matmul_rate()
+    lean_s = rollout_s(system, policy, num_streams)
+    rate = max(rate, matmul_rate())
+    networks = networks_s(case, num_streams)
+    without_policy = rollout_s(system, random_policy, num_streams)
+    without_both = rollout_s(system_of(case, short_answers()), random_policy, num_streams)
+    full_s = rollout_s(system, policy, num_streams, full=True)
+    vmap_s = vmapped_s(case, num_streams)
+    return {
+        "streams": num_streams,
+        "decisions_per_s": decisions / lean_s,
+        "decisions_per_s_with_observations": decisions / full_s,
+        "decisions_per_s_vmap": decisions / vmap_s,
+        "decisions_per_s_plain_loop": loop,
+        "ratio_to_plain_loop": decisions / lean_s / loop,
+        "matmul_gflop_per_s": rate / 1e9,
+        "share_of_matmul_rate": operations(case) * decisions / lean_s / rate,
+        "share_of_time_networks_alone": networks / lean_s,
+        "share_of_time_policy": 1.0 - without_policy / lean_s,
+        "share_of_time_answers": (without_policy - without_both) / lean_s,
+        "share_of_time_bookkeeping_and_random_numbers": without_both / lean_s,
+    }
+
+
+@pytest.mark.benchmark
+def test_rollouts_are_many_times_the_plain_loop() -> None:
+    figures = measure()
+    print(json.dumps(figures, indent=1))
+    assert figures["ratio_to_plain_loop"] >= 8.0
+    assert figures["share_of_matmul_rate"] >= 0.4
+
+
+def main() -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--streams", type=int, default=640, help="streams, a multiple of five")
+    given = parser.parse_args()
+    figures = measure(given.streams)
+    if given.json:
+        print(json.dumps(figures, indent=1))
+        return
+    for name, value in figures.items():
+        print(f"{name:46s} {value:14,.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The distribution of one answer against closed forms, quadrature and its own samples."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import stats
+
+from tests.twin.made import made_cluster, made_encoding
+from twin.placement.fit import fit_answers
+from twin.placement.history import Offers
+from twin.placement.learned import AnswerConfig, answer_network, num_inputs
+from twin.placement.outcome_model import (
+    NUM_OUTPUTS,
+    NUM_UNIFORMS,
+    Mixture,
+    Observed,
+    log_likelihood,
+    mixture_log_density,
+    mixture_log_survival,
+    mixture_sample,
+    sample_answer,
+    split_outputs,
+)
+
+GRID = np.linspace(-60.0, 80.0, 200_001)
+
+
+@pytest.fixture(scope="module")
+def mixture() -> Mixture:
+    weight = jnp.log(jnp.array([[0.1], [0.2], [0.3], [0.4]]))
+    location = jnp.array([[-1.0], [0.5], [2.0], [6.0]])
+    return Mixture(weight, location, jnp.log(jnp.array([[0.3], [0.1], [1.0], [2.0]])))
+
+
+def test_density_integrates_to_one(mixture: Mixture) -> None:
+    density = np.exp(np.asarray(mixture_log_density(mixture, jnp.asarray(GRID, jnp.float32)), np.float64))
+    assert np.trapezoid(density, GRID) == pytest.approx(1.0, abs=1e-4)
+
+
+def test_survival_is_the_integral_of_the_density(mixture: Mixture) -> None:
+    density = np.exp(np.asarray(mixture_log_density(mixture, jnp.asarray(GRID, jnp.float32)), np.float64))
+    for edge in (-2.0, 0.5, 3.0, 9.0):
+        above = edge <= GRID
+        told = float(jnp.exp(mixture_log_survival(mixture, jnp.array([edge]))[0]))
+        assert told == pytest.approx(np.trapezoid(density[above], GRID[above]), abs=1e-3)
+
+
+def test_one_component_is_scipys_logistic() -> None:
+    weight = jnp.array([[0.0], [-1e9], [-1e9], [-1e9]])
+    one = Mixture(weight, jnp.full((4, 1), 1.5), jnp.full((4, 1), jnp.log(0.7)))
+    values = jnp.array([-3.0, 0.0, 1.5, 4.0])
+    law = stats.logistic(1.5, 0.7)
+    np.testing.assert_allclose(mixture_log_density(one, values), law.logpdf(values), atol=1e-5)
+    np.testing.assert_allclose(mixture_log_survival(one, values), law.logsf(values), atol=1e-5)
+
+
+def test_samples_follow_the_distribution_function(mixture: Mixture) -> None:
+    uniforms = jax.random.uniform(jax.random.key(0), (2, 4000), minval=1e-30)
+    drawn = np.asarray(mixture_sample(mixture, uniforms[0], uniforms[1]))
+
+    def below(values: np.ndarray) -> np.ndarray:
+        return 1.0 - np.exp(np.asarray(mixture_log_survival(mixture, jnp.asarray(values, jnp.float32))))
+
+    assert stats.kstest(drawn, below).pvalue > 0.01
+    assert stats.kstest(drawn + 0.3, below).pvalue < 1e-6
+
+
+def outputs_of(accept: float, drop: float, fail: float, at_once: float) -> np.ndarray:
+    """Outputs whose flags have these probabilities and whose durations are logistic around 1 with scale 0.5."""
+    outputs = np.zeros(NUM_OUTPUTS, np.float32)
+    chances = np.array([accept, drop, fail, at_once])
+    outputs[:4] = np.log(chances / (1 - chances))
+    for first in (4, 16):
+        outputs[first : first + 4] = [40.0, 0.0, 0.0, 0.0]
+        outputs[first + 4 : first + 8] = 1.0
+        outputs[first + 8 : first + 12] = np.log(0.5)
+    return outputs
+
+
+def test_sampled_answers_have_the_stated_chances() -> None:
+    count = 20_000
+    uniforms = jax.random.uniform(jax.random.key(1), (NUM_UNIFORMS, count), minval=1e-30)
+    parameters = split_outputs(jnp.asarray(outputs_of(0.7, 0.2, 0.1, 0.4))[:, None])
+    drawn = sample_answer(parameters, uniforms, 2.0, (8.0, 30.0))
+    for name, chance in {"accepted": 0.7, "dropped": 0.2, "failed": 0.1}.items():
+        assert np.mean(getattr(drawn, name)) == pytest.approx(chance, abs=0.015)
+    wait_s, run_s = np.asarray(drawn.wait_s), np.asarray(drawn.run_s)
+    zero = 0.4 + 0.6 * stats.logistic.cdf(0.0, 1.0, 0.5)
+    assert np.mean(wait_s == 0.0) == pytest.approx(zero, abs=0.015)
+    assert wait_s.max() == pytest.approx(8.0, rel=1e-5)
+    assert run_s.max() == pytest.approx(30.0, rel=1e-5)
+    assert np.mean(run_s <= 2.0 * np.expm1(1.0)) == pytest.approx(0.5, abs=0.015)
+
+
+def test_likelihood_of_discrete_parts_sums_to_one() -> None:
+    """Refused, or accepted and dropped, or ran and failed or not: with durations integrated out, all of it is one."""
+    parameters = split_outputs(jnp.asarray(outputs_of(0.7, 0.2, 0.1, 0.4))[:, None])
+
+    def chance(accepted: bool, dropped: bool, failed: bool) -> float:
+        ran = accepted and not dropped
+        seen = Observed(*(jnp.array([x]) for x in (accepted, dropped, failed, 0.0, ran, 0.0, ran)))
+        total = float(log_likelihood(parameters, seen, 2.0)[0])
+        if ran:
+            total -= np.log(0.4) + float(mixture_log_density(parameters.run, jnp.zeros(1))[0])
+        return float(np.exp(total))
+
+    whole = chance(False, False, False) + chance(True, True, False)
+    whole += chance(True, False, False) + chance(True, False, True)
+    assert whole == pytest.approx(1.0, abs=1e-5)
+
+
+def observed_runs(run_s: np.ndarray, limit_s: float) -> Observed:
+    """Requests that ran at once; those longer than the limit are censored there."""
+    yes, no = np.ones(len(run_s), bool), np.zeros(len(run_s), bool)
+    finished = run_s <= limit_s
+    return Observed(yes, no, no, np.zeros(len(run_s), np.float32), yes, np.minimum(run_s, limit_s), finished)
+
+
+def fitted_median(observed: Observed, unit_s: float) -> float:
+    """Median run time of the maximum-likelihood mixture, fitted without any input."""
+
+    def loss(outputs: jax.Array) -> jax.Array:
+        return -jnp.mean(log_likelihood(split_outputs(outputs[:, None]), observed, unit_s))
+
+    optimiser = optax.adam(0.05)
+
+    def step(carry: tuple, _: None) -> tuple[tuple, None]:
+        outputs, state = carry
+        updates, state = optimiser.update(jax.grad(loss)(outputs), state)
+        return (optax.apply_updates(outputs, updates), state), None
+
+    first = jnp.zeros(NUM_OUTPUTS)
+    run = jax.jit(lambda: jax.lax.scan(step, (first, optimiser.init(first)), None, length=400)[0][0])
+    fitted = split_outputs(run()[:, None]).run
+    grid = jnp.linspace(0.0, 8.0, 4001)
+    survival = jnp.exp(mixture_log_survival(fitted, grid))
+    return unit_s * float(np.expm1(grid[int(jnp.argmin(jnp.abs(survival - 0.5)))]))
+
+
+def test_censored_rows_are_worth_more_than_dropping_them() -> None:
+    """Half of the run times end after the log does; their lower bounds bring the median back."""
+    rng, unit_s = np.random.default_rng(2), 2.0
+    run_s = (unit_s * np.expm1(np.maximum(stats.logistic.rvs(2.5, 0.4, 2000, random_state=rng), 0.0))).astype(
+        np.float32
+    )
+    true = unit_s * np.expm1(2.5)
+    limit_s = float(np.quantile(run_s, 0.55))
+    observed = observed_runs(run_s, limit_s)
+    kept = Observed(*(leaf[observed.finished] for leaf in observed))
+    with_bounds, without = fitted_median(observed, unit_s), fitted_median(kept, unit_s)
+    assert with_bounds == pytest.approx(true, rel=0.1)
+    assert abs(with_bounds - true) < 0.3 * abs(without - true)
+
+
+def test_fit_recovers_known_answers() -> None:
+    """Two kinds of offers, told apart by one input: the fitted chances and medians are those of each kind."""
+    rng, encoding = np.random.default_rng(3), made_encoding(made_cluster())
+    count, unit_s = 3000, encoding.problem.time_unit_s
+    kind = rng.integers(0, 2, count)
+    inputs = np.zeros((num_inputs(encoding.cluster), count), np.float32)
+    inputs[0] = kind
+    accepted = rng.random(count) < np.where(kind, 0.9, 0.4)
+    centre = np.where(kind, 2.0, 3.0)
+    run_s = unit_s * np.expm1(np.maximum(centre + 0.3 * rng.logistic(size=count), 0.0)).astype(np.float32)
+    no = np.zeros(count, bool)
+    observed = Observed(accepted, no, no, np.zeros(count, np.float32), accepted, run_s, accepted)
+    offers = Offers(inputs, observed, np.arange(count) // 100)
+    config = AnswerConfig(num_members=2, hidden=(32,), num_steps=400, batch_size=256, learning_rate=1e-2)
+    model, report = fit_answers(jax.random.key(4), offers, encoding, config)
+    again, _ = fit_answers(jax.random.key(4), offers, encoding, config)
+    assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (model, again)), strict=True))
+    assert report.num_train + report.num_held_out == count
+    for member in range(2):
+        parameters = jax.tree.map(lambda leaf: leaf[member], model.parameters)  # noqa: B023
+        for value, chance, median in ((0.0, 0.4, 3.0), (1.0, 0.9, 2.0)):
+            example = jnp.zeros((inputs.shape[0], 1)).at[0].set(value)
+            fitted = split_outputs(answer_network(config).apply(parameters, example))
+            assert float(jax.nn.sigmoid(fitted.accept_logit[0])) == pytest.approx(chance, abs=0.08)
+            above = float(jnp.exp(mixture_log_survival(fitted.run, jnp.array([median]))[0]))
+            assert above == pytest.approx(0.5, abs=0.12)

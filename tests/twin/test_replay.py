@@ -1,0 +1,168 @@
+"""The donor rule by hand, and nothing of a fate leaks before it is due."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.twin.made import made_cluster, made_encoding, made_requests, made_rows
+from twin.placement.encode import Rows, cut_windows
+from twin.placement.encoding import Encoding
+from twin.placement.history import replay_environment
+from twin.placement.replay import nearest_donor, replay_table
+from twin.placement.types import COMPLETED, DROPPED, REJECTED
+from twin.placement.windows import Windows
+
+
+def hand_made(node: list[int], service: list[int], wait: list, run: list, status: list[int]) -> tuple:
+    """Requests ten seconds apart; a wait of None never started, its run is the time to being dropped."""
+    cluster, count = made_cluster(), len(node)
+    encoding = made_encoding(cluster)
+    arrival_s = 100.0 + 10.0 * np.arange(count)
+    start_s = np.array([np.inf if w is None else a + w for a, w in zip(arrival_s, wait, strict=True)])
+    begun = np.array([a + (w or 0.0) for a, w in zip(arrival_s, wait, strict=True)])
+    finish_s = begun + np.array([np.inf if r is None else r for r in run])
+    request = made_requests(np.random.default_rng(0), cluster, (count,))._replace(
+        service=np.array(service, np.int32), rule=np.zeros(count, np.int32)
+    )
+    names = np.array([str(i) for i in range(count)])
+    rows = Rows(
+        arrival_s, start_s, finish_s, np.array(status, np.int32), np.array(node, np.int32), request, names,
+        np.zeros(count, bool),
+    )  # fmt: skip
+    return cut_windows(rows, np.ones(count, bool), encoding, num_steps=count), encoding
+
+
+@pytest.mark.parametrize(("asked", "wanted"), [(0.0, 0), (4.9, 0), (5.0, 0), (5.1, 1), (99.0, 2)])
+def test_nearest_donor_and_the_earlier_of_equals(asked: float, wanted: int) -> None:
+    assert nearest_donor(np.array([asked]), np.array([0.0, 10.0, 20.0])).tolist() == [wanted]
+
+
+def test_donors_by_hand() -> None:
+    """Node 0 ran services 1 and 2, node 1 refused once and dropped once, node 2 ran nothing that ended."""
+    windows, _ = hand_made(
+        node=[0, 0, 1, 1, 2],
+        service=[1, 2, 1, 2, 1],
+        wait=[3, 0, None, None, None],
+        run=[5, 7, None, 4, None],
+        status=[COMPLETED, COMPLETED, REJECTED, DROPPED, -1],
+    )
+    table = replay_table(windows, 4, own_run=False)
+    clock = windows.arrival_s[:, 0]
+    start, finish = table.fate.start_s[..., 0] - clock, table.fate.finish_s[..., 0] - clock
+    # request 2 (service 1) on node 0: request 0 is nearer of the same service than request 1 of another
+    assert (start[0, 2], finish[0, 2]) == (3.0, 8.0)
+    # request 3 (service 2) on node 0: from request 1
+    assert (start[0, 3], finish[0, 3]) == (0.0, 7.0)
+    # request 0 (service 1) on node 1: refused like request 2; request 1 (service 2): dropped after 4 s like request 3
+    assert not table.fate.accepted[1, 0, 0]
+    assert table.fate.status[1, 0, 0] == REJECTED
+    assert table.fate.accepted[1, 1, 0]
+    assert (start[1, 1], finish[1, 1], table.fate.status[1, 1, 0]) == (np.inf, 4.0, DROPPED)
+    # nobody is known to have ended on nodes 2 and 3
+    assert not table.known[2:, :, 0].any()
+    assert np.isinf(table.fate.finish_s[2:, :, 0]).all()
+    # the log's own decisions keep the log's own answers
+    assert (start[0, 0], finish[0, 0]) == (3.0, 8.0)
+    assert table.logged[..., 0].sum() == 5
+
+
+def test_own_run_time_is_kept_where_the_work_belongs_to_the_request() -> None:
+    windows, _ = hand_made([0, 1], [1, 1], [3, 2], [50, 7], [COMPLETED, COMPLETED])
+    kept, lent = (replay_table(windows, 4, own_run=own).fate for own in (True, False))
+    clock = windows.arrival_s[1, 0]
+    assert (kept.start_s[0, 1, 0] - clock, kept.finish_s[0, 1, 0] - clock) == (3.0, 10.0)
+    assert (lent.start_s[0, 1, 0] - clock, lent.finish_s[0, 1, 0] - clock) == (3.0, 53.0)
+
+
+@pytest.fixture(scope="module")
+def system() -> tuple:
+    cluster = made_cluster()
+    encoding = made_encoding(cluster)
+    rows = made_rows(np.random.default_rng(7), cluster, 120)
+    windows = cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=40)
+    made = replay_environment(windows, encoding)
+    return windows, encoding, made, jax.jit(made.step)
+
+
+def test_nothing_leaks_before_it_is_due(system: tuple[Windows, Encoding, object, object]) -> None:
+    """Fates that lie ahead are changed in the private response: nothing seen differs until one falls due."""
+    windows, _, made, step = system
+    state = made.reset(jax.random.key(0), (windows.num_windows,))
+    nodes = np.maximum(windows.node, 0)[:, None]
+    for number in range(20):
+        state, _ = step(jax.random.key(number), state, jnp.asarray(nodes[number]))
+    hidden, clock = state.response.hidden, np.asarray(state.problem.clock_s)
+    later_s = 25.0
+
+    def delay(times: jax.Array) -> jax.Array:
+        return jnp.where(times > clock[None, None], times + later_s, times)
+
+    assert np.sum(np.isfinite(hidden.finish_s) & (np.asarray(hidden.finish_s) > clock)) > 5
+    changed = hidden._replace(
+        start_s=delay(hidden.start_s), finish_s=delay(hidden.finish_s), status=jnp.where(
+            hidden.finish_s > clock[None, None], DROPPED, hidden.status
+        )
+    )  # fmt: skip
+    ahead = np.minimum(
+        *(np.where(np.asarray(t) > clock, t, np.inf) for t in (hidden.start_s, hidden.finish_s))
+    )
+    due_s = ahead.min(axis=(0, 1))  # per window: the first change that could be seen
+    twin = state._replace(response=state.response._replace(hidden=changed))
+    problem, num_compared, num_differing = made.problem, 0, 0
+    for number in range(20, 39):
+        clock = np.asarray(state.problem.clock_s)
+        before, after = (
+            jax.tree.leaves(
+                (problem.observe(s.problem), problem.observe_global(s.problem), problem.legal(s.problem))
+            )
+            for s in (state, twin)
+        )
+        quiet = clock < due_s
+        for one, other in zip(before, after, strict=True):
+            np.testing.assert_array_equal(np.asarray(one)[..., quiet], np.asarray(other)[..., quiet])
+        for one, other in zip(*(jax.tree.leaves(s.problem) for s in (state, twin)), strict=True):
+            np.testing.assert_array_equal(np.asarray(one)[..., quiet], np.asarray(other)[..., quiet])
+        num_compared += int(quiet.sum())
+        num_differing += sum(
+            bool(np.any(np.asarray(one)[..., ~quiet] != np.asarray(other)[..., ~quiet]))
+            for one, other in zip(before, after, strict=True)
+        )
+        state, _ = step(jax.random.key(number), state, jnp.asarray(nodes[number]))
+        twin, _ = step(jax.random.key(number), twin, jnp.asarray(nodes[number]))
+    assert num_compared >= 3
+    assert num_differing > 0  # the change does show once it is due
+
+
+def test_second_call_does_not_retrace(system: tuple) -> None:
+    windows, _, made, _ = system
+    traces = []
+
+    @jax.jit
+    def go(state: object, node: jax.Array) -> object:
+        traces.append(1)
+        return made.step(jax.random.key(0), state, node)[0]
+
+    state = made.reset(jax.random.key(0), (windows.num_windows,))
+    for number in range(3):
+        state = go(state, jnp.full((1, windows.num_windows), number, jnp.int32))
+    assert len(traces) == 1
+
+
+def test_done_streams_stand_still(system: tuple) -> None:
+    windows, encoding, *_ = system
+    shorter = windows._replace(length=np.array([2, *windows.length[1:]], np.int32))
+    made = replay_environment(shorter, encoding)
+    step = jax.jit(made.step)
+    state = made.reset(jax.random.key(0), (windows.num_windows,))
+    still = None
+    for number in range(6):
+        state, transition = step(jax.random.key(1), state, jnp.zeros((1, windows.num_windows), jnp.int32))
+        frozen = jax.tree.map(lambda leaf: np.asarray(leaf)[..., 0], state.problem)
+        if number >= 2:
+            for one, other in zip(*map(jax.tree.leaves, (still, frozen)), strict=True):
+                np.testing.assert_array_equal(one, other)
+            assert float(transition.elapsed_s[0]) == 0.0
+            assert int(transition.left.decision[0, 0]) == -1
+        still = frozen
+        assert bool(state.done[0]) == (number >= 1)
