@@ -71,7 +71,7 @@ def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) 
             return jax.lax.cond(
                 kind == KINDS.index(HISTORY),
                 lambda: _as_written(key, writer, world, names, today, state),
-                lambda: rule(key, observation, legal, None),
+                lambda: rule(key, observation, legal, jnp.zeros(legal.shape[1:], jnp.int32)),
             )
 
         return slim(unroll(key, environment(shown, response), decide, None, NUM_STEPS, (NUM_STREAMS,)))
