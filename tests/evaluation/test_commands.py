@@ -75,3 +75,25 @@ def test_import_help_lists_the_formats(capsys):
         run("import", "--help")
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("swf", "wagap", "lumos", "openb", "alibaba2018", "philly"))
+
+
+@pytest.mark.parametrize(
+    ("num_lines", "status", "quarantined"),
+    [(4, 0, 0), (5, 1, 1)],  # the fifth line is bad: a third of the rows is too much to be usable
+)
+def test_check_says_whether_the_archive_is_usable(log, tmp_path, capsys, num_lines, status, quarantined):
+    log.write_text("".join(LOG.splitlines(keepends=True)[:num_lines]))
+    assert run("import", "swf", log, "--out", tmp_path / "archive") == 0
+    capsys.readouterr()
+    assert run("check", tmp_path / "archive", "--json", "--no-progress") == status
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    requests = json.loads(shown.out)["tables"]["requests"]
+    assert (requests["rows"], requests["quarantined"]) == (2, quarantined)
+    assert run("check", tmp_path / "archive") == status
+    assert ("not usable" in capsys.readouterr().out) == (status == 1)
+
+
+def test_check_of_what_is_no_archive_is_an_error(tmp_path, capsys):
+    assert run("check", tmp_path / "absent") == 2
+    assert "there is no archive here" in capsys.readouterr().err
