@@ -77,7 +77,7 @@ def environment(problem: Problem, response: Response) -> Environment:
 def _legalise(problem: Problem, state: EnvironmentState, action: PyTree) -> tuple[PyTree, Array]:
     active = problem.active(state.problem) & ~state.done[None]
     leaves, structure = jax.tree.flatten(action)
-    masks = structure.flatten_up_to(problem.legal(state.problem))
+    masks = jax.tree.leaves(problem.legal(state.problem))
     pairs = [choose_legal(leaf, mask) for leaf, mask in zip(leaves, masks, strict=True)]
     illegal = jnp.any(jnp.stack([replaced for _, replaced in pairs]), axis=0)
-    return structure.unflatten([chosen for chosen, _ in pairs]), illegal & active
+    return jax.tree.unflatten(structure, [chosen for chosen, _ in pairs]), illegal & active

@@ -20,7 +20,6 @@ from twin.contracts import (
     Streams,
     Trajectory,
 )
-from twin.environment import beside
 
 Decide = Callable[[Array, PyTree, PyTree, PyTree], PyTree]
 

@@ -30,7 +30,7 @@ def case(request: pytest.FixtureRequest) -> tuple[Encoding, Windows]:
     cluster = made_cluster()
     encoding = made_encoding(cluster, reward=request.param)
     rows = made_rows(np.random.default_rng(3), cluster, 4 * STEPS)
-    return encoding, cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=STEPS)
+    return encoding, cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
 
 
 def walk(

@@ -29,7 +29,7 @@ NAMES = [feature.name for feature in NODE_FEATURES]
 
 def logged_counts(rows: Rows, node: int, now: float, first: int) -> tuple[int, int]:
     """Requests running and waiting on a node as the log says, before row `first` is placed."""
-    before = np.arange(rows.count) < first
+    before = np.arange(rows.num_rows) < first
     here = before & (rows.node == node) & (rows.status != REJECTED) & (rows.finish_s > now)
     running = here & (rows.start_s <= now)
     return int(running.sum()), int((here & ~running).sum())
@@ -47,10 +47,10 @@ def test_replay_gives_the_logged_occupancy_back(seed: int) -> None:
         finish_s=np.where(known, rows.finish_s, rows.start_s + 5.0),
         request=rows.request._replace(
             demand=np.minimum(rows.request.demand, 0.1) * np.array([[1.0], [1.0], [0.0]], np.float32),
-            rule=np.zeros(rows.count, np.int32),
+            rule=np.zeros(rows.num_rows, np.int32),
         ),
     )
-    windows = cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=40)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=40)
     assert (windows.carried.decision != -1).any()
     assert windows.num_overflow == 0
     history = replay_log(windows, encoding)
@@ -189,7 +189,7 @@ def replayed(windows: Windows, table: ReplayTable) -> Trajectory:
 def test_every_decision_is_accounted_for(seed: int, gap_s: int, run_s: int) -> None:
     """Whatever the log: a decision is settled unless its end is unknown or its node was full; none is lost or twice."""
     rows = made_rows(np.random.default_rng(seed), CROWDED.cluster, 2 * STEPS, gap_s=gap_s, run_s=run_s)
-    windows = cut_windows(rows, np.ones(rows.count, bool), CROWDED, num_steps=STEPS)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), CROWDED, num_steps=STEPS)
     table = answers_of_history(windows, CROWDED)
     history = jax.tree.map(np.asarray, replayed(windows, table))
     view = dict(zip(NAMES, np.moveaxis(history.global_observation.node, 1, 0), strict=True))

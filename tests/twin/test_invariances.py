@@ -39,7 +39,7 @@ def plain(rows: Rows) -> Trajectory:
 
 
 def history_of(rows: Rows, encoding: Encoding) -> Trajectory:
-    windows = cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=STEPS)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
     assert windows.num_overflow == 0
     history = jax.tree.map(np.asarray, replay_log(windows, encoding))
     assert not history.illegal.any()
@@ -113,7 +113,7 @@ def test_a_node_nobody_may_use_changes_nothing(rows: Rows, plain: Trajectory) ->
 @pytest.fixture(scope="module")
 def learned(rows: Rows) -> tuple:
     encoding = made_encoding(made_cluster(), depth=8)
-    windows = cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=STEPS)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
     config = AnswerConfig(num_members=2, hidden=(8,))
     network = answer_network(config)
     keys = jax.random.split(jax.random.key(0), 2)

@@ -80,7 +80,7 @@ def system() -> tuple:
     cluster = made_cluster()
     encoding = made_encoding(cluster)
     rows = made_rows(np.random.default_rng(7), cluster, 120)
-    windows = cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=40)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=40)
     made = replay_environment(windows, encoding)
     return windows, encoding, made, jax.jit(made.step)
 

@@ -118,7 +118,6 @@ def _leave(table: InFlight, position: Array) -> tuple[Array, PlacementOutcome]:
 def _enter(table: InFlight, position: Array, state: PlacementState, seat: int, decision: Array) -> InFlight:
     """Files the seat's request under its slot, waiting."""
     request, never = state.request, jnp.float32(jnp.inf)
-    demand = [write(table.demand[i], position, request.demand[i, seat]) for i in range(NUM_RESOURCES)]
     return InFlight(
         decision=write(table.decision, position, decision),
         arrival_s=write(table.arrival_s, position, state.clock_s),
@@ -127,7 +126,7 @@ def _enter(table: InFlight, position: Array, state: PlacementState, seat: int, d
         status=write(table.status, position, jnp.int32(UNKNOWN)),
         expected_run_s=write(table.expected_run_s, position, request.expected_run_s[seat]),
         service=write(table.service, position, request.service[seat]),
-        demand=jnp.stack(demand),
+        demand=write(table.demand, position, request.demand[:, seat]),
     )
 
 
@@ -143,14 +142,14 @@ def _apply(
     slots = jnp.where((asked & news.accepted).reshape(slots.shape), slots, nowhere)
     numbers, outcomes = [], []
     for seat in range(config.num_seats):
-        number, left = _leave(table, slots[seat])
+        number, displaced = _leave(table, slots[seat])
         refused = asked[seat] & ~news.accepted[seat]
         numbers.append(jnp.where(refused, decision[seat], number))
         outcomes.append(
             PlacementOutcome(
-                jnp.where(refused, jnp.inf, left.start_s),
-                jnp.where(refused, jnp.inf, left.finish_s),
-                jnp.where(refused, REJECTED, left.status),
+                jnp.where(refused, jnp.inf, displaced.start_s),
+                jnp.where(refused, jnp.inf, displaced.finish_s),
+                jnp.where(refused, REJECTED, displaced.status),
             )
         )
         table = _enter(table, slots[seat], state, seat, decision[seat])

@@ -65,7 +65,7 @@ class Rows(NamedTuple):
     silent: np.ndarray  # bool: the log never says whether it ran; not held against any node
 
     @property
-    def count(self) -> int:
+    def num_rows(self) -> int:
         """Number of requests."""
         return len(self.arrival_s)
 
@@ -148,7 +148,7 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requ
 
 
 def _rule(rows: pa.Table, encoding: Encoding) -> np.ndarray:
-    """[rows] candidate set of every request; a set unseen in training falls back to the smallest known one around it."""
+    """[rows] candidate set of every request; one unseen in training falls back to the smallest known set around it."""
     cluster = encoding.cluster
     known = {tuple(rule): index for index, rule in reversed(list(enumerate(cluster.rules.tolist())))}
     rules = []
@@ -261,9 +261,10 @@ def _carried(
     shape = (nodes, depth, num_windows)
     table = _empty_numpy_table(shape)
     fate = Fate(
-        np.ones(shape, bool),
-        *(np.full(shape, np.inf, np.float32) for _ in range(2)),
-        np.full(shape, UNKNOWN, np.int32),
+        accepted=np.ones(shape, bool),
+        start_s=np.full(shape, np.inf, np.float32),
+        finish_s=np.full(shape, np.inf, np.float32),
+        status=np.full(shape, UNKNOWN, np.int32),
     )
     num_overflow = 0
     may_hold = (rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent

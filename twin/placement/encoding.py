@@ -67,7 +67,11 @@ class Encoding:
     def from_json(text: str) -> Encoding:
         """The encoding that `to_json` wrote."""
         content = json.loads(text)
-        arrays: dict[str, Any] = {"capacity": np.float64, "unit_capacity": np.float64, "site_of_node": np.int64}
+        arrays: dict[str, Any] = {
+            "capacity": np.float64,
+            "unit_capacity": np.float64,
+            "site_of_node": np.int64,
+        }
         arrays |= {"is_cloud": np.bool_, "rules": np.bool_}
         cluster: dict[str, Any] = {
             name: np.array(value, arrays[name]) if name in arrays else tuple(value)

@@ -103,11 +103,19 @@ class NodeLoad(NamedTuple):
     oldest_wait_s: Array
 
 
-def node_load(in_flight: InFlight, clock_s: Array) -> NodeLoad:
+def node_load(in_flight: InFlight, clock_s: Array, limited: tuple[int, ...]) -> NodeLoad:
     """Adds up the table of requests in flight, by node.
 
     A request uses its demand from its observed start to its observed finish; before that it is waiting. The work left
     is by expected run times: what a waiting request asks for in full, what a running one has left of it, at least 0.
+
+    Args:
+        in_flight: The table.
+        clock_s: [*streams].
+        limited: The resources (indices) that some node has a finite amount of; the use of others is not counted.
+
+    Returns:
+        The load; `used` is 0 where not counted.
     """
     clock = clock_s[None]
 
@@ -119,7 +127,7 @@ def node_load(in_flight: InFlight, clock_s: Array) -> NodeLoad:
         elapsed_s = jnp.where(running, clock - start_s, 0.0)
         left_s = jnp.where(held, jnp.maximum(expected_run_s - elapsed_s, 0.0), 0.0)
         return (
-            *(jnp.where(running, one, 0.0) for one in demand),
+            *(jnp.where(running, demand[resource], 0.0) for resource in limited),
             jnp.where(waiting, demand[0], 0.0),
             running.astype(jnp.float32),
             waiting.astype(jnp.float32),
@@ -141,12 +149,15 @@ def node_load(in_flight: InFlight, clock_s: Array) -> NodeLoad:
         *table.demand,
     )
     *used, waiting_cores, running, waiting, left, oldest = fold_slots(per_slot, combine, leaves)
-    return NodeLoad(jnp.stack(used), waiting_cores, running, waiting, left, oldest)
+    counted = dict(zip(limited, used, strict=True))
+    all_used = [counted.get(resource, jnp.zeros_like(running)) for resource in range(len(RESOURCES))]
+    return NodeLoad(jnp.stack(all_used), waiting_cores, running, waiting, left, oldest)
 
 
 def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: float) -> Array:
     """[dynamic features, nodes, *streams]: the load of every node, in the order of NODE_FEATURES."""
-    load = node_load(state.in_flight, state.clock_s)
+    limited = np.flatnonzero(np.any((cluster.capacity > 0.0) & np.isfinite(cluster.capacity), axis=1))
+    load = node_load(state.in_flight, state.clock_s, tuple(limited.tolist()))
     trailing = (1,) * state.clock_s.ndim
     capacity = jnp.asarray(cluster.capacity, jnp.float32).reshape((*cluster.capacity.shape, *trailing))
     free = 1.0 - load.used / jnp.maximum(capacity, 1e-9)

@@ -8,6 +8,7 @@ This is the supervised baseline of paper 000, section 3.4; durations beyond the 
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Streams
-from twin.networks import MLP
+from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
@@ -108,7 +109,7 @@ def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:
     num_members = jax.tree.leaves(parameters)[0].shape[0]
     features, seats, streams = inputs.shape
     shares = inputs.reshape(features, seats, num_members, streams // num_members)
-    outputs = jax.vmap(network.apply, in_axes=(0, 2), out_axes=2)(parameters, shares)
+    outputs = jax.vmap(partial(apply, network), in_axes=(0, 2), out_axes=2)(parameters, shares)
     return outputs.reshape(outputs.shape[0], seats, streams)
 
 

@@ -51,7 +51,8 @@ def split_outputs(outputs: Array) -> AnswerParameters:
             jnp.clip(log_scale, MIN_LOG_SCALE, MAX_LOG_SCALE),
         )
 
-    return AnswerParameters(*outputs[:4], mixture(4), mixture(4 + 3 * k))
+    accept, drop, fail, zero_wait = outputs[:4]
+    return AnswerParameters(accept, drop, fail, zero_wait, mixture(4), mixture(4 + 3 * k))
 
 
 def mixture_log_density(mixture: Mixture, value: Array) -> Array:

@@ -62,7 +62,7 @@ class _Rows(NamedTuple):
     usable: np.ndarray  # as a donor: the fate is known
 
 
-def _rows(windows: Windows) -> tuple[_Rows, np.ndarray, np.ndarray]:
+def _rows(windows: Windows) -> tuple[_Rows, np.ndarray]:
     """Flattened rows, sorted by arrival, and for every entry [T, W] of the windows the position of its row."""
     valid = windows.valid()
     _, first, inverse = np.unique(windows.row[valid], return_index=True, return_inverse=True)
@@ -78,7 +78,7 @@ def _rows(windows: Windows) -> tuple[_Rows, np.ndarray, np.ndarray]:
     start_s = np.where(np.isfinite(fate.start_s), fate.start_s, np.nan)
     wait_s, run_s = start_s - arrival_s, fate.finish_s - start_s
     stay_s = fate.finish_s - arrival_s
-    position = np.full(valid.shape, -1)
+    position = np.full(windows.arrival_s.shape, -1)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     position[valid] = rank[inverse.reshape(-1)]

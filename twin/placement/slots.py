@@ -45,9 +45,14 @@ def read(leaf: Array, position: Array, missing: float | int) -> Array:
 
 
 def write(leaf: Array, position: Array, value: Array) -> Array:
-    """The leaf with `value` [*streams] at the positions."""
-    new = jnp.broadcast_to(value, leaf.shape[2:]).reshape(-1)
-    flat = leaf.reshape(-1).at[position].set(new, mode="drop", unique_indices=True)
+    """The leaf [*more, nodes, depth, *streams] with `value` [*more, *streams] at the positions, in place."""
+    streams = position.shape[0]
+    rows = max(1, value.size // streams) if value.ndim else 1
+    size = leaf.size // rows
+    row = jnp.arange(rows, dtype=jnp.int32)[:, None]
+    everywhere = jnp.where((position < size)[None], row * size + position[None], leaf.size).reshape(-1)
+    new = jnp.broadcast_to(value, (rows * streams,)) if value.ndim == 0 else value.reshape(-1)
+    flat = leaf.reshape(-1).at[everywhere].set(new, mode="drop", unique_indices=True)
     return flat.reshape(leaf.shape)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from twin.contracts import Array, PyTree, Streams
 from twin.placement.responses import Arrivals, First, Next
-from twin.placement.types import Fate, InFlight, PlacementState, Requests
+from twin.placement.types import Fate, InFlight, Leaf, PlacementState, Requests
 
 
 class Windows(NamedTuple):
@@ -27,7 +27,7 @@ class Windows(NamedTuple):
     carried_fate: Fate  # leaves [nodes, depth, W]
     row: np.ndarray  # [T, W] int64: row of the request in the encoded days, -1 for padding
     origin_s: np.ndarray  # [W] float64: seconds since 1970 of the window's origin
-    num_overflow: int  # carried requests that found no slot
+    num_overflow: Leaf  # int: carried requests that found no slot
 
     @property
     def num_windows(self) -> int:
