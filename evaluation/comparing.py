@@ -31,6 +31,7 @@ from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.progress import Progress
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, plan_shifts
 from evaluation.training import Schedulers, example_for
+from evaluation.trust import TRUTH, judges_notes
 from evaluation.truth_judging import truth_judge, truth_program
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -62,7 +63,8 @@ JUDGES = (
     JudgeFacts(
         "twin of shifted days",
         "logged arrivals; answers from a twin fitted on the test days, unseen in training. Sees crowding as far as the "
-        "log taught it; it is a model, not the system.",
+        "log taught it; it is a model, not the system. The logged decisions are followed blindly in it, so history does "
+        "worse here than the policy behind it would.",
     ),
     JudgeFacts(
         "training twin",
@@ -130,8 +132,11 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
     ]
     runs = list(_runs(case, answerable, windows, notes, progress))
     kinds = {window_units(part)[2] for part in windows}
+    if any(run.judge == TRUTH for run in runs):
+        kinds.add("episodes of the truth")
     judged = {run.policy for run in runs}
     main = ON_TIME if case.twin.encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
+    notes += judges_notes(runs, main)
     return compare(
         runs,
         archive=facts,

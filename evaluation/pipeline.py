@@ -59,7 +59,7 @@ def build_twin(
         first_day=days.first_day,
         last_day=days.last_day,
         num_days=days.num_days,
-        tail_days=1,
+        tail_days=shifts.max_width_days,
     )  # fmt: skip
     encoding = fit_encoding(archive, train_days, granularity=days.granularity)
     with progress.stage(f"fit on {len(train_days)} days"):

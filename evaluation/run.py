@@ -87,7 +87,7 @@ def _twin_step(config: RunConfig) -> Step:
         archive = inputs["archive"] / ARCHIVE
         return build_twin(out, archive, config.days, config.shifts, config.twin, config.seed, progress)
 
-    settings = {"days": config.days, "shifts": config.shifts.shifts, "twin": config.twin}
+    settings = {"days": config.days, "shifts": config.shifts, "twin": config.twin}
     return Step("twin", "twin", build, inputs=("archive",), config=to_plain(settings), seed=config.seed)
 
 

@@ -96,23 +96,29 @@ def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Pat
     archive = Archive(products["archive"] / "archive")
     first_day = archive.days("requests")[0]
     rows = archive.read("requests")
-    cutoff = pa.scalar(
-        dt.datetime.combine(first_day + dt.timedelta(days=1), dt.time(), dt.UTC), rows["arrival"].type
-    )
-    late = pc.greater(rows["finish"], cutoff)
-    delayed = pc.if_else(late, pc.add(rows["finish"], pa.scalar(dt.timedelta(hours=7))), rows["finish"])
-    altered = rows.set_column(rows.column_names.index("finish"), rows.schema.field("finish"), delayed)
-    altered = altered.filter(pc.or_(pc.less(rows["arrival"], cutoff), late))
-    with ArchiveWriter(tmp_path / "other", source={}, facts={}) as writer:
-        writer.write("nodes", archive.nodes(), source="nodes", first_row=0, raw=None)
-        writer.write("requests", altered, source="requests", first_row=0, raw=None)
+    type_ = rows["arrival"].type
+    cutoff = pa.scalar(dt.datetime.combine(first_day + dt.timedelta(days=1), dt.time(), dt.UTC), type_)
+    is_first = pc.less(rows["arrival"], cutoff)
+    runs_on = pc.and_(pc.greater(pc.hour(rows["arrival"]), 20), pc.is_valid(rows["finish"]))
+    runs_on = pc.and_(is_first, runs_on)
+    assert pc.sum(runs_on).as_py() > 50
     seen = []
-    for each in (archive, Archive(tmp_path / "other")):
+    for hours, keep in ((1, pc.or_(is_first, pc.invert(is_first))), (8, is_first)):
+        late = pa.scalar(cutoff.as_py() + dt.timedelta(hours=hours), type_)
+        finish = pc.if_else(runs_on, late, rows["finish"])
+        altered = rows.set_column(rows.column_names.index("finish"), rows.schema.field("finish"), finish)
+        folder = tmp_path / f"{hours}"
+        with ArchiveWriter(folder, source={}, facts={}) as writer:
+            writer.write("nodes", archive.nodes(), source="nodes", first_row=0, raw=None)
+            writer.write("requests", altered.filter(keep), source="requests", first_row=0, raw=None)
+        each = Archive(folder)
         encoding = fit_encoding(each, [first_day])
-        windows = encode_days(each, encoding, [first_day], num_steps=64, until=first_day)
-        seen.append((encoding.to_json(), windows))
+        seen.append(
+            (encoding.to_json(), encode_days(each, encoding, [first_day], num_steps=64, until=first_day))
+        )
     assert seen[0][0] == seen[1][0]
     jax.tree.map(np.testing.assert_array_equal, seen[0][1], seen[1][1])
+    assert np.sum(~np.isfinite(seen[0][1].fate.finish_s[seen[0][1].valid()])) > 50
 
 
 def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Path], tmp_path: Path) -> None:

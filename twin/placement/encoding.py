@@ -124,7 +124,8 @@ def fit_encoding(archive: Archive, train_days: Sequence[dt.date], *, granularity
     nodes = archive.nodes()
     by_class = granularity == "class" or (granularity == "auto" and _wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
-    run_s = _run_s(rows)
+    until_s = _end_of(max(train_days))
+    run_s = _run_s(rows, until_s)
     run_of_service = _median_by(label_index(rows, "service", cluster.services), run_s, len(cluster.services))
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
     has_deadlines = rows["deadline_s"].null_count < 0.5 * len(rows)
@@ -132,7 +133,7 @@ def fit_encoding(archive: Archive, train_days: Sequence[dt.date], *, granularity
     gap_s = float(np.ptp(arrival_s)) / max(len(arrival_s), 1)
     typical_s = float(np.nanmedian(run_s)) if np.isfinite(run_s).any() else 60.0
     problem = PlacementConfig(
-        depth=_depth(rows, node_of_name, cluster.num_nodes),
+        depth=_depth(rows, node_of_name, cluster.num_nodes, until_s),
         time_unit_s=max(0.1 * typical_s, 1e-3),
         memory_s=max(50.0 * gap_s, typical_s),
         reward="on_time" if has_deadlines else "slowdown",
@@ -176,9 +177,15 @@ def node_index(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> 
     return np.array([node_of_name.get(name, -1) if name else -1 for name in decided_node(rows)], np.int32)
 
 
-def _run_s(rows: pa.Table) -> np.ndarray:
-    """[rows] logged run time; NaN where start or finish is unknown."""
-    return instant_s(rows, "finish") - instant_s(rows, "start")
+def _end_of(day: dt.date) -> float:
+    """Seconds since 1970 at the end of a day (UTC)."""
+    return ((day - dt.date(1970, 1, 1)).days + 1) * 86_400.0
+
+
+def _run_s(rows: pa.Table, until_s: float) -> np.ndarray:
+    """[rows] logged run time; NaN where start or finish is unknown, or not known yet at `until_s`."""
+    finish_s = instant_s(rows, "finish")
+    return np.where(finish_s <= until_s, finish_s, np.nan) - instant_s(rows, "start")
 
 
 def _wants_classes(nodes: pa.Table, rows: pa.Table) -> bool:
@@ -253,10 +260,10 @@ def _median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[f
     return medians
 
 
-def _depth(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> int:
+def _depth(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int, until_s: float) -> int:
     """Slots per node: head-room over the largest number of requests in flight at once on one node."""
     node = node_index(rows, node_of_name, num_nodes)
-    arrival, finish = instant_s(rows, "arrival"), instant_s(rows, "finish")
+    arrival, finish = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     peak = 1
     for index in range(num_nodes):
         here = (node == index) & np.isfinite(finish)

@@ -3,7 +3,7 @@
 A table leaf is [nodes, depth, *streams]. One request enters and one leaves per seat and step, so a slot is read by a
 gather and written by a scatter, in place, instead of passing over the whole leaf. What must look at every slot (the
 load of a node, the first free slot) folds over the depth in one fused pass, unrolled up to `MAX_UNROLLED` slots:
-several times faster than one reduction after another.
+several times faster than one reduction after another (measured with 640 streams).
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ import numpy as np
 
 from twin.contracts import Array
 
-MAX_UNROLLED = 64
-"""Deeper tables fold in a loop: their unrolled program would take long to compile."""
+MAX_UNROLLED = 32
+"""Deeper tables fold in a loop: unrolled, they were slower to compile and to run."""
 
 Folded = TypeVar("Folded")
 
