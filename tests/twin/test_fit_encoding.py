@@ -1,0 +1,105 @@
+"""What is fixed from training days of an archive: vocabularies, classes, depth, estimates; read back from its text."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from logs_schema import Archive, ArchiveWriter
+from logs_schema.columns import TableSpec, arrow_schema
+from logs_schema.errors import ConfigError
+from logs_schema.tables import NODES, REQUESTS, SCHEMA_VERSION
+from twin.placement.encode import cut_windows, day_start_s, read_rows
+from twin.placement.encoding import Encoding, fit_encoding
+
+FIRST = dt.date(2024, 1, 1)
+DAYS = [FIRST + dt.timedelta(days=i) for i in range(2)]
+
+
+def table_of(spec: TableSpec, rows: list[dict]) -> pa.Table:
+    schema = arrow_schema(spec, SCHEMA_VERSION)
+    return pa.Table.from_pylist(
+        [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
+    )
+
+
+def request(number: int, day: int, second: float, run_s: float, **fields: object) -> dict:
+    begun = dt.datetime.combine(DAYS[day], dt.time(), dt.UTC) + dt.timedelta(seconds=second)
+    times = {"arrival": begun, "start": begun, "finish": begun + dt.timedelta(seconds=run_s)}
+    return {"request_id": f"r{number}", "status": "completed", "site": "here", **times, **fields}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    nodes = [
+        {"node_id": f"m{i}", "node_class": "small" if i < 2 else "large", "site": "here", "tier": "pool",
+         "cpu_cores": 4.0 if i < 2 else 16.0, "memory_gib": 8.0}
+        for i in range(3)
+    ]  # fmt: skip
+    requests = [
+        *(request(i, 0, 100.0 * i, 350.0, ran_node="m0", service="a", num_nodes=2) for i in range(10)),
+        *(request(20 + i, 0, 5000.0 + i, 50.0, ran_node="m2", service="b") for i in range(4)),
+        request(30, 0, 86_000.0, 1000.0, ran_node="m2", service="b"),
+        *(request(40 + i, 1, 10.0 * (i + 1), 90.0, ran_node="m1", service="new") for i in range(6)),
+    ]
+    path = tmp_path_factory.mktemp("logs") / "archive"
+    with ArchiveWriter(path) as writer:
+        writer.write("nodes", table_of(NODES, nodes), source="made")
+        writer.write("requests", table_of(REQUESTS, requests), source="made")
+    return Archive(path)
+
+
+@pytest.fixture(scope="module")
+def encoding(archive: Archive) -> Encoding:
+    return fit_encoding(archive, DAYS[:1])
+
+
+def test_requests_over_several_machines_choose_among_classes(encoding: Encoding) -> None:
+    cluster = encoding.cluster
+    assert encoding.by_class
+    assert cluster.node_names == ("small", "large")
+    np.testing.assert_allclose(cluster.capacity[0], [8.0, 16.0])  # summed over the machines of a class
+    np.testing.assert_allclose(cluster.unit_capacity[0], [4.0, 16.0])  # the largest single machine
+    assert [encoding.node_of_name[name] for name in ("m0", "m1", "m2")] == [0, 0, 1]
+
+
+def test_machines_when_asked_for(archive: Archive) -> None:
+    by_node = fit_encoding(archive, DAYS[:1], granularity="node")
+    assert by_node.cluster.node_names == ("m0", "m1", "m2")
+    np.testing.assert_allclose(by_node.cluster.capacity, by_node.cluster.unit_capacity)
+
+
+def test_only_training_days_are_looked_at(encoding: Encoding) -> None:
+    assert set(encoding.cluster.services) == {"unknown", "a", "b"}
+    runs = dict(zip(encoding.cluster.services, encoding.run_of_service_s, strict=True))
+    assert runs["a"] == pytest.approx(350.0)
+    assert runs["b"] == pytest.approx(50.0)
+    assert encoding.problem.depth >= 2 * 4  # four requests at most were in flight on one class
+
+
+def test_text_and_back(encoding: Encoding) -> None:
+    again = Encoding.from_json(encoding.to_json())
+    assert again.to_json() == encoding.to_json()
+    assert again.problem == encoding.problem
+    np.testing.assert_array_equal(again.cluster.rules, encoding.cluster.rules)
+
+
+def test_requests_of_the_day_before_are_carried_in(archive: Archive, encoding: Encoding) -> None:
+    rows, wanted = read_rows(archive, encoding, DAYS[1:], known_until_s=np.inf)
+    assert wanted.tolist() == [False] + [True] * 6
+    assert rows.request.service[wanted].tolist() == [0] * 6  # a service unseen in training
+    windows = cut_windows(rows, wanted, encoding, num_steps=8)
+    held = windows.carried.decision[..., 0] != -1
+    assert held.sum(axis=1).tolist() == [0, 1]
+    arrival_s = windows.carried.arrival_s[..., 0][held] + windows.origin_s[0]
+    assert arrival_s.tolist() == [day_start_s(DAYS[0]) + 86_000.0]
+
+
+def test_training_days_must_exist(archive: Archive) -> None:
+    with pytest.raises(ConfigError, match="without requests"):
+        fit_encoding(archive, [dt.date(2030, 1, 1)])
+    with pytest.raises(ConfigError, match="no training days"):
+        fit_encoding(archive, [])
+    with pytest.raises(ConfigError, match="granularity"):
+        fit_encoding(archive, DAYS, granularity="rack")
