@@ -64,7 +64,7 @@ def bench() -> Bench:
     cluster = made_cluster(num_edge=6, num_sites=3, num_services=30)
     encoding = made_encoding(cluster, depth=32, time_unit_s=1.0)
     rows = made_rows(np.random.default_rng(0), cluster, 4 * NUM_STEPS, gap_s=2)
-    windows = cut_windows(rows, np.ones(rows.count, bool), encoding, num_steps=NUM_STEPS)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=NUM_STEPS)
     network = answer_network(AnswerConfig())
     keys = jax.random.split(jax.random.key(0), AnswerConfig().num_members)
     zeros = jnp.zeros((num_inputs(cluster), 1))
