@@ -4,7 +4,8 @@ Six edge nodes and the cloud, three sites, 32 slots a node, 30 services; five me
 All figures are of one run on one machine, and only their ratios mean something: decisions a second in one jitted
 rollout against the plain Python and NumPy loop over the same rules and networks; the share of the machine's float32
 matmul rate that the networks' operations make (a member's and the policy's products are counted, nothing else); the
-same rollout as `vmap` of single streams; and the time of the parts, by leaving parts out.
+same rollout as `vmap` of single streams; the networks alone; and the rollout without networks, with uniform answers
+and choices (what is left is mostly the observations, which only the networks ask for).
 """
 
 import argparse
@@ -125,37 +126,46 @@ def short_answers() -> Answers:
     return Answers(lambda _key, _streams: None, answer)
 
 
-def best_s(run: Callable[[], Any], repeats: int = 5) -> float:
-    """Least wall time of several runs after one that compiles."""
-    jax.block_until_ready(run())
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
+def best_s(runs: dict[str, Callable[[], Any]], rounds: int = 6) -> dict[str, float]:
+    """Least wall time of each run over several rounds; every round takes each in turn, so that a busy moment of the
+    machine falls on all of them."""
+    for run in runs.values():
         jax.block_until_ready(run())
-        times.append(time.perf_counter() - begun)
-    return min(times)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            begun = time.perf_counter()
+            jax.block_until_ready(run())
+            times[name].append(time.perf_counter() - begun)
+    return {name: min(measured) for name, measured in times.items()}
 
 
-def matmul_rate(size: int = 2048) -> float:
-    """Float32 operations a second of a large matrix product."""
-    square = jnp.ones((size, size))
+SIZE = 2048
+"""Of the square matrices whose product gives the machine's rate."""
+
+
+def matmul_run() -> Callable[[], Any]:
+    """One large float32 matrix product."""
+    square = jnp.ones((SIZE, SIZE))
     product = jax.jit(lambda one: one @ one)
-    return 2 * size**3 / best_s(lambda: product(square), 8)
+    return lambda: product(square)
 
 
-def rollout_s(system: Environment, policy: Policy, num_streams: int, *, full: bool = False) -> float:
-    """Wall time of one jitted rollout; without `full` the observations are not asked for."""
+def rollout_run(
+    system: Environment, policy: Policy, num_streams: int, *, full: bool = False
+) -> Callable[[], Any]:
+    """One jitted rollout; without `full` the observations are not asked for."""
 
     def run(key: Array) -> PyTree:
         path = rollout(key, system, policy, NUM_STEPS, (num_streams,))
         return path if full else (path.reward, path.settled, path.action, path.outcome)
 
     compiled = jax.jit(run)
-    return best_s(lambda: compiled(jax.random.key(2)))
+    return lambda: compiled(jax.random.key(2))
 
 
-def vmapped_s(case: Bench, num_streams: int) -> float:
-    """The same work as `vmap` of the single-stream form, answered by one member a stream."""
+def vmapped_run(case: Bench, num_streams: int) -> Callable[[], Any]:
+    """The same work as `vmap` of the single-stream form, each stream answered by one member."""
     members = AnswerConfig().num_members
 
     def one(key: Array, parameters: PyTree) -> PyTree:
@@ -168,7 +178,7 @@ def vmapped_s(case: Bench, num_streams: int) -> float:
     keys = jax.random.split(jax.random.key(2), (members, num_streams // members))
     parameters = jax.tree.map(jnp.asarray, case.model.parameters)
     compiled = jax.jit(each)
-    return best_s(lambda: compiled(keys, parameters), 2)
+    return lambda: compiled(keys, parameters)
 
 
 def _single(answers: Answers) -> Answers:
@@ -182,8 +192,8 @@ def _single(answers: Answers) -> Answers:
     return Answers(lambda key, _streams: answers.init(key, (1,)), answer)
 
 
-def networks_s(case: Bench, num_streams: int) -> float:
-    """Wall time of the networks alone, as often and as wide as in a rollout."""
+def networks_run(case: Bench, num_streams: int) -> Callable[[], Any]:
+    """The networks alone, as often and as wide as in a rollout."""
     network = answer_network(AnswerConfig())
     parameters = jax.tree.map(jnp.asarray, case.model.parameters)
 
@@ -197,7 +207,7 @@ def networks_s(case: Bench, num_streams: int) -> float:
         jnp.ones((num_inputs(case.encoding.cluster), 1, num_streams)),
     )
     compiled = jax.jit(lambda carry: jax.lax.scan(step, carry, None, length=NUM_STEPS)[0])
-    return best_s(lambda: compiled(start))
+    return lambda: compiled(start)
 
 
 def loop_rate(case: Bench, num_decisions: int = 400) -> float:
@@ -235,30 +245,31 @@ def loop_rate(case: Bench, num_decisions: int = 400) -> float:
 def measure(num_streams: int = 640) -> dict[str, float]:
     """All figures of one run."""
     case = bench()
-    policy = policy_of(case)
-    system, decisions = system_of(case), num_streams * NUM_STEPS
-    loop = loop_rate(case)
-    rate = matmul_rate()
-    lean_s = rollout_s(system, policy, num_streams)
-    rate = max(rate, matmul_rate())
-    networks = networks_s(case, num_streams)
-    without_policy = rollout_s(system, random_policy, num_streams)
-    without_both = rollout_s(system_of(case, short_answers()), random_policy, num_streams)
-    full_s = rollout_s(system, policy, num_streams, full=True)
-    vmap_s = vmapped_s(case, num_streams)
+    policy, system, decisions = policy_of(case), system_of(case), num_streams * NUM_STEPS
+    uniform = system_of(case, short_answers())
+    taken_s = best_s(
+        {
+            "matmul": matmul_run(),
+            "rollout": rollout_run(system, policy, num_streams),
+            "observing": rollout_run(system, policy, num_streams, full=True),
+            "vmap": vmapped_run(case, num_streams),
+            "networks": networks_run(case, num_streams),
+            "neither": rollout_run(uniform, random_policy, num_streams),
+        }
+    )
+    loop = max(loop_rate(case) for _ in range(3))
+    rate, whole_s = 2 * SIZE**3 / taken_s["matmul"], taken_s["rollout"]
     return {
         "streams": num_streams,
-        "decisions_per_s": decisions / lean_s,
-        "decisions_per_s_with_observations": decisions / full_s,
-        "decisions_per_s_vmap": decisions / vmap_s,
+        "decisions_per_s": decisions / whole_s,
+        "decisions_per_s_with_observations": decisions / taken_s["observing"],
+        "decisions_per_s_vmap": decisions / taken_s["vmap"],
         "decisions_per_s_plain_loop": loop,
-        "ratio_to_plain_loop": decisions / lean_s / loop,
+        "ratio_to_plain_loop": decisions / whole_s / loop,
         "matmul_gflop_per_s": rate / 1e9,
-        "share_of_matmul_rate": operations(case) * decisions / lean_s / rate,
-        "share_of_time_networks_alone": networks / lean_s,
-        "share_of_time_policy": 1.0 - without_policy / lean_s,
-        "share_of_time_answers": (without_policy - without_both) / lean_s,
-        "share_of_time_bookkeeping_and_random_numbers": without_both / lean_s,
+        "share_of_matmul_rate": operations(case) * decisions / whole_s / rate,
+        "share_of_time_networks_alone": taken_s["networks"] / whole_s,
+        "share_of_time_bookkeeping_without_networks": taken_s["neither"] / whole_s,
     }
 
 
