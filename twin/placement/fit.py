@@ -23,6 +23,8 @@ from twin.placement.types import Leaf
 
 MIN_ROWS = 200
 """Fewer labelled offers than this are refused: the held-out share would say nothing."""
+MIN_WINDOWS = 12
+"""With fewer windows than this, rows are held out instead of whole windows."""
 
 
 class FitReport(NamedTuple):
@@ -79,10 +81,14 @@ def fit_answers(
 
 
 def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.ndarray, np.ndarray]:
-    """Rows' sampling weights [members, rows] (a bootstrap of the training windows) and the held-out rows [rows]."""
+    """Rows' sampling weights [members, rows] (a bootstrap of the training windows) and the held-out rows [rows].
+
+    Few windows (a few pooled test days) are not held out whole, nor drawn: each is a large part of what there is, so
+    rows are held out at random and members differ by their initial weights and batches alone.
+    """
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     names = np.unique(window)
-    if len(names) >= 4:
+    if len(names) >= MIN_WINDOWS:
         kept = max(1, round(config.held_out * len(names)))
         held_out = np.isin(window, generator.permutation(names)[:kept])
     else:
@@ -91,7 +97,7 @@ def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.nd
     for member in range(config.num_members):
         drawn = generator.choice(names, len(names))
         count = np.bincount(np.searchsorted(names, drawn), minlength=len(names))
-        count = np.ones_like(count) if len(names) < 4 else count
+        count = np.ones_like(count) if len(names) < MIN_WINDOWS else count
         weights[member] = np.where(held_out, 0.0, count[np.searchsorted(names, window)])
         if not weights[member].any():
             weights[member] = ~held_out
