@@ -200,6 +200,8 @@ def cut_windows(
 ) -> Windows:
     """Cuts the wanted rows into windows of consecutive requests with a known decision.
 
+    Rows of which the log never says whether they ran are left out: they would look like requests that wait for ever.
+
     Args:
         rows: Sorted by arrival.
         wanted: [rows] bool; the others are only looked at for what was in flight.
@@ -213,7 +215,7 @@ def cut_windows(
     Raises:
         ConfigError: No wanted row has a known decision.
     """
-    usable = np.flatnonzero(wanted & (rows.node >= 0))
+    usable = np.flatnonzero(wanted & (rows.node >= 0) & ~rows.silent)
     if len(usable) == 0:
         raise ConfigError(
             "no request of these days has a known decision on a known node",
