@@ -272,7 +272,6 @@ def measure(num_streams: int = 640) -> dict[str, float]:
     }
 
 
-@pytest.mark.benchmark
 def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
