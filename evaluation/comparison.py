@@ -38,6 +38,7 @@ class Run:
         agreement: Fraction of decisions that are those of the log; None where there is no log to agree with.
         num_overflow: Requests that found no slot in the bookkeeping, and are in no number.
         num_illegal: Decisions replaced because they were not legal.
+        by_seed: For a policy trained with several seeds, the decisions of each; intervals then draw seeds too.
     """
 
     judge: str
@@ -47,6 +48,7 @@ class Run:
     agreement: float | None = None
     num_overflow: int = 0
     num_illegal: int = 0
+    by_seed: tuple[Decisions, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ def _judge(
             reason = refusal.reason if refusal is not None else "there is nothing to measure"
             estimate = Estimate(None, None, None, num_units, reason)
         else:
-            values[run.policy] = metric.statistic(run.decisions)(weights)
+            values[run.policy] = _values(run, metric, weights, config)
             estimate = summarise(values[run.policy], num_units, config)
         cells.append(Cell(run.judge, run.shift_days, run.policy, metric.name, estimate))
     differences = []
@@ -285,6 +287,21 @@ def _judge(
                 where = (run.judge, run.shift_days, run.policy, reference, metric.name)
                 differences.append(Difference(*where, gap, said))
     return cells, differences
+
+
+def _values(run: Run, metric: Metric, weights: np.ndarray, config: BootstrapConfig) -> np.ndarray:
+    """The metric on all weights; over several seeds its mean, each replicate over seeds drawn with replacement.
+
+    So the interval of a trained policy holds both doubts: which days it met, and which seed it was trained with.
+    """
+    if len(run.by_seed) < 2:
+        return metric.statistic(run.decisions)(weights)
+    each = np.stack([metric.statistic(decisions)(weights) for decisions in run.by_seed])
+    num_seeds, num_weights = each.shape
+    num_exact = num_weights - config.num_replicates
+    drawn = np.random.default_rng([config.seed, num_seeds]).integers(num_seeds, size=each.shape)
+    drawn[:, :num_exact] = np.arange(num_seeds)[:, None]
+    return np.take_along_axis(each, drawn, axis=0).mean(axis=0)
 
 
 def _main_metric(cells: Sequence[Cell], metrics: Sequence[Metric]) -> str:

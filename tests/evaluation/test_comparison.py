@@ -17,6 +17,7 @@ from evaluation.comparison import (
     ShiftFacts,
     compare,
 )
+from evaluation.decisions import concatenate
 from evaluation.records import from_plain
 from evaluation.tabulation import tabulate
 from logs_schema.errors import ConfigError, SchemaError
@@ -143,3 +144,21 @@ def test_the_terminal_shows_values_intervals_and_what_cannot_be_said():
     assert "1 week" in text
     (row,) = [line for line in text.splitlines() if "trained" in line and "0." in line]
     assert "n/a" in row
+
+
+def test_seeds_that_differ_widen_the_interval_but_not_the_value():
+    seeds = tuple(judged(share, seed=4) for share in (0.05, 0.15, 0.25, 0.35, 0.45))
+    joined = concatenate(seeds)
+    one = compared([Run("replay", 0, "trained", joined)]).cell("replay", 0, "trained", "on_time")
+    drawn = compared([Run("replay", 0, "trained", joined, by_seed=seeds)]).cell(
+        "replay", 0, "trained", "on_time"
+    )
+    assert drawn.value == pytest.approx(one.value)
+    assert drawn.high - drawn.low > 1.2 * (one.high - one.low)
+
+
+def test_seeds_that_agree_change_nothing():
+    seeds = (judged(0.2, seed=4),) * 3
+    one = compared([Run("replay", 0, "trained", seeds[0])]).cell("replay", 0, "trained", "on_time")
+    drawn = compared([Run("replay", 0, "trained", concatenate(seeds), by_seed=seeds)])
+    assert drawn.cell("replay", 0, "trained", "on_time") == one
