@@ -6,6 +6,6 @@ for.
 
 from types import ModuleType
 
-from evaluation.commands import check, compare, export, fit, import_log, run, simulate, train
+from evaluation.commands import check, compare, export, fit, import_log, replay, run, simulate, train
 
-COMMANDS: tuple[ModuleType, ...] = (import_log, check, simulate, fit, train, compare, export, run)
+COMMANDS: tuple[ModuleType, ...] = (import_log, check, simulate, fit, train, compare, replay, export, run)

@@ -1,0 +1,64 @@
+"""`schedtwin replay`: an archive's jobs replayed on an idealised machine under known policies."""
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+
+NAME = "replay"
+HELP = "replay an archive's jobs under known policies: exact waits on an idealised machine"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments; the policies are the rules that `twin.ordering.rules` exports."""
+    from twin.ordering.rules import RULES
+
+    names = [rule.name for rule in RULES]
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(("policies:", *(f"  {rule.name:<14}{rule.description}" for rule in RULES)))
+    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    parser.add_argument("--problem", choices=("ordering",), default="ordering", help="what is decided")
+    parser.add_argument(
+        "--policy", metavar="NAME", action="append", choices=names,
+        help="order of the queue; may be given several times (default: fcfs)",
+    )  # fmt: skip
+    parser.add_argument("--easy", action="store_true", help="backfill behind the head (EASY)")
+    parser.add_argument(
+        "--backfill", metavar="NAME", choices=names, help="order of backfilling (default: the policy's own)"
+    )
+    parser.add_argument(
+        "--clairvoyant", action="store_true", help="know the true run times instead of the requested ones"
+    )
+    parser.add_argument(
+        "--processors", metavar="N", type=float, help="size of the pool (default: the archive's nodes)"
+    )
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, help="Parquet file to write: request_id, wait_s, start, policy"
+    )
+    parser.add_argument("--replace", action="store_true", help="replace a file that is already there")
+
+
+def run(arguments: Namespace) -> int:
+    """Replay, write the waits, show the table; 0."""
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.ordering.replaying import (
+        ReplayConfig,
+        as_lines,
+        check_out,
+        replay_archive,
+        write_waits,
+    )
+
+    config = ReplayConfig(
+        policies=tuple(dict.fromkeys(arguments.policy or ("fcfs",))),
+        easy=arguments.easy,
+        processors=arguments.processors,
+        backfill=arguments.backfill,
+        clairvoyant=arguments.clairvoyant,
+    )
+    if arguments.out is not None:
+        check_out(arguments.out, replace=arguments.replace)
+    with progress_of(arguments) as progress:
+        report = replay_archive(arguments.archive, config, progress)
+    if arguments.out is not None:
+        write_waits(arguments.out, report, replace=arguments.replace)
+    show_result(arguments, report.to_json(), as_lines(report))
+    return 0

@@ -1,0 +1,1 @@
+"""Policies of the ordering problem, compared with each other by replay."""

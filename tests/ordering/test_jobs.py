@@ -1,0 +1,56 @@
+"""Jobs read from an archive: order, units, and the counted rules for what a log leaves open."""
+
+import numpy as np
+import pytest
+
+from logs_schema import Archive, import_log
+from twin.ordering.jobs import clairvoyant, read_jobs
+from twin.ordering.types import OrderingError
+
+HEADER = "; UnixStartTime: 1000000000\n; MaxProcs: 8\n"
+#      job submit wait run processors ... requested processors, time ... status user
+LINES = (
+    "10 50 5 60 2 -1 -1 2 120 -1 1 1 1 -1 1 -1 -1 -1",
+    "9 50 0 30 4 -1 -1 4 60 -1 1 2 1 -1 1 -1 -1 -1",
+    "2 20 0 0 4 -1 -1 4 60 -1 1 2 1 -1 1 -1 -1 -1",  # ended within the second
+    "3 30 0 7 4 -1 -1 4 -1 -1 1 -1 1 -1 1 -1 -1 -1",  # names no run time, hides its user
+    "4 40 -1 -1 4 -1 -1 4 60 -1 5 2 1 -1 1 -1 -1 -1",  # never ran
+)
+
+
+def archive_of(tmp_path, *lines):
+    log = tmp_path / "log.swf"
+    log.write_text(HEADER + "\n".join(lines) + "\n")
+    import_log("swf", [log], tmp_path / "archive")
+    return Archive(tmp_path / "archive")
+
+
+def test_order_units_and_counted_rules(tmp_path):
+    jobs = read_jobs(archive_of(tmp_path, *LINES))
+    assert jobs.request_id.tolist() == ["2", "3", "9", "10"]  # 9 before 10: numbers count as numbers
+    np.testing.assert_array_equal(jobs.arrival_s, [0, 10, 30, 30])
+    np.testing.assert_array_equal(jobs.processors, [4, 4, 4, 2])
+    np.testing.assert_array_equal(jobs.run_s, [1, 7, 30, 60])
+    np.testing.assert_array_equal(jobs.requested_s, [60, 120, 60, 120])
+    np.testing.assert_array_equal(jobs.logged_start_s, [0, 10, 30, 35])
+    assert jobs.origin_us == 1_000_000_020_000_000
+    assert (jobs.agent[0], jobs.agent[1]) == (jobs.agent[2], -1)
+    assert dict(jobs.counts) == {"no_run_time": 1, "no_processors": 0, "zero_run_time": 1, "no_request": 1}
+
+
+def test_where_nobody_names_a_run_time_the_longest_one_stands_in(tmp_path):
+    jobs = read_jobs(
+        archive_of(tmp_path, *(line.replace("120", "-1").replace(" 60 -1", " -1 -1") for line in LINES))
+    )
+    assert set(jobs.requested_s) == {60.0}  # the longest run time
+    assert dict(jobs.counts)["no_request"] == 4
+
+
+def test_clairvoyance_asks_for_the_truth(tmp_path):
+    jobs = clairvoyant(read_jobs(archive_of(tmp_path, *LINES)))
+    np.testing.assert_array_equal(jobs.requested_s, jobs.run_s)
+
+
+def test_a_log_without_a_usable_job_says_so(tmp_path):
+    with pytest.raises(OrderingError, match=r"run time(.|\n)*1 rows"):
+        read_jobs(archive_of(tmp_path, LINES[-1]))

@@ -1,0 +1,1 @@
+"""The ordering problem: which waiting job starts next on a pool of processors."""

@@ -1,0 +1,111 @@
+"""The jobs of an archive, as the ordering problem sees them; what a log leaves open is settled by counted rules.
+
+Left out: `no_run_time`, jobs that never ran or whose end the log did not see; `no_processors`, jobs that ask
+for none.
+Changed: `zero_run_time`, jobs that ended within the second in which they began run for 1 s; `no_request`, jobs
+that name no run time are taken to ask for the longest time that anybody in the log asks for (where nobody
+does, for the longest run time): a scheduler without a limit expects the worst.
+
+Jobs larger than a pool and jobs that outrun their request are counted by the replay, which knows the pool.
+"""
+
+from collections.abc import Iterable
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema.archive import Archive
+from twin.ordering.types import Jobs, OrderingError
+
+SHORTEST_RUN_S = 1.0
+COLUMNS = (
+    "request_id",
+    "arrival",
+    "agent",
+    "cpu_cores",
+    "requested_run_s",
+    "start",
+    "finish",
+    "run_s",
+)
+
+
+def read_jobs(archive: Archive, *, days: Iterable[date] | None = None) -> Jobs:
+    """Reads jobs.
+
+    Args:
+        archive: where from.
+        days: days of arrival to read (all if None).
+
+    Returns:
+        The jobs that ran, in order of arrival; `counts` says what each rule did.
+
+    Raises:
+        OrderingError: no job of these days is usable.
+    """
+    rows = archive.read("requests", days=days, columns=COLUMNS)
+    arrival_us, start_us, finish_us = (_instants_us(rows[name]) for name in ("arrival", "start", "finish"))
+    run_s = np.where(np.isnan(finish_us - start_us), _numbers(rows["run_s"]), (finish_us - start_us) / 1e6)
+    processors, requested_s = _numbers(rows["cpu_cores"]), _numbers(rows["requested_run_s"])
+    no_run_time, no_processors = np.isnan(run_s), ~(processors > 0.0)
+    usable = np.flatnonzero(~no_run_time & ~no_processors)
+    if not len(usable):
+        raise OrderingError(
+            "no job has both processors and a run time",
+            where=f"{archive.path}, table requests, {rows.num_rows:,} rows",
+            allowed="rows with cpu_cores, and with start and finish or run_s",
+            advice="choose other days, or another log",
+        )
+    request_id = rows["request_id"].to_numpy(zero_copy_only=False)
+    usable = usable[_in_order(arrival_us[usable], request_id[usable])]
+    origin_us = int(arrival_us[usable[0]])
+    run_s, requested_s = run_s[usable], requested_s[usable]
+    zero, no_request = run_s <= 0.0, ~(requested_s > 0.0)
+    counts = {
+        "no_run_time": no_run_time,
+        "no_processors": no_processors & ~no_run_time,
+        "zero_run_time": zero,
+        "no_request": no_request,
+    }
+    run_s = np.where(zero, SHORTEST_RUN_S, run_s)
+    return Jobs(
+        request_id=request_id[usable],
+        arrival_s=(arrival_us[usable] - origin_us) / 1e6,
+        processors=processors[usable],
+        requested_s=np.where(no_request, _longest(requested_s[~no_request], run_s), requested_s),
+        run_s=run_s,
+        logged_start_s=(start_us[usable] - origin_us) / 1e6,
+        agent=_codes(rows["agent"])[usable],
+        origin_us=origin_us,
+        counts=tuple((rule, int(rows_hit.sum())) for rule, rows_hit in counts.items()),
+    )
+
+
+def clairvoyant(jobs: Jobs) -> Jobs:
+    """The same jobs, asking for exactly the time they will run: what a perfect prediction would know."""
+    return jobs._replace(requested_s=jobs.run_s)
+
+
+def _longest(requested_s: np.ndarray, run_s: np.ndarray) -> float:
+    return float(np.max(requested_s if len(requested_s) else run_s))
+
+
+def _in_order(arrival_us: np.ndarray, request_id: np.ndarray) -> np.ndarray:
+    text = request_id.astype(str)
+    return np.lexsort((text, np.char.str_len(text), arrival_us))
+
+
+def _instants_us(values: pa.ChunkedArray) -> np.ndarray:
+    """Microseconds since 1970 as float64, exact until the year 2255; NaN for null."""
+    return _numbers(values.cast(pa.int64()))
+
+
+def _numbers(values: pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(values.cast(pa.float64()).to_numpy(), np.float64)
+
+
+def _codes(values: pa.ChunkedArray) -> np.ndarray:
+    whole = values.unify_dictionaries().combine_chunks()
+    return np.asarray(pc.fill_null(whole.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False))

@@ -1,0 +1,97 @@
+"""What the ordering problem is made of: jobs, the pool they share, and what a replay of them gives.
+
+Times are seconds after the first arrival (`Jobs.origin_us`), so that a float holds them to the microsecond.
+Jobs are in order of arrival; those of one instant in order of their ids, shorter ids first, so that numbers
+count as numbers. This order breaks every tie.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from logs_schema.errors import SchedtwinError
+
+
+class OrderingError(SchedtwinError):
+    """Jobs and pool do not go together, or there is nothing to replay."""
+
+
+class Jobs(NamedTuple):
+    """Jobs in order of arrival.
+
+    Attributes:
+        request_id: [jobs] text.
+        arrival_s: [jobs] not decreasing.
+        processors: [jobs] > 0.
+        requested_s: [jobs] > 0, the run time asked for: all that a scheduler knows before the end.
+        run_s: [jobs] > 0, the true run time.
+        logged_start_s: [jobs] when the log says it began; NaN if unknown.
+        agent: [jobs] int, who asked; -1 if unknown.
+        origin_us: microseconds since 1970 (UTC) at second 0.
+        counts: rule -> number of jobs it left out or changed; see `twin.ordering.jobs`.
+    """
+
+    request_id: np.ndarray
+    arrival_s: np.ndarray
+    processors: np.ndarray
+    requested_s: np.ndarray
+    run_s: np.ndarray
+    logged_start_s: np.ndarray
+    agent: np.ndarray
+    origin_us: int = 0
+    counts: tuple[tuple[str, int], ...] = ()
+
+
+class WarmStart(NamedTuple):
+    """The state in which a replay begins: what runs already; jobs that arrived before wait already.
+
+    Attributes:
+        begin_s: when the replay begins, before anything of that instant happens.
+        processors: [running] > 0, in the order in which they started.
+        end_s: [running] when each will really end, not before the beginning.
+        expected_end_s: [running] when its request runs out.
+    """
+
+    begin_s: float
+    processors: np.ndarray
+    end_s: np.ndarray
+    expected_end_s: np.ndarray
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of interchangeable processors.
+
+    Attributes:
+        processors: how many there are.
+        easy: whether jobs behind a blocked head may start if they do not delay it (EASY backfilling).
+    """
+
+    processors: float
+    easy: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.processors < np.inf:
+            raise OrderingError(
+                f"a pool of {self.processors:g} processors runs nothing",
+                where="processors",
+                allowed="more than 0",
+                advice="say how many processors the machine has",
+            )
+
+
+class Replayed(NamedTuple):
+    """What a replay gives.
+
+    Attributes:
+        start_s: [jobs] when each job started; NaN for a job larger than the pool, which never does.
+        num_backfilled: jobs that started from behind a blocked head.
+        num_too_large: jobs larger than the pool.
+        num_overrunning: jobs that started and ran beyond their request.
+    """
+
+    start_s: np.ndarray
+    num_backfilled: int
+    num_too_large: int
+    num_overrunning: int

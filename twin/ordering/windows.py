@@ -1,0 +1,42 @@
+"""Windows of jobs: the jobs that arrive in a span of time, and the state of the pool when it begins."""
+
+import numpy as np
+
+from twin.ordering.types import Jobs, WarmStart
+
+
+def window(
+    jobs: Jobs, start_s: np.ndarray, begin_s: float, end_s: float = np.inf
+) -> tuple[Jobs, np.ndarray, WarmStart]:
+    """The jobs of a span of time, with what runs and waits at its beginning under a known schedule.
+
+    Args:
+        jobs: all jobs.
+        start_s: [jobs] the schedule: a replay's, or the log's; NaN for jobs that never start.
+        begin_s: beginning of the span.
+        end_s: its end; jobs that arrive then or later do not belong.
+
+    Returns:
+        The jobs that wait at the beginning and those that arrive in the span; their indices among all jobs;
+        and the warm start that says what runs.
+    """
+    before = jobs.arrival_s < begin_s
+    still_to_start = ~(start_s < begin_s) & ~(before & np.isnan(start_s))
+    index = np.flatnonzero(still_to_start & (jobs.arrival_s < end_s))
+    runs = np.flatnonzero((start_s < begin_s) & (start_s + jobs.run_s >= begin_s))
+    runs = runs[np.argsort(start_s[runs], kind="stable")]
+    warm = WarmStart(
+        begin_s,
+        jobs.processors[runs],
+        start_s[runs] + jobs.run_s[runs],
+        start_s[runs] + jobs.requested_s[runs],
+    )
+    return chosen(jobs, index), index, warm
+
+
+def chosen(jobs: Jobs, index: np.ndarray) -> Jobs:
+    """Some of the jobs: `index` [chosen], ascending."""
+    per_job = {
+        name: values[index] for name, values in jobs._asdict().items() if isinstance(values, np.ndarray)
+    }
+    return jobs._replace(**per_job)
