@@ -187,6 +187,23 @@ def test_a_replay_cut_in_two_goes_on_as_before(rule: Rule, seed, cut, easy):
         assert (whole[np.setdiff1d(np.arange(20), index)] < cut).all()
 
 
+def test_a_warm_queue_is_looked_at_as_a_whole():
+    jobs = jobs_of((1, 6, 9, 9), (2, 6, 2, 2), (6, 1, 1, 1))
+    busy = WarmStart(5.0, np.array([2.0]), np.array([7.0]), np.array([8.0]))
+    idle = WarmStart(5.0, *[np.array([])] * 3)
+    np.testing.assert_array_equal(replay(jobs, Pool(6), SJF, warm=idle).start_s, [8, 5, 7])
+    np.testing.assert_array_equal(replay(jobs, Pool(6), FCFS, warm=busy).start_s, [7, 16, 18])
+    np.testing.assert_array_equal(replay(jobs, Pool(6, True), FCFS, warm=busy).start_s, [7, 16, 6])
+
+
+def test_a_window_holds_what_waits_and_what_comes_and_knows_what_runs():
+    rows = ((0, 1, 9, 9), (1, 7, 2, 2), (1, 2, 5, 3), (2, 3, 4, 4), (5, 1, 1, 1), (9, 1, 1, 1))
+    late, index, warm = window(jobs_of(*rows), np.array([0, np.nan, 1, 6, 5, 9.0]), 5.0, 9.0)
+    assert index.tolist() == [3, 4]
+    assert late.request_id.tolist() == ["3", "4"]
+    assert (warm.begin_s, *map(list, warm[1:])) == (5.0, [1], [9], [9])
+
+
 def test_errors_say_what_to_do():
     with pytest.raises(OrderingError, match="more than 0"):
         Pool(0)

@@ -121,7 +121,9 @@ class _Replay:
         waiting, machine = self.waiting, self.machine
         if not waiting or not machine.free:
             return
-        if self.priority.ages:
+        if self.priority.ages and len(waiting) > 1:
+            if min(map(machine.processors.__getitem__, waiting)) > machine.free:
+                return
             waiting = self.waiting = self.priority.sort(waiting, now_s)
         num_starting = 0
         for job in waiting:
