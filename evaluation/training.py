@@ -88,7 +88,7 @@ def train_schedulers(
         Parameters and curves.
     """
     key_clone, key_seeds = jax.random.split(key)
-    history = replay_log(twin.windows, twin.encoding)
+    history = replay_log(twin.disjoint_windows(), twin.encoding)
     example = example_in(history)
     with progress.stage("clone", total=config.clone_updates, unit="updates") as stage:
         clone, clone_curve = _fit_clone(key_clone, history, example, config, stage)
@@ -159,13 +159,10 @@ def _split(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:
     """Training and held-out streams; the held-out ones are spread evenly over time."""
     num_streams = history.active.shape[-1]
     every = max(2, round(1.0 / share))
-    is_held = (
-        (np.arange(num_streams) % every == every - 1) if num_streams >= every else np.zeros(num_streams, bool)
-    )
-    if not is_held.any():
-        is_held = np.arange(num_streams) == num_streams - 1
-    if is_held.all():
+    if num_streams < 2:
         return history, history
+    every = min(every, num_streams)
+    is_held = np.arange(num_streams) % every == every - 1
 
     def part(chosen: np.ndarray) -> Trajectory:
         index = np.flatnonzero(chosen)

@@ -24,7 +24,7 @@ from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, le
 from twin.placement.replay import ReplayTable
 from twin.placement.responses import drawn_response
 from twin.placement.types import Fate, InFlight, Requests
-from twin.placement.windows import Windows, replayed_arrivals
+from twin.placement.windows import Windows, replayed_arrivals, select
 
 DAY = dt.timedelta(days=1)
 
@@ -53,6 +53,10 @@ class PlacementTwin:
         answers = learned_answers(self.encoding, self.config, self.model)
         response = drawn_response(self.encoding.cluster, self.encoding.problem.depth, arrivals, answers)
         return environment(placement(self.encoding.cluster, self.encoding.problem), response)
+
+    def disjoint_windows(self) -> Windows:
+        """Every second window: `fit_twin` lets windows overlap by half, and what is held out must not be elsewhere."""
+        return select(self.windows, np.arange(0, self.windows.num_windows, 2))
 
     def save(self, folder: Path) -> None:
         """Writes the twin into an existing folder: JSON and npz, no pickle."""
