@@ -165,6 +165,13 @@ def test_jobs_larger_than_the_pool_never_start_and_block_nobody():
     assert found.num_too_large == 1
 
 
+def test_fractions_of_a_processor_add_up():
+    # In floating point ten tenths given back one after the other leave less than one processor.
+    tenths = [(0, 0.1, 9, 1 + 0.25 * job) for job in range(10)]
+    found = replay(jobs_of(*tenths, (1, 1, 1, 1), (1, 0.0001, 9, 9)), Pool(1, True), FCFS).start_s
+    np.testing.assert_array_equal(found, [*[0] * 10, 3.25, 4.25])
+
+
 def test_logged_order_puts_jobs_without_a_start_last():
     rows = [(0, 1, 5, 5), *[(1, 1, 1, 1)] * 4]
     found = replay(jobs_of(*rows, logged_start_s=[0, np.nan, 9, 3, 5]), Pool(1), LOGGED_ORDER)

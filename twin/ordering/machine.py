@@ -2,11 +2,19 @@
 
 Nothing here knows priorities. A job's expected end is its start plus its request; a job that has outrun its
 request is expected to end at any moment, that is, now.
+
+Processors are counted in whole thousandths, so that sums of fractions are exact and a pool that is empty again
+is seen to be empty; what asks for less than one thousandth gets one.
 """
 
 from bisect import bisect_left, insort
 
+import numpy as np
+
 from twin.ordering.types import Jobs, OrderingError, Pool, WarmStart
+
+PARTS = 1000
+"""Parts into which a processor is divided."""
 
 
 class Machine:
@@ -22,9 +30,9 @@ class Machine:
     """
 
     def __init__(self, jobs: Jobs, pool: Pool, warm: WarmStart | None = None) -> None:
-        self.processors: list[float] = jobs.processors.tolist()
+        self.processors = _in_parts(jobs.processors)
         self.requested_s: list[float] = jobs.requested_s.tolist()
-        self.free = float(pool.processors)
+        self.size = self.free = round(pool.processors * PARTS)
         self.expected_end_s: dict[int, float] = {}
         self._by_expected_end: list[tuple[float, int]] = []
         if warm is not None:
@@ -32,8 +40,8 @@ class Machine:
 
     def _begin_with(self, warm: WarmStart, pool: Pool) -> None:
         first = len(self.processors)
-        self.processors += warm.processors.tolist()
-        self.free -= float(warm.processors.sum())
+        self.processors += _in_parts(warm.processors)
+        self.free -= sum(self.processors[first:])
         if self.free < 0.0:
             raise OrderingError(
                 f"{warm.processors.sum():g} processors are in use at the beginning",
@@ -58,16 +66,16 @@ class Machine:
         del self._by_expected_end[bisect_left(self._by_expected_end, entry)]
         self.free += self.processors[job]
 
-    def reservation(self, processors: float, now_s: float) -> tuple[float, float]:
+    def reservation(self, processors: int, now_s: float) -> tuple[float, int]:
         """When a job that does not fit now is expected to fit, and what will be left beside it then.
 
         Args:
-            processors: what the job needs: more than is free, not more than the pool has.
+            processors: what the job needs, in parts: more than is free, not more than the pool has.
             now_s: the present.
 
         Returns:
             The shadow time: the first expected end by which enough processors will be free; and the extra
-            processors: how many more than needed will be free then, all jobs that are expected to end at that
+            parts: how many more than needed will be free then, all jobs that are expected to end at that
             very instant counted.
         """
         free, shadow_s = self.free, None
@@ -81,3 +89,8 @@ class Machine:
         if shadow_s is None:
             raise RuntimeError("a job larger than the pool is waiting")
         return shadow_s, free - processors
+
+
+def _in_parts(processors: np.ndarray) -> list[int]:
+    parts: list[int] = np.maximum(np.rint(processors * PARTS), 1).astype(np.int64).tolist()
+    return parts

@@ -92,8 +92,12 @@ class _Replay:
         return self._replayed()
 
     def _arrivals(self) -> list[tuple[float, int]]:
-        fits = np.flatnonzero(self.jobs.processors <= self.pool.processors)
-        return list(zip(self.jobs.arrival_s[fits].tolist(), fits.tolist(), strict=True))
+        width, size = self.machine.processors, self.machine.size
+        return [
+            (arrival_s, job)
+            for job, arrival_s in enumerate(self.jobs.arrival_s.tolist())
+            if width[job] <= size
+        ]
 
     def _instant(self, now_s: float, arriving: list[int]) -> None:
         ends, machine = self.ends, self.machine
@@ -170,5 +174,5 @@ class _Replay:
     def _replayed(self) -> Replayed:
         start_s = np.array(self.start_s)
         overran = ~np.isnan(start_s) & (self.jobs.run_s > self.jobs.requested_s)
-        num_too_large = int((self.jobs.processors > self.pool.processors).sum())
+        num_too_large = sum(width > self.machine.size for width in self.machine.processors)
         return Replayed(start_s, self.num_backfilled, num_too_large, int(overran.sum()))
