@@ -166,10 +166,10 @@ def test_jobs_larger_than_the_pool_never_start_and_block_nobody():
 
 
 def test_fractions_of_a_processor_add_up():
-    # In floating point ten tenths given back one after the other leave less than one processor.
-    tenths = [(0, 0.1, 9, 1 + 0.25 * job) for job in range(10)]
-    found = replay(jobs_of(*tenths, (1, 1, 1, 1), (1, 0.0001, 9, 9)), Pool(1, True), FCFS).start_s
-    np.testing.assert_array_equal(found, [*[0] * 10, 3.25, 4.25])
+    # In floating point these four, given back in this order, leave .9999999999999999 of a processor.
+    rows = [(0, width, 9, end) for width, end in ((0.1, 1), (0.2, 2), (0.3, 3), (0.4, 4))]
+    found = replay(jobs_of(*rows, (1, 1, 1, 1), (1, 0.0001, 9, 9)), Pool(1, True), FCFS).start_s
+    np.testing.assert_array_equal(found, [0, 0, 0, 0, 4, 5])
 
 
 def test_logged_order_puts_jobs_without_a_start_last():
