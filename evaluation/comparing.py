@@ -12,11 +12,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
 from evaluation.judging import (
+    HISTORY,
     Candidate,
     Judge,
     Trial,
@@ -40,13 +42,12 @@ from twin.contracts import Array
 from twin.placement.fit import MIN_ROWS
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
+from twin.placement.types import Cluster
 from twin.placement.windows import Windows
 
 TWIN_POLICY = "twin"
 POLICIES = (
-    PolicyFacts("random", "baseline", "every legal node with equal probability"),
-    PolicyFacts("least_loaded", "baseline", "the legal node with the largest free share of cores"),
-    PolicyFacts("least_backlog", "baseline", "the legal node expected to finish what it holds soonest"),
+    *(PolicyFacts(one.name, "baseline", one.description) for one in (*BASELINES, *TRUTH_BASELINES)),
     PolicyFacts("history", "history", "the logged decisions"),
     PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
     PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),
@@ -90,12 +91,11 @@ class Case:
     intervals: BootstrapConfig
 
 
-def candidates(schedulers: Schedulers | None) -> list[Candidate]:
+def candidates(schedulers: Schedulers | None, cluster: Cluster) -> list[Candidate]:
     """What is judged, one entry for each seed of the twin-trained policy; without schedulers what needs none."""
     nothing = None if schedulers is None else schedulers.clone
-    plain = [
-        Candidate(name, name, nothing) for name in ("random", "least_loaded", "least_backlog", "history")
-    ]
+    names = (*(baseline.name for baseline in BASELINES if baseline.applies(cluster)), HISTORY)
+    plain = [Candidate(name, name, nothing) for name in names]
     if schedulers is None:
         return plain
     num_seeds = len(schedulers.reward_curve)
@@ -160,7 +160,7 @@ def _runs(
     living = twin_program(encoding, case.twin.config, network)
     config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
     programs = fit_programs(encoding, config)
-    tried = candidates(case.schedulers)
+    tried = candidates(case.schedulers, encoding.cluster)
     if case.schedulers is None:
         tried = [candidate._replace(params=network.init(jax.random.key(0))) for candidate in tried]
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
@@ -191,6 +191,8 @@ def _true_runs(
     text = ",".join(f"{shift}d" for shift in shifts)
     plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
     program = truth_program(case.archive.facts, case.twin.encoding, network)
+    nothing = tried[0].params
+    tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in TRUTH_BASELINES)]
     with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             stage(done, text=f"shift {shift.name}")
@@ -247,6 +249,7 @@ def _joined(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> 
         agreement=float(np.mean(agreements)) if agreements else None,
         num_overflow=overflow,
         num_illegal=sum(trial.num_illegal for trial in trials),
+        by_seed=tuple(trial.decisions for trial in trials) if len(trials) > 1 else (),
     )  # fmt: skip
 
 

@@ -111,10 +111,14 @@ def compiled(run: Callable[..., Judged], num_shared: int) -> Program:
 
 
 def all_at_once(
-    program: Program, key: Array, candidates: Sequence[Candidate], *shared: PyTree
+    program: Program,
+    key: Array,
+    candidates: Sequence[Candidate],
+    *shared: PyTree,
+    kinds_known: Sequence[str] = KINDS,
 ) -> list[Judged]:
-    """One call of a program for all candidates: a NumPy result for each."""
-    kinds = jnp.array([KINDS.index(candidate.kind) for candidate in candidates])
+    """One call of a program for all candidates: a NumPy result for each; `kinds_known` in the program's order."""
+    kinds = jnp.array([kinds_known.index(candidate.kind) for candidate in candidates])
     params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(candidate.params for candidate in candidates))
     together = jax.tree.map(np.asarray, program(key, kinds, params, *shared))
     return [jax.tree.map(lambda leaf, i=index: leaf[i], together) for index in range(len(candidates))]

@@ -1,7 +1,8 @@
 """The truth as a judge: candidates act in the simulated world that wrote the log, on any of its days, afresh.
 
 Only for logs of the ground truth. The episodes of one day begin at evenly spread times of day; each is a resampling
-unit of its own. The logged behaviour is judged too, as `history`: it decides from the bookkeeping's view of the world.
+unit of its own. The logged behaviour is judged too, as `history`: it decides from the bookkeeping's view of the world,
+as baselines do that know the world's tables.
 """
 
 import datetime as dt
@@ -12,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.baselines import TRUTH_BASELINES
+from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.decisions import decisions_from
 from evaluation.judging import (
     HISTORY,
@@ -27,12 +30,11 @@ from evaluation.judging import (
     slim,
 )
 from evaluation.shifts import TestDays
-from evaluation.simulator.behaviour import Behaviour, View, behaviour
+from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import Conditions, conditions
-from evaluation.simulator.names import Names, names_in
+from evaluation.simulator.names import names_in
 from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import ground_truth, truth_answers, truth_arrivals
-from evaluation.simulator.world import World
 from offline_rl.networks import Actor
 from twin.contracts import Array, PyTree
 from twin.environment import environment
@@ -45,6 +47,12 @@ from twin.rollout import unroll
 NUM_STREAMS = 48
 NUM_STEPS = 512
 NAME = "truth"
+TRUTH_KINDS = (*KINDS, *(baseline.name for baseline in TRUTH_BASELINES))
+_KNOWING = (HISTORY, *TRUTH_KINDS[len(KINDS) :])
+KNOWING_BRANCH = np.array(
+    [1 + _KNOWING.index(kind) if kind in _KNOWING else 0 for kind in TRUTH_KINDS], np.int32
+)
+"""Of every kind: 0 if it decides from observations, otherwise the place of what decides from the world's tables."""
 
 
 def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) -> Program:
@@ -53,7 +61,8 @@ def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) 
     world = preset(truth["preset"])
     names = names_in(world, encoding.cluster)
     begin_s = jnp.arange(NUM_STREAMS) * (float(conditions(world, 0).day_s) / NUM_STREAMS)
-    writer = behaviour(truth["behaviour"])
+    writer = as_behaviour(behaviour(truth["behaviour"]))
+    knowing = [writer, *(baseline.decide for baseline in TRUTH_BASELINES)]
 
     def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Judged:
         response = drawn_response(
@@ -68,39 +77,15 @@ def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) 
 
         def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
             observation, state = seen
-            return jax.lax.cond(
-                kind == KINDS.index(HISTORY),
-                lambda: _as_written(key, writer, world, names, today, state),
+            branches = [
                 lambda: rule(key, observation, legal, jnp.zeros(legal.shape[1:], jnp.int32)),
-            )
+                *((lambda known=known: known(key, world, names, today, state)) for known in knowing),
+            ]
+            return jax.lax.switch(jnp.asarray(KNOWING_BRANCH)[kind], branches)
 
         return slim(unroll(key, environment(shown, response), decide, None, NUM_STEPS, (NUM_STREAMS,)))
 
     return compiled(run, 2)
-
-
-def _as_written(
-    key: Array, writer: Behaviour, world: World, names: Names, today: Conditions, state: PlacementState
-) -> Array:
-    """The decision of the behaviour that wrote the log, [1, *streams], in the vocabulary of the cluster."""
-    table, clock = state.in_flight, state.clock_s[None, None]
-    held = (table.decision != -1) & (table.finish_s > clock)
-    in_world = np.argsort(names.world_node)  # node of the vocabulary that every node of the world is
-    count = jnp.sum(held, axis=1, dtype=jnp.float32)[in_world]
-    work_s = jnp.sum(jnp.where(held, table.expected_run_s, 0.0), axis=1)[in_world]
-    request = jax.tree.map(lambda leaf: leaf[0], state.request)._replace(demand=state.request.demand[:, 0])
-    request = request._replace(
-        site=jnp.asarray(names.world_site)[request.site],
-        service=jnp.asarray(names.world_service)[request.service],
-    )
-
-    def one(key: Array, view: View) -> Array:
-        return jax.random.choice(key, len(world.nodes), p=writer.probabilities(today, view))
-
-    view = View(request, count, work_s)
-    keys = jax.random.split(key, state.clock_s.shape[0])
-    chosen = jax.vmap(one, in_axes=(0, -1))(keys, view)
-    return jnp.asarray(in_world, jnp.int32)[chosen][None]
 
 
 def truth_judge(program: Program, facts: Mapping[str, Any], encoding: Encoding, shift: TestDays) -> Judge:
@@ -110,7 +95,7 @@ def truth_judge(program: Program, facts: Mapping[str, Any], encoding: Encoding, 
     today = conditions(preset(truth["preset"]), (day - _first_day(truth)).days)
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
-        judged = all_at_once(program, key, candidates, today, day.weekday())
+        judged = all_at_once(program, key, candidates, today, day.weekday(), kinds_known=TRUTH_KINDS)
         return [_trial(one, encoding, day) for one in judged]
 
     return Judge(NAME, try_out)

@@ -1,10 +1,31 @@
 """Baselines: rules of thumb, one file each; a new one is a file and a line here."""
 
 from evaluation.baselines.baseline import Baseline
+from evaluation.baselines.cloud_only import CLOUD_ONLY
+from evaluation.baselines.home import HOME
+from evaluation.baselines.kubernetes import K8S_DEFAULT, K8S_MOST_ALLOCATED
+from evaluation.baselines.least_expected_delay import LEAST_EXPECTED_DELAY
 from evaluation.baselines.least_loaded import LEAST_BACKLOG, LEAST_LOADED
 from evaluation.baselines.random import RANDOM
+from evaluation.baselines.truth_baseline import TruthBaseline
 
-BASELINES = (RANDOM, LEAST_LOADED, LEAST_BACKLOG)
+BASELINES = (RANDOM, HOME, CLOUD_ONLY, LEAST_LOADED, LEAST_BACKLOG, K8S_DEFAULT, K8S_MOST_ALLOCATED)
 """Every baseline that needs nothing but the cluster."""
 
-__all__ = ["BASELINES", "LEAST_BACKLOG", "LEAST_LOADED", "RANDOM", "Baseline"]
+TRUTH_BASELINES = (LEAST_EXPECTED_DELAY,)
+"""Every baseline that knows the simulated world."""
+
+__all__ = [
+    "BASELINES",
+    "CLOUD_ONLY",
+    "HOME",
+    "K8S_DEFAULT",
+    "K8S_MOST_ALLOCATED",
+    "LEAST_BACKLOG",
+    "LEAST_EXPECTED_DELAY",
+    "LEAST_LOADED",
+    "RANDOM",
+    "TRUTH_BASELINES",
+    "Baseline",
+    "TruthBaseline",
+]

@@ -6,6 +6,17 @@ for.
 
 from types import ModuleType
 
-from evaluation.commands import check, compare, export, fit, import_log, replay, run, simulate, train
+from evaluation.commands import bench, check, compare, export, fit, import_log, replay, run, simulate, train
 
-COMMANDS: tuple[ModuleType, ...] = (import_log, check, simulate, fit, train, compare, replay, export, run)
+COMMANDS: tuple[ModuleType, ...] = (
+    import_log,
+    check,
+    simulate,
+    fit,
+    train,
+    compare,
+    replay,
+    export,
+    run,
+    bench,
+)

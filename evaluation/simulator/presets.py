@@ -1,76 +1,25 @@
 """Worlds that are ready to simulate.
 
-`small` is for tests and demonstrations, `edge` the first in which easy policies are told apart: three sites
-with two unlike edge nodes each and a finite cloud behind a WAN, 24 services, 20,000 requests a day, and
-drift.
+`small` is for tests and demonstrations, `edge` has three sites with two unlike nodes each. `kais` and `kmps` have the
+sizes of papers 001 and 003, `large` is larger. All but `small` tell policies apart (`schedtwin bench truth`): the sites
+are unlike, so home is not enough; the cloud is finite and far; services have affinities that nobody tells and that
+move within a month.
 """
 
-from dataclasses import replace
-
-import numpy as np
-
-from evaluation.simulator.conditions import peak_load
 from evaluation.simulator.laws import lognormal
-from evaluation.simulator.world import Drift, Link, Node, Scenario, Service, World, validate
-from logs_schema.errors import ConfigError
-
-LAN = Link(latency_s=0.005, bandwidth_mib_per_s=110.0, noise=lognormal(0.3))
-METRO = Link(latency_s=0.025, bandwidth_mib_per_s=40.0, noise=lognormal(0.3))
-WAN = Link(latency_s=0.1, bandwidth_mib_per_s=8.0, noise=lognormal(0.4))
-"""Links to a node of the same site, of another one, of the cloud (papers 001 and 003, section IV-A)."""
-
-QUIET_S = 1_800.0
-"""Quiet time at the end of a simulated calendar day, in which the day's work is finished."""
-
-SCENARIOS = (
-    Scenario("interactive", share=2.0, deadline_factor=0.8, accepts_other_site=0.85, accepts_cloud=0.5),
-    Scenario("analytics", share=1.5, deadline_factor=1.1, accepts_other_site=0.92, accepts_cloud=0.8),
-    Scenario("background", share=1.0, deadline_factor=1.6, accepts_other_site=0.98, accepts_cloud=0.97),
+from evaluation.simulator.parts import (
+    LAN,
+    METRO,
+    QUIET_S,
+    SCENARIOS,
+    WAN,
+    at_peak_load,
+    cloud_nodes,
+    edge_nodes,
+    services,
 )
-
-
-def services(num_services: int, seed: int) -> tuple[Service, ...]:
-    """Draws services of unlike work, input, deadline, popularity and trend; mean work is one second.
-
-    Trends change the mix but not, to first order, the mean work: what a month asks for is to adapt, not more
-    capacity.
-    """
-    random = np.random.default_rng([seed, 0x5EED])
-    work_s = np.exp(0.7 * random.standard_normal(num_services))
-    work_s /= work_s.mean()
-    share = 1.0 / np.arange(1, num_services + 1) ** 0.6
-    drawn = {
-        "work_s": work_s,
-        "input_mib": np.exp(3.0 + 0.9 * random.standard_normal(num_services)),
-        "memory_gib": random.choice([0.25, 0.5, 1.0, 2.0], num_services),
-        "deadline_s": random.uniform(1.4, 3.0, num_services) * (0.3 + work_s),
-        "share": share,
-        "trend": _load_neutral(random.normal(0.0, 0.8, num_services), share, work_s),
-    }
-    rows = zip(*drawn.values(), strict=True)
-    return tuple(
-        Service(
-            f"service-{index:02d}",
-            **{name: round(float(value), 4) for name, value in zip(drawn, row, strict=True)},
-        )
-        for index, row in enumerate(rows)
-    )
-
-
-def _load_neutral(trend: np.ndarray, share: np.ndarray, work_s: np.ndarray) -> np.ndarray:
-    """The trend without its component along the gradient of the logarithm of mean work."""
-    gradient = share * work_s / np.sum(share * work_s) - share / np.sum(share)
-    return trend - gradient * (gradient @ trend) / (gradient @ gradient)
-
-
-def at_peak_load(world: World, load: float) -> World:
-    """The world with work and deadlines stretched by one factor, so that `peak_load` on day 0 is `load`."""
-    factor = load / peak_load(world)
-    stretched = tuple(
-        replace(service, work_s=service.work_s * factor, deadline_s=service.deadline_s * factor)
-        for service in world.services
-    )
-    return validate(replace(world, services=stretched))
+from evaluation.simulator.world import Drift, Node, World
+from logs_schema.errors import ConfigError
 
 
 def _small() -> World:
@@ -143,7 +92,51 @@ def _edge() -> World:
     )
 
 
-PRESETS = (_small(), _edge())
+def _edge_cloud(
+    name: str, *, num_sites: int, num_nodes: int, num_cloud: int, num_services: int, load: float, seed: int
+) -> World:
+    """Sites of `num_nodes` nodes each before a cloud; a nominal day of one hour, so that runs take seconds."""
+    sites = tuple(f"site-{number + 1}" for number in range(num_sites))
+    return at_peak_load(
+        World(
+            name=name,
+            sites=sites,
+            cloud_site="wide-cloud",
+            nodes=(*edge_nodes(sites, num_nodes, seed), *cloud_nodes("wide-cloud", num_cloud)),
+            services=services(num_services, seed),
+            scenarios=SCENARIOS,
+            local=LAN,
+            cross_site=METRO,
+            wan=WAN,
+            requests_per_day=20_000.0,
+            daily_amplitude=0.2,
+            day_s=3_600.0,
+            num_agents=300,
+            size=lognormal(0.4),
+            run=lognormal(0.25),
+            taste_spread=0.5,
+            affinity_spread=0.3,
+            stubbornness=0.5,
+            drift=Drift(mix=1.0, migration=1.0, slowing=0.5, slowing_node="site-1-1"),
+            seed=seed,
+        ),
+        load,
+    )
+
+
+def _kais() -> World:
+    return _edge_cloud("kais", num_sites=5, num_nodes=8, num_cloud=15, num_services=30, load=0.85, seed=3)
+
+
+def _kmps() -> World:
+    return _edge_cloud("kmps", num_sites=3, num_nodes=6, num_cloud=6, num_services=12, load=0.85, seed=4)
+
+
+def _large() -> World:
+    return _edge_cloud("large", num_sites=10, num_nodes=10, num_cloud=30, num_services=40, load=0.9, seed=5)
+
+
+PRESETS = (_small(), _edge(), _kais(), _kmps(), _large())
 
 
 def preset(name: str) -> World:

@@ -1,0 +1,10 @@
+"""The node with the shortest expected time to finish, by the true mechanics: links, speeds, affinities, queues."""
+
+from evaluation.baselines.truth_baseline import TruthBaseline, as_behaviour
+from evaluation.simulator.behaviour import behaviour
+
+LEAST_EXPECTED_DELAY = TruthBaseline(
+    "least_expected_delay",
+    "shortest expected time to finish by the true mechanics, which it knows; preferences and scatter it does not",
+    as_behaviour(behaviour("least_expected_delay")),
+)

@@ -1,0 +1,67 @@
+"""What a baseline is that knows more than a policy may observe: it reads the tables of the simulated truth.
+
+It is judged only there. It sees the bookkeeping's whole state (no drawn fate: what has not happened is hidden from it
+too) and the day's numbers, which may be those of another day than the one it acts on.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.simulator.behaviour import Behaviour, View
+from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.names import Names
+from evaluation.simulator.world import World
+from twin.contracts import Array
+from twin.placement.types import EMPTY, PlacementState
+
+
+@dataclass(frozen=True)
+class TruthBaseline:
+    """A rule of thumb of somebody who knows the world.
+
+    Attributes:
+        name: As in tables and on the command line.
+        description: One sentence.
+        decide: (key, world, names, known day's numbers, state) -> action [1, *streams] in the cluster's vocabulary.
+    """
+
+    name: str
+    description: str
+    decide: Callable[[Array, World, Names, Conditions, PlacementState], Array]
+
+
+def as_behaviour(
+    behaviour: Behaviour,
+) -> Callable[[Array, World, Names, Conditions, PlacementState], Array]:
+    """The decision of a policy that writes logs, taken from the bookkeeping's view of the world."""
+
+    def decide(key: Array, world: World, names: Names, today: Conditions, state: PlacementState) -> Array:
+        in_world = np.argsort(names.world_node)  # node of the vocabulary that every node of the world is
+        view = _view(names, in_world, state)
+
+        def one(key: Array, view: View) -> Array:
+            return jax.random.choice(key, len(world.nodes), p=behaviour.probabilities(today, view))
+
+        keys = jax.random.split(key, state.clock_s.shape[0])
+        chosen = jax.vmap(one, in_axes=(0, -1))(keys, view)
+        return jnp.asarray(in_world, jnp.int32)[chosen][None]
+
+    return decide
+
+
+def _view(names: Names, in_world: np.ndarray, state: PlacementState) -> View:
+    """What a behaviour sees, in the world's own indices; leaves [..., streams]."""
+    table, clock = state.in_flight, state.clock_s[None, None]
+    held = (table.decision != EMPTY) & (table.finish_s > clock)
+    count = jnp.sum(held, axis=1, dtype=jnp.float32)[in_world]
+    work_s = jnp.sum(jnp.where(held, table.expected_run_s, 0.0), axis=1)[in_world]
+    request = jax.tree.map(lambda leaf: leaf[0], state.request)._replace(demand=state.request.demand[:, 0])
+    request = request._replace(
+        site=jnp.asarray(names.world_site)[request.site],
+        service=jnp.asarray(names.world_service)[request.service],
+    )
+    return View(request, count, work_s)

@@ -1,0 +1,105 @@
+"""What presets are put together from: links, scenarios, drawn services and nodes, and a load to stretch the work to."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evaluation.simulator.conditions import peak_load
+from evaluation.simulator.laws import lognormal
+from evaluation.simulator.world import Link, Node, Scenario, Service, World, validate
+from logs_schema.errors import ConfigError
+
+LAN = Link(latency_s=0.005, bandwidth_mib_per_s=110.0, noise=lognormal(0.3))
+METRO = Link(latency_s=0.025, bandwidth_mib_per_s=40.0, noise=lognormal(0.3))
+WAN = Link(latency_s=0.1, bandwidth_mib_per_s=8.0, noise=lognormal(0.4))
+"""Links to a node of the same site, of another one, of the cloud (papers 001 and 003, section IV-A)."""
+
+SITE_SPREAD = 0.35
+"""Logarithm of the speed of the fastest site's nodes over the mean."""
+NODE_SPREAD = 0.25
+"""Deviation of the logarithm of nodes' speed within a site."""
+
+QUIET_S = 1_800.0
+"""Quiet time at the end of a simulated calendar day, in which the day's work is finished."""
+
+SCENARIOS = (
+    Scenario("interactive", share=2.0, deadline_factor=0.8, accepts_other_site=0.85, accepts_cloud=0.5),
+    Scenario("analytics", share=1.5, deadline_factor=1.1, accepts_other_site=0.92, accepts_cloud=0.8),
+    Scenario("background", share=1.0, deadline_factor=1.6, accepts_other_site=0.98, accepts_cloud=0.97),
+)
+
+
+def services(num_services: int, seed: int) -> tuple[Service, ...]:
+    """Draws services of unlike work, input, deadline, popularity and trend; mean work is one second.
+
+    Trends change the mix but not, to first order, the mean work: what a month asks for is to adapt, not more
+    capacity.
+    """
+    random = np.random.default_rng([seed, 0x5EED])
+    work_s = np.exp(0.7 * random.standard_normal(num_services))
+    work_s /= work_s.mean()
+    share = 1.0 / np.arange(1, num_services + 1) ** 0.6
+    drawn = {
+        "work_s": work_s,
+        "input_mib": np.exp(3.0 + 0.9 * random.standard_normal(num_services)),
+        "memory_gib": random.choice([0.25, 0.5, 1.0, 2.0], num_services),
+        "deadline_s": random.uniform(1.4, 3.0, num_services) * (0.3 + work_s),
+        "share": share,
+        "trend": _load_neutral(random.normal(0.0, 0.8, num_services), share, work_s),
+    }
+    rows = zip(*drawn.values(), strict=True)
+    return tuple(
+        Service(
+            f"service-{index:02d}",
+            **{name: round(float(value), 4) for name, value in zip(drawn, row, strict=True)},
+        )
+        for index, row in enumerate(rows)
+    )
+
+
+def _load_neutral(trend: np.ndarray, share: np.ndarray, work_s: np.ndarray) -> np.ndarray:
+    """The trend without its component along the gradient of the logarithm of mean work."""
+    gradient = share * work_s / np.sum(share * work_s) - share / np.sum(share)
+    return trend - gradient * (gradient @ trend) / (gradient @ gradient)
+
+
+def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[Node, ...]:
+    """Draws `num_nodes` nodes of one to three cores for each site; later sites are faster than earlier ones.
+
+    As many agents live at a slow site as at a fast one, so it pays to help each other.
+    """
+    random = np.random.default_rng([seed, 0xEDCE])
+    site_speed = np.exp(SITE_SPREAD * np.linspace(-1.0, 1.0, len(sites)))
+    return tuple(
+        Node(
+            f"{site}-{number + 1}", site, "edge", int(random.choice([1, 2, 3])), 16.0,
+            round(float(speed * np.exp(NODE_SPREAD * random.standard_normal())), 3),
+        )
+        for site, speed in zip(sites, site_speed, strict=True)
+        for number in range(num_nodes)
+    )  # fmt: skip
+
+
+def cloud_nodes(site: str, num_nodes: int) -> tuple[Node, ...]:
+    """Cloud machines of two cores, all alike."""
+    return tuple(Node(f"{site}-{number + 1}", site, "cloud", 2, 16.0, 0.9) for number in range(num_nodes))
+
+
+def at_peak_load(world: World, load: float) -> World:
+    """The world with work and deadlines stretched by one factor, so that `peak_load` on day 0 is `load`.
+
+    Raises:
+        ConfigError: the load is not in (0, 1): no assignment would keep up with it; or the world cannot exist.
+    """
+    if not 0.0 < load < 1.0:
+        raise ConfigError(
+            f"a load of {load:g} at the peak", where=f"simulated world {world.name!r}",
+            allowed="more than 0 and less than 1", advice="change the preset",
+        )  # fmt: skip
+    factor = load / peak_load(validate(world))
+    stretched = tuple(
+        replace(service, work_s=service.work_s * factor, deadline_s=service.deadline_s * factor)
+        for service in world.services
+    )
+    return validate(replace(world, services=stretched))

@@ -1,0 +1,33 @@
+"""A world as the cluster that a log of it would be encoded with, made without writing a log."""
+
+import numpy as np
+
+from evaluation.simulator.world import World
+from twin.placement.types import Cluster
+
+UNKNOWN_NAME = "unknown"
+
+
+def cluster_of(world: World) -> Cluster:
+    """The cluster of a world: nodes and names in the world's own order, "unknown" before the names that need it.
+
+    Args:
+        world: A validated world.
+
+    Returns:
+        The cluster; every node may be offered every request.
+    """
+    cores = [float(node.cpu_cores) for node in world.nodes]
+    capacity = np.array([cores, [node.memory_gib for node in world.nodes], [0.0] * len(world.nodes)])
+    return Cluster(
+        node_names=tuple(node.name for node in world.nodes),
+        capacity=capacity,
+        unit_capacity=capacity,
+        site_of_node=np.array([world.all_sites.index(node.site) for node in world.nodes]),
+        is_cloud=np.array([node.tier == "cloud" for node in world.nodes]),
+        sites=world.all_sites,
+        scenarios=(UNKNOWN_NAME, *(scenario.name for scenario in world.scenarios)),
+        services=(UNKNOWN_NAME, *(service.name for service in world.services)),
+        queues=(UNKNOWN_NAME,),
+        rules=np.ones((1, len(world.nodes)), bool),
+    )
