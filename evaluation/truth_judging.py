@@ -45,7 +45,9 @@ from twin.placement.types import PlacementState
 from twin.rollout import unroll
 
 NUM_STREAMS = 48
-NUM_STEPS = 512
+NUM_STEPS = 768
+WARM_UP = 256
+"""Decisions at the start of an episode that are not counted: it begins with an empty system, and days do not."""
 NAME = "truth"
 TRUTH_KINDS = (*KINDS, *(baseline.name for baseline in TRUTH_BASELINES))
 _KNOWING = (HISTORY, *TRUTH_KINDS[len(KINDS) :])
@@ -102,7 +104,8 @@ def truth_judge(program: Program, facts: Mapping[str, Any], encoding: Encoding, 
 
 
 def _trial(judged: Judged, encoding: Encoding, day: dt.date) -> Trial:
-    """Every episode is a unit; its span is from its first request to its last."""
+    """Every episode is a unit; its span is from its first counted request to its last."""
+    judged = jax.tree.map(lambda leaf: leaf[WARM_UP:], judged)
     clock_s = judged.facts.arrival_s[:, 0]
     unit = np.broadcast_to(np.arange(NUM_STREAMS), judged.active.shape)
     decisions = decisions_from(
