@@ -94,6 +94,8 @@ class Case:
 def candidates(schedulers: Schedulers | None, cluster: Cluster) -> list[Candidate]:
     """What is judged, one entry for each seed of the twin-trained policy; without schedulers what needs none."""
     nothing = None if schedulers is None else schedulers.clone
+    if cluster.num_nodes < 2:  # whoever decides, decides alike
+        return [Candidate(HISTORY, HISTORY, nothing)]
     names = (*(baseline.name for baseline in BASELINES if baseline.applies(cluster)), HISTORY)
     plain = [Candidate(name, name, nothing) for name in names]
     if schedulers is None:
@@ -116,8 +118,14 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         The comparison.
 
     Raises:
-        ConfigError: No shift has days in the log.
+        ConfigError: No shift has days in the log, or a window's lives cannot be dealt to the twin's members.
     """
+    if case.config.copies % case.twin.config.num_members:
+        raise ConfigError(
+            f"{case.config.copies} lives of a window cannot be dealt to {case.twin.config.num_members} members",
+            where="[judge] copies",
+            allowed=f"multiples of {case.twin.config.num_members}",
+        )
     answerable = [shift for shift in case.plan.shifts if shift.days]
     if not answerable:
         raise ConfigError(

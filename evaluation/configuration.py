@@ -71,6 +71,11 @@ class DaysConfig:
     granularity: str = "auto"
     num_steps: int = 128
 
+    def __post_init__(self) -> None:
+        _refuse_below_one("[days]", num_steps=self.num_steps)
+        if self.num_days is not None:
+            _refuse_below_one("[days]", num_days=self.num_days)
+
 
 @dataclass(frozen=True)
 class JudgeConfig:
@@ -88,6 +93,11 @@ class JudgeConfig:
     num_steps: int = 512
     num_fit_steps: int = 600
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        _refuse_below_one(
+            "[judge]", copies=self.copies, num_steps=self.num_steps, num_fit_steps=self.num_fit_steps
+        )
 
 
 @dataclass(frozen=True)
@@ -156,6 +166,12 @@ def _value(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(f"{value!r} is of the wrong type", where=where, allowed=kind.__name__)
     return value
+
+
+def _refuse_below_one(table: str, **values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ConfigError(f"{name} = {value}", where=table, allowed="1 or more")
 
 
 def _is_required(item: "dataclasses.Field[Any]") -> bool:

@@ -3,6 +3,7 @@
 The same functions serve the single commands and the resumable job.
 """
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from evaluation.shifts import ShiftConfig, choose_train_days, parse_shifts, plan
 from evaluation.training import (
     TrainingConfig,
     best_seed,
+    load_observed,
     load_schedulers,
     save_schedulers,
     train_schedulers,
@@ -68,6 +70,7 @@ def build_twin(
     best = np.nanmax(twin.report.held_out_log_likelihood, axis=0)
     return {
         "archive": archive.content_hash,
+        "train_days_hash": archive.days_hash("requests", train_days),
         "train_days": [day.isoformat() for day in train_days],
         "nodes": list(encoding.cluster.node_names),
         "decisions_name": "node classes" if encoding.by_class else "nodes",
@@ -85,7 +88,9 @@ def build_policy(
 
     Raises:
         ConfigError: The twin's log leaves a scheduler no choice.
+        ProductError: This is no twin.
     """
+    read_manifest(twin_path, "twin")
     twin = PlacementTwin.load(twin_path)
     if twin.encoding.cluster.num_nodes < 2:
         raise ConfigError(
@@ -117,9 +122,12 @@ def build_comparison(
 
     Without a policy only what needs no training is judged.
     """
-    archive, twin = Archive(archive_path), PlacementTwin.load(twin_path)
-    schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
+    archive = Archive(archive_path)
     refuse_foreign(archive, twin_path)
+    if policy_path is not None:
+        refuse_foreign_policy(policy_path, twin_path)
+    twin = PlacementTwin.load(twin_path)
+    schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
     counts = {day: archive.num_rows("requests", day) for day in archive.days("requests")}
     plan = plan_shifts(counts, twin.encoding.train_days, config.shifts)
     case = Case(archive, twin, schedulers, plan, config.judge, config.intervals)
@@ -141,8 +149,10 @@ def refuse_foreign(archive: Archive, twin_path: Path) -> None:
     """Makes sure that a twin belongs to an archive.
 
     Raises:
-        ConfigError: The archive lacks a node that the twin's decisions name.
+        ConfigError: The archive lacks a node that the twin's decisions name, or holds other requests on training days.
+        ProductError: This is no twin.
     """
+    facts = read_manifest(twin_path, "twin").extra
     known = set(archive.nodes()["node_id"].to_pylist()) | set(archive.nodes()["node_class"].to_pylist())
     missing = [name for name in load_encoding(twin_path).cluster.node_names if name not in known]
     if missing:
@@ -152,6 +162,37 @@ def refuse_foreign(archive: Archive, twin_path: Path) -> None:
             allowed="an archive of the system that the twin was fitted on",
             advice="fit a twin on this archive",
         )
+    train_days = [dt.date.fromisoformat(day) for day in facts["train_days"]]
+    is_held = bool(set(train_days) & set(archive.days("requests")))
+    if is_held and archive.days_hash("requests", train_days) != facts.get("train_days_hash"):
+        raise ConfigError(
+            "the twin was fitted on another archive",
+            where=f"{twin_path}: requests of the training days {train_days[0]} to {train_days[-1]} differ",
+            allowed="the archive of the fit, as it was or with days added",
+            advice="fit a twin on this archive",
+        )
+
+
+def refuse_foreign_policy(policy_path: Path, twin_path: Path) -> None:
+    """Makes sure that a policy was trained in a twin.
+
+    Raises:
+        ConfigError: It was trained in another one.
+        ProductError: One of them is of another kind.
+    """
+    trained_in = read_manifest(policy_path, "policy").made_from.get("twin")
+    if load_encoding(policy_path).to_json() != load_encoding(twin_path).to_json():
+        what = "the policy was trained for other nodes, features or days than the twin's"
+    elif trained_in != read_manifest(twin_path, "twin").content_hash:
+        what = "the policy was trained in another twin"
+    else:
+        return
+    raise ConfigError(
+        what,
+        where=f"policy {policy_path}, twin {twin_path}",
+        allowed="a policy and the very twin it was trained in",
+        advice=f"schedtwin train {twin_path} --out POLICY",
+    )
 
 
 def build_bundle(out: Path, policy_path: Path, *, seed: int | None = None) -> dict[str, Any]:
@@ -159,10 +200,11 @@ def build_bundle(out: Path, policy_path: Path, *, seed: int | None = None) -> di
 
     Raises:
         ConfigError: No such seed.
-        ProductError: The exported copies do not decide as the policy does.
+        ProductError: This is no policy, or the exported copies do not decide as it does.
     """
+    manifest = read_manifest(policy_path, "policy")
     schedulers, encoding = load_schedulers(policy_path)
-    seeds = list(read_manifest(policy_path).extra["seeds"])
+    seeds = list(manifest.extra["seeds"])
     chosen = best_seed(schedulers, seeds) if seed is None else seed
     if chosen not in seeds:
         raise ConfigError(f"there is no policy of seed {chosen}", allowed=", ".join(map(str, seeds)))
@@ -177,11 +219,12 @@ def build_bundle(out: Path, policy_path: Path, *, seed: int | None = None) -> di
         features=[*of_nodes, *of_request],
         actions=cluster.node_names,
         legality=f"nodes that could ever fit the request (capacity, candidate set) and are available; {unit}",
-        made_from={"policy": read_manifest(policy_path).content_hash},
+        observed=load_observed(policy_path),
+        made_from={"policy": manifest.content_hash},
         seed=chosen,
         extra={
             "train_days": [day.isoformat() for day in encoding.train_days],
-            "seed_chosen_by": "value in the twin",
+            "seed_chosen_by": "value in the twin" if seed is None else "the user",
         },
     )
     return {"seed": chosen}

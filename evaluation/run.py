@@ -88,7 +88,10 @@ def _twin_step(config: RunConfig) -> Step:
         return build_twin(out, archive, config.days, config.shifts, config.twin, config.seed, progress)
 
     settings = {"days": config.days, "shifts": config.shifts, "twin": config.twin}
-    return Step("twin", "twin", build, inputs=("archive",), config=to_plain(settings), seed=config.seed)
+    return Step(
+        "twin", "twin", build, inputs=("archive",),
+        config=to_plain(settings), seed=config.seed, code_version=2,
+    )  # fmt: skip
 
 
 def _policy_steps(config: RunConfig, title: str) -> list[Step]:
@@ -99,7 +102,15 @@ def _policy_steps(config: RunConfig, title: str) -> list[Step]:
         return build_bundle(out / BUNDLE, inputs["policy"])
 
     return [
-        Step("policy", "policy", train, inputs=("twin",), config=to_plain(config.train), seed=config.seed),
+        Step(
+            "policy",
+            "policy",
+            train,
+            inputs=("twin",),
+            config=to_plain(config.train),
+            seed=config.seed,
+            code_version=2,
+        ),
         _comparison_step(config, title, ("policy",)),
         Step("bundle", "job-bundle", export, inputs=("policy",)),
     ]

@@ -21,6 +21,7 @@ from offline_rl.networks import Actor, Example, actor, example_in, joint_log_pro
 from offline_rl.train import Experience, from_logs, updates
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Policy, PyTree, Trajectory
+from twin.networks import flatten_features
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerModel
@@ -87,6 +88,12 @@ def train_schedulers(
     Returns:
         Parameters and curves.
     """
+    if config.num_streams % twin.config.num_members:
+        raise ConfigError(
+            f"{config.num_streams} streams cannot be dealt to the twin's {twin.config.num_members} members",
+            where="[train] num_streams",
+            allowed=f"multiples of {twin.config.num_members}",
+        )
     key_clone, key_seeds = jax.random.split(key)
     history = replay_log(twin.disjoint_windows(), twin.encoding)
     example = example_in(history)
@@ -190,9 +197,24 @@ def _check_finite(curve: np.ndarray, seed: int) -> None:
 
 
 def save_schedulers(schedulers: Schedulers, twin: PlacementTwin, folder: Path) -> None:
-    """Writes schedulers and the encoding they were trained with into an existing folder; no pickle."""
+    """Writes schedulers, observations and the encoding they belong to into an existing folder; no pickle."""
     save_arrays(folder / "schedulers.npz", schedulers)
+    save_arrays(folder / "observed.npz", {"features": observed_features(twin)})
     (folder / "encoding.json").write_text(twin.encoding.to_json())
+
+
+def observed_features(twin: PlacementTwin, num_wanted: int = 256) -> np.ndarray:
+    """Observations of logged requests as a bundle reads them, [n <= num_wanted, features], spread over the windows."""
+    spread = np.linspace(0, twin.windows.num_windows - 1, min(8, twin.windows.num_windows)).astype(int)
+    history = replay_log(select(twin.windows, spread), twin.encoding)
+    features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))
+    rows = np.moveaxis(features, 1, -1)[np.asarray(history.active)]
+    return rows[np.linspace(0, len(rows) - 1, min(num_wanted, len(rows))).astype(int)]
+
+
+def load_observed(folder: Path) -> np.ndarray:
+    """The observations that `save_schedulers` kept; ProductError where there are none."""
+    return load_structure(folder / "observed.npz", {"features": 0})["features"]
 
 
 def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:

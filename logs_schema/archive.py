@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from logs_schema import product
 from logs_schema.columns import TableSpec, arrow_schema
 from logs_schema.errors import ArchiveError, ProductError, first
+from logs_schema.hashing import json_hash
 from logs_schema.layout import KIND, QUARANTINE, QUARANTINE_SCHEMA, label_names, open_parquet, partition
 from logs_schema.tables import SCHEMA_VERSION, TABLES
 
@@ -67,6 +68,11 @@ class Archive:
     def days(self, table: str) -> list[date]:
         """The days (UTC) that hold rows of a table, ascending; empty for a table without days."""
         return sorted(date.fromisoformat(text) for text in self._entry(table)["days"])
+
+    def days_hash(self, table: str, days: Iterable[date]) -> str:
+        """Hash over what a table holds on some days; an archive that grew by later days keeps it."""
+        files = sorted(file.relative_to(self.path).as_posix() for file in self._files(table, days))
+        return json_hash({name: self._manifest.files.get(name) for name in files})
 
     def num_rows(self, table: str, day: date | None = None) -> int:
         """Number of rows of a table, in all or on one day."""

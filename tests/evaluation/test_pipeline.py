@@ -14,13 +14,20 @@ import pytest
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
-from evaluation.pipeline import load_comparison
+from evaluation.pipeline import (
+    build_bundle,
+    build_twin,
+    load_comparison,
+    refuse_foreign,
+    refuse_foreign_policy,
+)
 from evaluation.progress import SilentProgress
 from evaluation.run import run
 from evaluation.shifts import ShiftConfig
-from evaluation.training import TrainingConfig, load_schedulers
+from evaluation.training import TrainingConfig, load_observed, load_schedulers
 from logs_schema import Archive, ArchiveWriter
-from logs_schema.product import read_manifest
+from logs_schema.errors import ConfigError, ProductError
+from logs_schema.product import read_manifest, writing
 from offline_rl.networks import actor, example_in, greedy
 from offline_rl.runner import load
 from twin.networks import flatten_features
@@ -143,3 +150,40 @@ def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Pat
     assert "policy" not in made
     assert "bundle" not in made
     assert "no choice" in made["report"].read_text()
+
+
+def test_what_does_not_belong_together_is_refused_before_judging(
+    products: dict[str, Path], tmp_path: Path
+) -> None:
+    archive, twin = Archive(products["archive"] / "archive"), products["twin"]
+    refuse_foreign(archive, twin)
+    refuse_foreign_policy(products["policy"], twin)
+    trained_on = dt.date.fromisoformat(read_manifest(twin).extra["train_days"][0])
+    rows = archive.read("requests")
+    is_last = pc.equal(pc.cast(rows["arrival"], pa.date32()), archive.days("requests")[-1])
+    is_first_trained = pc.index(pc.equal(pc.cast(rows["arrival"], pa.date32()), trained_on), True).as_py()
+    for name, kept in (
+        ("shorter", rows.filter(pc.invert(is_last))),
+        ("other", pa.concat_tables([rows.slice(0, is_first_trained), rows.slice(is_first_trained + 1)])),
+    ):
+        with ArchiveWriter(tmp_path / name, source={}, facts={}) as writer:
+            writer.write("nodes", archive.nodes(), source="nodes", first_row=0, raw=None)
+            writer.write("requests", kept, source="requests", first_row=0, raw=None)
+    refuse_foreign(Archive(tmp_path / "shorter"), twin)
+    with pytest.raises(ConfigError, match="fitted on another archive"):
+        refuse_foreign(Archive(tmp_path / "other"), twin)
+    other, fit = tmp_path / "twin", replace(TINY.twin, num_steps=20)
+    with writing(other, "twin", extra=(extra := {})) as out:
+        extra |= build_twin(out, archive.path, TINY.days, TINY.shifts, fit, 1, SilentProgress())
+    with pytest.raises(ConfigError, match="trained in another twin"):
+        refuse_foreign_policy(products["policy"], other)
+    with pytest.raises(ProductError, match="kind 'twin'"):
+        build_bundle(tmp_path / "bundle", twin)
+
+
+def test_golden_observations_hold_logged_ones(products: dict[str, Path]) -> None:
+    seen = load_observed(products["policy"])
+    with np.load(products["bundle"] / "bundle" / "golden.npz") as golden:
+        kept = {row.tobytes() for row in golden["features"]}
+    assert len(seen) > 100
+    assert np.mean([row.astype(np.float32).tobytes() in kept for row in seen]) > 0.5
