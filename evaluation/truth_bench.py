@@ -15,20 +15,24 @@ import numpy as np
 
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig, Estimate, estimate
+from evaluation.oracle import Oracle, oracle_network, problem_config
 from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import truth_answers, truth_arrivals
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
+from offline_rl.networks import sample
 from twin.contracts import Array, PyTree
 from twin.environment import environment
-from twin.placement.bookkeeping import PlacementConfig, placement
+from twin.placement.bookkeeping import placement
 from twin.placement.responses import drawn_response
 from twin.placement.types import PlacementState
 from twin.rollout import unroll
 
 POLICIES = (*(one.name for one in BASELINES), *(one.name for one in TRUTH_BASELINES))
+ORACLE = "oracle"
+"""An oracle on the day it was trained for; `oracle_of_day_D` is one on another day."""
 SHOWN = ("random", "home", "cloud_only", "least_loaded", "least_expected_delay")
 """The policies of the table, in its order."""
 STALE = "least_expected_delay_of_day_0"
@@ -75,15 +79,25 @@ class Score(NamedTuple):
     per_episode: np.ndarray  # [seeds, episodes] share of requests accepted and on time
 
 
-Program = Callable[[Array, Array, Conditions, Conditions], Array]
-"""(key, index into POLICIES, the day's numbers, those the policy knows) -> on-time share [seeds, episodes]."""
+Program = Callable[[Array, Array, PyTree, Conditions, Conditions], Array]
+"""(key, index into POLICIES, an oracle's parameters, the day's numbers, those the policy knows)
+-> on-time share [seeds, episodes]."""
+
+
+class _Case(NamedTuple):
+    name: str
+    kind: int
+    params: PyTree
+    day: int
+    known_day: int
 
 
 def bench_program(world: World, config: TruthBenchConfig) -> Program:
     """The compiled truth of a world, in which every policy of `POLICIES` can act."""
     cluster = cluster_of(world)
     names = names_in(world, cluster)
-    problem = placement(cluster, PlacementConfig(depth=config.depth))
+    problem = placement(cluster, problem_config(world, config.depth))
+    network = oracle_network(world, config.depth)
     shown = problem._replace(observe=lambda state: (problem.observe(state), state))
     rules = [baseline.policy(cluster) for baseline in BASELINES]
     num_warm = round(config.warm_turnovers * sum(node.cpu_cores for node in world.nodes))
@@ -92,7 +106,7 @@ def bench_program(world: World, config: TruthBenchConfig) -> Program:
     day_s = float(conditions(world, 0).day_s)
     begin_s = jnp.tile(jnp.arange(config.num_episodes) * (day_s / config.num_episodes), config.num_seeds)
 
-    def run(key: Array, kind: Array, today: Conditions, known: Conditions) -> Array:
+    def run(key: Array, kind: Array, params: PyTree, today: Conditions, known: Conditions) -> Array:
         arrivals = truth_arrivals(world, today, names, begin_s=begin_s)
         response = drawn_response(cluster, config.depth, arrivals, truth_answers(world, today, names))
 
@@ -102,7 +116,9 @@ def bench_program(world: World, config: TruthBenchConfig) -> Program:
             knowing = [
                 (lambda rule=rule: rule.decide(key, world, names, known, state)) for rule in TRUTH_BASELINES
             ]
-            return jax.lax.switch(kind, [*plain, *knowing])
+            return jax.lax.switch(
+                kind, [*plain, *knowing, lambda: sample(key, network.logits(params, observation, legal))]
+            )
 
         trajectory = unroll(key, environment(shown, response), decide, None, length, streams)
         counted = trajectory.active[num_warm:, 0]
@@ -119,7 +135,7 @@ def bench_truth(
     config: TruthBenchConfig,
     *,
     policies: Sequence[str] = SHOWN,
-    stale: bool = True,
+    oracles: Sequence[Oracle] = (),
     progress: Callable[[int, str], None] = lambda done, what: None,
 ) -> list[Score]:
     """Scores every policy on every day.
@@ -129,7 +145,7 @@ def bench_truth(
         days: Days since day 0, >= 0.
         config: How much to simulate.
         policies: Names among `POLICIES`.
-        stale: Whether `STALE` is scored too, on days other than 0.
+        oracles: Of this world, scored on every day under `ORACLE` or the day they were trained for.
         progress: Told how many scores are known, and what comes next.
 
     Returns:
@@ -140,23 +156,30 @@ def bench_truth(
     """
     _validate(days, policies)
     program = bench_program(world, config)
+    nobody = oracle_network(world, config.depth).init(jax.random.key(0))
     scores: list[Score] = []
-    for name, kind, day, known_day in _cases(days, policies, stale):
-        progress(len(scores), f"{name}, day {day}")
-        key = jax.random.fold_in(jax.random.key(config.seed), day)
-        shares = program(key, jnp.int32(kind), conditions(world, day), conditions(world, known_day))
-        scores.append(_score(name, day, np.asarray(shares, np.float64)))
+    for case in _cases(days, policies, oracles, nobody):
+        progress(len(scores), f"{case.name}, day {case.day}")
+        key = jax.random.fold_in(jax.random.key(config.seed), case.day)
+        today, known = conditions(world, case.day), conditions(world, case.known_day)
+        shares = program(key, jnp.int32(case.kind), case.params, today, known)
+        scores.append(_score(case.name, case.day, np.asarray(shares, np.float64)))
     progress(len(scores), "")
     return scores
 
 
-def _cases(days: Sequence[int], policies: Sequence[str], stale: bool) -> Iterator[tuple[str, int, int, int]]:
-    knowing = POLICIES.index("least_expected_delay")
+def _cases(
+    days: Sequence[int], policies: Sequence[str], oracles: Sequence[Oracle], nobody: PyTree
+) -> Iterator[_Case]:
+    knowing = "least_expected_delay"
     for day in days:
         for name in policies:
-            yield name, POLICIES.index(name), day, day
-        if stale and day > 0:
-            yield STALE, knowing, day, 0
+            yield _Case(name, POLICIES.index(name), nobody, day, day)
+        if day > 0 and knowing in policies:
+            yield _Case(STALE, POLICIES.index(knowing), nobody, day, 0)
+        for oracle in oracles:
+            name = ORACLE if oracle.day == day else f"{ORACLE}_of_day_{oracle.day}"
+            yield _Case(name, len(POLICIES), oracle.params, day, day)
 
 
 def _score(name: str, day: int, shares: np.ndarray) -> Score:
