@@ -239,8 +239,19 @@ def _hash_files(folder: Path) -> dict[str, str]:
                 "a product holds no links", where=str(file), allowed="plain files", advice=advice
             )
         if file.is_file() and name != MANIFEST:
-            hashes[name] = file_hash(file)
+            hashes[name] = _hash_inside(file)
     return hashes
+
+
+def _hash_inside(file: Path) -> str:
+    """A file's hash; of a manifest inside a product without its date, or equal products would not be equal."""
+    if file.name == MANIFEST and _looks_like_product(file.parent):
+        try:
+            facts = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            return file_hash(file)
+        return json_hash({key: facts[key] for key in facts if key != "created"})
+    return file_hash(file)
 
 
 def _write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -222,3 +222,20 @@ def test_errors_say_what_where_allowed_and_what_to_do():
         "  what to do: mend it",
     ]
     assert (first([]), first([1]), first("ab", num_shown=2)) == ("none", "1", "a, b")
+
+
+def test_a_product_inside_a_product_does_not_bring_its_date_along(tmp_path):
+    hashes = []
+    for name in ("first", "second"):
+        with writing(tmp_path / name, "outer") as outer, writing(outer / "inner", "inner") as inner:
+            (inner / "data.txt").write_text("equal")
+        manifest = tmp_path / name / "inner" / "manifest.json"
+        if name == "first":  # as if it had been made on another day
+            facts = json.loads(manifest.read_text()) | {"created": "2001-01-01T00:00:00+00:00"}
+            manifest.write_text(json.dumps(facts))
+            verify(tmp_path / name)
+        hashes.append(read_manifest(tmp_path / name).content_hash)
+    assert hashes[0] == hashes[1]
+    manifest.write_text(manifest.read_text().replace('"inner"', '"other"'))
+    with pytest.raises(ProductError, match="do not agree"):
+        verify(tmp_path / "second")
