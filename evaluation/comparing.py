@@ -33,7 +33,7 @@ from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.progress import Progress
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, plan_shifts
 from evaluation.training import Schedulers, example_for
-from evaluation.trust import TRUTH, judges_notes
+from evaluation.trust import TRUTH, judges_trust
 from evaluation.truth_judging import truth_judge, truth_program
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -57,6 +57,11 @@ POLICIES = (
 )
 JUDGES = (
     JudgeFacts(
+        "truth",
+        "the simulated system that wrote this log, lived afresh: shift 0 is the last training day again, later shifts "
+        "are that many days later. What the other judges try to foresee.",
+    ),
+    JudgeFacts(
         "replay",
         "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
         "that ran on the chosen node. Exact for the logged policy, blind to the crowding that another policy causes.",
@@ -70,11 +75,6 @@ JUDGES = (
     JudgeFacts(
         "training twin",
         "logged arrivals of the test days; answers from the very twin the policy was trained in: what it was promised.",
-    ),
-    JudgeFacts(
-        "truth",
-        "the simulated system that wrote this log, lived afresh: shift 0 is the last training day again, later shifts "
-        "are that many days later. What the other judges try to foresee.",
     ),
 )
 
@@ -141,10 +141,9 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
     runs = list(_runs(case, answerable, windows, notes, progress))
     kinds = {window_units(part)[2] for part in windows}
     if any(run.judge == TRUTH for run in runs):
-        kinds.add("episodes of the truth")
+        kinds.add("days lived in the truth")
     judged = {run.policy for run in runs}
     main = ON_TIME if case.twin.encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
-    notes += judges_notes(runs, main)
     return compare(
         runs,
         archive=facts,
@@ -154,6 +153,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
         shifts=[_shift_facts(shift) for shift in case.plan.shifts],
         main_metric=main.name,
+        trust=judges_trust(runs, main),
         notes=notes,
         config=case.intervals,
     )

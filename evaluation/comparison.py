@@ -127,6 +127,30 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class JudgeTrust:
+    """How a judge's main metric stands to what is known.
+
+    Attributes:
+        judge, shift_days: Which judge, on which days.
+        told: What it says the logged decisions are worth; None where it did not judge them.
+        logged: What they were worth in the log.
+        error: Mean absolute distance to the truth over policies; None without a truth.
+        bias: Mean signed distance to the truth.
+        rank_correlation: Spearman's, between its values of the policies and the true ones; None where one is constant.
+        num_policies: How many policies the last three rest on.
+    """
+
+    judge: str
+    shift_days: int
+    told: float | None
+    logged: float | None
+    error: float | None = None
+    bias: float | None = None
+    rank_correlation: float | None = None
+    num_policies: int = 0
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Everything a comparison says; round-trips through JSON.
 
@@ -138,6 +162,7 @@ class Comparison:
         main_metric: Name of the metric that leads the report.
         policies, judges, shifts, metrics: What was compared, in the order of tables.
         cells, differences, tallies: The numbers.
+        trust: How far each judge can be believed.
         notes: What a reader has to know besides.
     """
 
@@ -153,6 +178,7 @@ class Comparison:
     cells: tuple[Cell, ...]
     differences: tuple[Difference, ...]
     tallies: tuple[Tally, ...]
+    trust: tuple[JudgeTrust, ...] = ()
     notes: tuple[str, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
@@ -196,6 +222,7 @@ def compare(
     metrics: Sequence[Metric] = METRICS,
     references: Sequence[str] = REFERENCES,
     main_metric: str | None = None,
+    trust: Sequence[JudgeTrust] = (),
     notes: Sequence[str] = (),
     config: BootstrapConfig | None = None,
 ) -> Comparison:
@@ -203,7 +230,7 @@ def compare(
 
     Args:
         runs: At most one for every judge, shift and policy; consumed one at a time per judge and shift.
-        archive, train_days, unit_kind, policies, judges, shifts, notes: As in `Comparison`.
+        archive, train_days, unit_kind, policies, judges, shifts, trust, notes: As in `Comparison`.
         metrics: To compute.
         references: Policies to take paired differences to, where they were judged.
         main_metric: Leads the report; by default the first metric that applies to every run.
@@ -242,6 +269,7 @@ def compare(
         cells=tuple(cells),
         differences=tuple(differences),
         tallies=tuple(_tally(run) for group in groups.values() for run in group),
+        trust=tuple(trust),
         notes=tuple(notes),
     )
 

@@ -1,7 +1,6 @@
 """Puts a report together from the products of a job: what was compared, how the twin fits, what the log cannot say."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -108,7 +107,6 @@ def make_report(
     )
     return Report(
         title=title,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
         comparison=comparison,
         fit=fit_facts(twin),
         calibration=shifted_calibration(archive, twin, plan),

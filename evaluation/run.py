@@ -130,4 +130,5 @@ def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> 
         inputs=("archive", "twin", *policy),
         config=settings,
         seed=config.judge.seed,
+        code_version=2,
     )

@@ -1,8 +1,10 @@
 """What commands hand back: a result on standard output, everything else on standard error."""
 
 import json
+import sys
 from argparse import Namespace
 from contextlib import AbstractContextManager
+from shutil import get_terminal_size
 from typing import Any
 
 from evaluation.progress import Progress, shown_progress
@@ -29,10 +31,10 @@ def progress_of(arguments: Namespace) -> AbstractContextManager[Progress]:
 
 
 def as_text(renderable: Any) -> str:
-    """What rich would print, as text of at most 160 columns, in colour only on a terminal."""
+    """What rich would print, as wide as the terminal (160 columns where there is none, and at most)."""
     from rich.console import Console
 
-    console = Console(width=160)
+    console = Console(width=min(160, get_terminal_size().columns) if sys.stdout.isatty() else 160)
     with console.capture() as captured:
         console.print(renderable)
     return captured.get()

@@ -73,7 +73,6 @@ class Report:
 
     Attributes:
         title: Of the page.
-        created: ISO time, shown as it is.
         comparison: The numbers.
         fit: Facts about the twin's fit, such as the held-out likelihood.
         calibration: Charts of the twin's calibration.
@@ -87,7 +86,6 @@ class Report:
     """
 
     title: str
-    created: str
     comparison: Comparison
     fit: tuple[Fact, ...] = ()
     calibration: tuple[Chart, ...] = ()

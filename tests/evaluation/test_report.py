@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation.bootstrap import BootstrapConfig
-from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison import Comparison, JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.formatting import interval, number
 from evaluation.records import from_plain, to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
@@ -60,6 +60,7 @@ def made_comparison(hostile=""):
             )
             for shift in SHIFTS
         ],
+        trust=[JudgeTrust("twin", 0, 0.51, 0.53, 0.0215, 0.0123, 0.8, 5)],
         notes=[f"a made-up note {hostile}"],
         config=BootstrapConfig(num_replicates=300),
     )
@@ -72,7 +73,6 @@ def made_report(hostile=""):
     held = Curve("held-out days", steps, tuple(3.0 * np.exp(-np.array(steps) / 600) - 0.8))
     return Report(
         title=f"A made-up report {hostile}",
-        created="2030-02-01T00:00:00Z",
         comparison=made_comparison(hostile),
         fit=(Fact("held-out log likelihood", "\N{MINUS SIGN}1.234", "nats per answer", "higher is better"),),
         calibration=(
@@ -229,7 +229,14 @@ def test_the_same_report_gives_the_same_bytes(plain):
 
 
 def test_a_bare_report_renders():
-    text = render(Report("Bare", "2030-02-01", made_comparison()))
+    text = render(Report("Bare", made_comparison()))
     parse(text)
     assert "No twin was fitted" in text
     assert "No row was rejected" in text
+
+
+def test_how_far_the_judges_can_be_believed_stands_on_the_page():
+    page = render(made_report())
+    section = page[page.index('id="trust"') : page.index('id="metrics"')]
+    for figure in ("0.510", "0.530", "0.020", "0.0215", "0.0123", "0.800"):
+        assert figure in section

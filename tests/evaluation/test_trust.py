@@ -1,10 +1,11 @@
 """Judges judged: the gap to the log and to the truth, by hand."""
 
 import numpy as np
+import pytest
 
 from evaluation.comparison import Run
 from evaluation.metrics import ON_TIME
-from evaluation.trust import judges_notes
+from evaluation.trust import judges_trust
 from tests.evaluation.made import made_decisions
 
 
@@ -24,16 +25,23 @@ def test_the_gap_to_the_log_and_to_the_truth_are_told() -> None:
     runs = [run("truth", policy, value) for policy, value in true.items()]
     runs += [run("replay", policy, value) for policy, value in true.items()]
     runs += [run("twin of shifted days", policy, value - 0.1) for policy, value in true.items()]
-    notes = judges_notes(runs, ON_TIME)
-    assert any(
-        "twin of shifted days" in note and "0.400" in note and "0.500 (-0.100)" in note for note in notes
-    )
-    assert any(
-        "twin of shifted days" in note and "(-0.100 bias), rank correlation 1.00" in note for note in notes
-    )
-    assert any(note.startswith("replay") and "off by 0.000" in note for note in notes)
+    trust = {one.judge: one for one in judges_trust(runs, ON_TIME)}
+    assert set(trust) == {"twin of shifted days", "replay"}
+    twin, replay = trust["twin of shifted days"], trust["replay"]
+    assert (twin.told, twin.logged) == pytest.approx((0.4, 0.5))
+    assert (twin.error, twin.bias, twin.rank_correlation) == pytest.approx((0.1, -0.1, 1.0))
+    assert (replay.error, replay.num_policies) == (0.0, 4)
 
 
 def test_two_policies_are_no_ranking() -> None:
-    runs = [run(judge, policy, 0.5) for judge in ("truth", "replay") for policy in ("history", "a")]
-    assert not any("rank" in note for note in judges_notes(runs, ON_TIME))
+    runs = [run(judge, policy, 0.5) for judge in ("truth", "twin", "replay") for policy in ("history", "a")]
+    (only,) = judges_trust(runs, ON_TIME)
+    assert (only.judge, only.told, only.logged) == ("twin", 0.5, 0.5)
+    assert only.rank_correlation is None
+    assert only.error is None
+
+
+def test_equal_values_have_no_ranking() -> None:
+    runs = [run(judge, policy, 0.5) for judge in ("truth", "replay") for policy in ("history", "a", "b", "c")]
+    (only,) = judges_trust(runs, ON_TIME)
+    assert (only.rank_correlation, only.error) == (None, 0.0)
