@@ -1,8 +1,8 @@
-"""The truth as a judge: candidates act in the simulated world that wrote the log, on any of its days, afresh.
+"""The truth as a judge: candidates act in the simulated world that wrote the log, on whole days lived afresh.
 
-Only for logs of the ground truth. The episodes of one day begin at evenly spread times of day; each is a resampling
-unit of its own. The logged behaviour is judged too, as `history`: it decides from the bookkeeping's view of the world,
-as baselines do that know the world's tables.
+Only for logs of the ground truth. A day begins empty at midnight, as the days of the log do, and is lived several times
+over; each is a resampling unit. The logged behaviour is judged too, as `history`: it decides from the bookkeeping's
+view of the world, as do the rules that know its tables.
 """
 
 import datetime as dt
@@ -44,10 +44,8 @@ from twin.placement.responses import drawn_response
 from twin.placement.types import PlacementState
 from twin.rollout import unroll
 
-NUM_STREAMS = 48
-NUM_STEPS = 768
-WARM_UP = 256
-"""Decisions at the start of an episode that are not counted: it begins with an empty system, and days do not."""
+NUM_DAYS = 16
+"""Times that a day is lived; each is a resampling unit."""
 NAME = "truth"
 TRUTH_KINDS = (*KINDS, *(baseline.name for baseline in TRUTH_BASELINES))
 _KNOWING = (HISTORY, *TRUTH_KINDS[len(KINDS) :])
@@ -62,7 +60,7 @@ def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) 
     truth = ground_truth(facts)
     world = preset(truth["preset"])
     names = names_in(world, encoding.cluster)
-    begin_s = jnp.arange(NUM_STREAMS) * (float(conditions(world, 0).day_s) / NUM_STREAMS)
+    num_steps = _longest_day(conditions(world, 0))
     writer = as_behaviour(behaviour(truth["behaviour"]))
     knowing = [writer, *(baseline.decide for baseline in TRUTH_BASELINES)]
 
@@ -70,7 +68,7 @@ def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) 
         response = drawn_response(
             encoding.cluster,
             encoding.problem.depth,
-            truth_arrivals(world, today, names, weekday=weekday, begin_s=begin_s),
+            truth_arrivals(world, today, names, weekday=weekday),
             truth_answers(world, today, names),
         )
         problem = placement(encoding.cluster, encoding.problem)
@@ -85,7 +83,7 @@ def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) 
             ]
             return jax.lax.switch(jnp.asarray(KNOWING_BRANCH)[kind], branches)
 
-        return slim(unroll(key, environment(shown, response), decide, None, NUM_STEPS, (NUM_STREAMS,)))
+        return slim(unroll(key, environment(shown, response), decide, None, num_steps, (NUM_DAYS,)))
 
     return compiled(run, 2)
 
@@ -103,17 +101,22 @@ def truth_judge(program: Program, facts: Mapping[str, Any], encoding: Encoding, 
     return Judge(NAME, try_out)
 
 
+def _longest_day(today: Conditions) -> int:
+    """Requests that a day stays below, but for one in a million (six standard deviations of a Poisson number)."""
+    mean = float(today.rate_per_s * today.day_s)
+    return int(mean + 6.0 * mean**0.5) + 1
+
+
 def _trial(judged: Judged, encoding: Encoding, day: dt.date) -> Trial:
-    """Every episode is a unit; its span is from its first counted request to its last."""
-    judged = jax.tree.map(lambda leaf: leaf[WARM_UP:], judged)
+    """Every lived day is a unit; its span is from its first request to its last."""
     clock_s = judged.facts.arrival_s[:, 0]
-    unit = np.broadcast_to(np.arange(NUM_STREAMS), judged.active.shape)
+    unit = np.broadcast_to(np.arange(NUM_DAYS), judged.active.shape)
     decisions = decisions_from(
         judged,
         encoding.cluster,
         unit=unit,
         day=np.array(day.toordinal()),
-        window_s=np.maximum(clock_s[-1] - clock_s[0], 1.0),
+        window_s=np.maximum(clock_s.max(axis=0) - clock_s[0], 1.0),
     )
     return Trial(decisions, None, int(judged.illegal.sum()))
 

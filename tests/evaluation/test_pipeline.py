@@ -79,6 +79,27 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     assert "http://" not in page.replace("http://www.w3.org", "")
 
 
+def test_the_log_is_worth_what_its_rows_say(products: dict[str, Path]) -> None:
+    archive = Archive(products["archive"] / "archive")
+    comparison = load_comparison(products["comparison"])
+    days = [
+        dt.date.fromisoformat(day)
+        for shift in comparison.shifts
+        if shift.shift_days == 0
+        for day in shift.days
+    ]
+    rows = archive.read("requests", days=days)
+    took = pc.subtract(pc.cast(rows["finish"], pa.int64()), pc.cast(rows["arrival"], pa.int64()))
+    within = pc.less_equal(pc.divide(pc.cast(took, pa.float64()), 1e6), rows["deadline_s"])
+    on_time = pc.fill_null(pc.and_(within, rows["accepted"]), False)
+    logged = comparison.cell("replay", 0, "history", "on_time")
+    offers = comparison.cell("replay", 0, "history", "accepted_ratio")
+    assert logged is not None
+    assert offers is not None
+    assert logged.value == pytest.approx(pc.mean(pc.cast(on_time, pa.float64())).as_py(), abs=0.002)
+    assert offers.value == pytest.approx(pc.mean(pc.cast(rows["accepted"], pa.float64())).as_py(), abs=1e-9)
+
+
 def test_a_second_run_makes_nothing_again(products: dict[str, Path]) -> None:
     before = {name: read_manifest(path).created for name, path in products.items() if path.is_dir()}
     again = do(products["archive"].parents[1])

@@ -123,7 +123,7 @@ def test_unknown_labels_and_missing_values(encoding: Encoding) -> None:
     assert told.request.demand[0].tolist() == [1.0, 1.0, 3.0]
     assert told.request.deadline_s.tolist() == [np.inf, np.inf, 7.0]
     assert told.request.expected_run_s.tolist() == [20.0, 20.0, 20.0]
-    assert told.silent.tolist() == [False, True, True]
+    assert told.silent.tolist() == [False, True, False]  # a refusal is an answer
 
 
 def test_candidate_sets_unseen_in_training_fall_back_to_a_set_around_them(encoding: Encoding) -> None:

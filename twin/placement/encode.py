@@ -111,10 +111,13 @@ def _status(rows: pa.Table, finish_s: np.ndarray) -> np.ndarray:
 
 
 def _silent(rows: pa.Table) -> np.ndarray:
-    """[rows] bool: neither start nor finish nor a status that says it is in the system."""
-    present = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=pa.array(["running", "waiting"]))
+    """[rows] bool: neither start nor finish, nor a word that it is in the system, was given up or was refused."""
+    spoken = pa.array(["running", "waiting", "dropped", "rejected"])
+    told = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=spoken)
+    refused = pc.fill_null(pc.equal(rows["accepted"], False), False)
     unseen = pc.and_(pc.is_null(rows["start"]), pc.is_null(rows["finish"]))
-    return pc.and_(unseen, pc.invert(present)).to_numpy(zero_copy_only=False)
+    silent = pc.and_(unseen, pc.invert(pc.or_(told, refused)))
+    return silent.to_numpy(zero_copy_only=False)
 
 
 def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requests:
