@@ -23,8 +23,7 @@ from offline_rl.networks import Actor, greedy, sample
 from twin.contracts import Array, Environment, PyTree, Response, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.encode import DAY_S
-from twin.placement.encoding import Encoding
+from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import drawn_response

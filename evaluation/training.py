@@ -16,7 +16,9 @@ from jax.tree_util import Partial
 
 from evaluation.progress import Progress, Stage
 from logs_schema.errors import ConfigError
+from offline_rl.algorithm import time_as_stream
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
+from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, actor, example_in, joint_log_prob
 from offline_rl.train import Experience, from_logs, updates
 from twin.arrays import load_structure, save_arrays
@@ -179,13 +181,11 @@ def _split(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:
 
 
 def _mean_cross_entropy(network: Actor, params: PyTree, trajectory: Trajectory) -> Array:
-    seen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), (trajectory.observation, trajectory.legal))
-    action, active, illegal = (
-        jnp.moveaxis(leaf, 0, -2) for leaf in (trajectory.action, trajectory.active, trajectory.illegal)
+    observation, legal, action, active, illegal = time_as_stream(
+        (trajectory.observation, trajectory.legal, trajectory.action, trajectory.active, trajectory.illegal)
     )
-    weight = (active & ~illegal).astype(jnp.float32)
-    log_prob = joint_log_prob(network.logits(params, *seen), action)
-    return -jnp.sum(weight * log_prob) / jnp.maximum(jnp.sum(weight), 1.0)
+    log_prob = joint_log_prob(network.logits(params, observation, legal), action)
+    return -weighted_mean(log_prob, (active & ~illegal).astype(jnp.float32))
 
 
 def _check_finite(curve: np.ndarray, seed: int) -> None:

@@ -15,8 +15,8 @@ from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.contracts import Trajectory
-from twin.placement.encode import MONDAY_S, Rows, cut_windows, day_start_s, encode_rows
-from twin.placement.encoding import Encoding
+from twin.placement.encode import MONDAY_S, Rows, cut_windows, encode_rows
+from twin.placement.encoding import Encoding, day_start_s
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import answers_of_history, replay_environment, replay_log
 from twin.placement.replay import ReplayTable

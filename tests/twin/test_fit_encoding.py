@@ -10,8 +10,8 @@ from logs_schema import Archive, ArchiveWriter
 from logs_schema.columns import TableSpec, arrow_schema
 from logs_schema.errors import ConfigError
 from logs_schema.tables import NODES, REQUESTS, SCHEMA_VERSION
-from twin.placement.encode import cut_windows, day_start_s, read_rows
-from twin.placement.encoding import Encoding, fit_encoding
+from twin.placement.encode import cut_windows, read_rows
+from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 
 FIRST = dt.date(2024, 1, 1)
 DAYS = [FIRST + dt.timedelta(days=i) for i in range(2)]

@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.placement.encoding import (
+    DAY_S,
     Encoding,
     amount,
     candidate_set,
+    day_start_s,
     instant_s,
     label_index,
     node_index,
@@ -39,7 +41,6 @@ from twin.placement.types import (
 )
 from twin.placement.windows import Windows
 
-DAY_S = 86_400.0
 MONDAY_S = 4 * DAY_S
 """1970-01-01 was a Thursday; the first Monday began this many seconds later."""
 
@@ -68,11 +69,6 @@ class Rows(NamedTuple):
     def num_rows(self) -> int:
         """Number of requests."""
         return len(self.arrival_s)
-
-
-def day_start_s(day: dt.date) -> float:
-    """Seconds since 1970 of a day's midnight (UTC)."""
-    return (day - dt.date(1970, 1, 1)).days * DAY_S
 
 
 def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Rows:

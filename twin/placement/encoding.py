@@ -22,6 +22,7 @@ from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
 
 UNKNOWN_LABEL = "unknown"
+DAY_S = 86_400.0
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 
@@ -124,7 +125,7 @@ def fit_encoding(archive: Archive, train_days: Sequence[dt.date], *, granularity
     nodes = archive.nodes()
     by_class = granularity == "class" or (granularity == "auto" and _wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
-    until_s = _end_of(max(train_days))
+    until_s = day_start_s(max(train_days)) + DAY_S
     run_s = _run_s(rows, until_s)
     run_of_service = _median_by(label_index(rows, "service", cluster.services), run_s, len(cluster.services))
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
@@ -177,9 +178,9 @@ def node_index(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> 
     return np.array([node_of_name.get(name, -1) if name else -1 for name in decided_node(rows)], np.int32)
 
 
-def _end_of(day: dt.date) -> float:
-    """Seconds since 1970 at the end of a day (UTC)."""
-    return ((day - dt.date(1970, 1, 1)).days + 1) * 86_400.0
+def day_start_s(day: dt.date) -> float:
+    """Seconds since 1970 of a day's midnight (UTC)."""
+    return (day - dt.date(1970, 1, 1)).days * DAY_S
 
 
 def _run_s(rows: pa.Table, until_s: float) -> np.ndarray:

@@ -16,8 +16,8 @@ from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.encode import cut_windows, day_start_s, read_rows
-from twin.placement.encoding import Encoding
+from twin.placement.encode import cut_windows, read_rows
+from twin.placement.encoding import Encoding, day_start_s
 from twin.placement.fit import FitProgram, FitReport, fit_answers, fit_program
 from twin.placement.history import labelled_offers, offer_program
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
