@@ -15,6 +15,7 @@ from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
+    Actor,
     Example,
     actor,
     agreement,
@@ -59,7 +60,9 @@ class BehaviourCloningInfo(NamedTuple):
     gradient_norm: Array
 
 
-def behaviour_cloning(example: Example, config: BehaviourCloningConfig | None = None) -> Algorithm:
+def behaviour_cloning(
+    example: Example, config: BehaviourCloningConfig | None = None, network: Actor | None = None
+) -> Algorithm:
     """Learns to decide as the trajectory did, by minimising the cross-entropy of its active decisions.
 
     Decisions that the environment had to replace are not the behaviour's own and have no weight.
@@ -67,12 +70,13 @@ def behaviour_cloning(example: Example, config: BehaviourCloningConfig | None = 
     Args:
         example: Shapes of what the policy sees, from `example_of` or `example_in`.
         config: How to clone.
+        network: The actor to train; an MLP of the configured widths if not given.
 
     Returns:
         The algorithm; its trajectories may come from logs or from an environment.
     """
     config = config or BehaviourCloningConfig()
-    network = actor(example, config.hidden)
+    network = network or actor(example, config.hidden)
     optimizer = optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
         optax.adamw(config.learning_rate, weight_decay=config.weight_decay),

@@ -127,14 +127,20 @@ class Batch(NamedTuple):
     value_weight: Array  # [T, B]
 
 
-def ppo(example: Example, config: PPOConfig | None = None, clone: PyTree | None = None) -> Algorithm:
+def ppo(
+    example: Example,
+    config: PPOConfig | None = None,
+    clone: PyTree | None = None,
+    network: Actor | None = None,
+) -> Algorithm:
     """Learns from its own decisions in an environment.
 
     Args:
         example: Shapes of what actor and critic see, from `example_of` or `example_in`.
         config: How to optimise.
         clone: Actor parameters to start from and to stay near (see `PPOConfig.kl_to_clone`), of the same
-            widths.
+            network.
+        network: The actor to train; an MLP of the configured widths if not given.
 
     Returns:
         The algorithm; its trajectories must come from its own policy.
@@ -144,7 +150,8 @@ def ppo(example: Example, config: PPOConfig | None = None, clone: PyTree | None 
             streams is no multiple of `num_minibatches`.
     """
     config = config or PPOConfig()
-    network, valuer = actor(example, config.actor_hidden), critic(example, config.critic_hidden)
+    network = network or actor(example, config.actor_hidden)
+    valuer = critic(example, config.critic_hidden)
     if clone is not None:
         _check_clone(network, clone)
     schedule = optax.exponential_decay(config.learning_rate, 1000, config.decay)
