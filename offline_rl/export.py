@@ -26,7 +26,7 @@ from offline_rl.bundle import (
 )
 from offline_rl.networks import ACTOR_HIDDEN, Example, actor, greedy
 from offline_rl.onnx_graph import masked_mlp
-from offline_rl.runner import ExportedPolicy, numpy_network, onnx_network, replay_golden
+from offline_rl.runner.network import ExportedPolicy, numpy_network, onnx_network, replay_golden
 from twin.contracts import PyTree
 
 NUM_RANDOM = 256

@@ -1,0 +1,187 @@
+"""What a caller tells the runner and what it is told: nodes, what they hold, the request in hand, the decision.
+
+Everything is a plain dataclass, or a mapping with the same keys (from JSON). Instants are seconds since 1970 (UTC),
+amounts are totals over all nodes of a request, None means "not known": what is not known is taken as in training.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from logs_schema.errors import first
+from offline_rl.errors import PolicyInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The request in hand.
+
+    Attributes:
+        cpu_cores, memory_gib, gpus: Asked for, in total.
+        num_nodes: Machines it must be spread over.
+        site: Where it arrived: the site that decides; by default the first of the contract.
+        service, scenario, queue: Labels; those unseen in training count as "unknown".
+        requested_run_s: Run time asked for; by default the median of the service in training.
+        deadline_s: Largest useful time from arrival to finish; None without one.
+        input_mib: Input to be sent to the node.
+        candidates: Names of the nodes that may run it; None allows all.
+    """
+
+    cpu_cores: float = 1.0
+    memory_gib: float = 0.0
+    gpus: float = 0.0
+    num_nodes: float = 1.0
+    site: str | None = None
+    service: str | None = None
+    scenario: str | None = None
+    queue: str | None = None
+    requested_run_s: float | None = None
+    deadline_s: float | None = None
+    input_mib: float = 0.0
+    candidates: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A request that a node holds, waiting or running.
+
+    Attributes:
+        arrival_s: When it was placed there.
+        start_s: When it began to run; None while it waits.
+        expected_run_s: Requested run time, or the service's median; None takes the median of the service in training.
+        service: Label, for that median.
+        cpu_cores, memory_gib, gpus: Asked for, in total.
+    """
+
+    arrival_s: float
+    start_s: float | None = None
+    expected_run_s: float | None = None
+    service: str | None = None
+    cpu_cores: float = 1.0
+    memory_gib: float = 0.0
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that a decision may name.
+
+    Attributes:
+        name: As decisions name it.
+        held: What is waiting and running there.
+        available: Whether it can be offered now.
+        recent_wait_s, recent_starts: Fading sum of waits and number of starts seen there (a `Ledger` keeps them).
+        used_cpu_cores, used_memory_gib, used_gpus: In use now; by default what the running requests asked for.
+        site, is_cloud, cpu_cores, memory_gib, gpus: Facts; by default as in training, if the node is known from there.
+        machine_cpu_cores, machine_memory_gib, machine_gpus: Its largest machine; by default the whole node.
+    """
+
+    name: str
+    held: Sequence[Held] = ()
+    available: bool = True
+    recent_wait_s: float = 0.0
+    recent_starts: float = 0.0
+    used_cpu_cores: float | None = None
+    used_memory_gib: float | None = None
+    used_gpus: float | None = None
+    site: str | None = None
+    is_cloud: bool | None = None
+    cpu_cores: float | None = None
+    memory_gib: float | None = None
+    gpus: float | None = None
+    machine_cpu_cores: float | None = None
+    machine_memory_gib: float | None = None
+    machine_gpus: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the policy decided.
+
+    Attributes:
+        node: The chosen node; None where none may take the request.
+        nodes: Names of the described nodes, in order.
+        scores: [nodes] float32 logits; comparable within this decision only, the largest legal one is chosen.
+        legal: [nodes] bool: may take the request: known to the policy, available, a candidate, large enough.
+        num_out_of_range: Features (of legal nodes and of the request) outside the range seen in training.
+        num_unknown: Labels of the request that training never saw.
+    """
+
+    node: str | None
+    nodes: tuple[str, ...]
+    scores: np.ndarray
+    legal: np.ndarray
+    num_out_of_range: int
+    num_unknown: int
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """[nodes] softmax of the scores over the legal nodes; zeros where none is legal."""
+        if not self.legal.any():
+            return np.zeros(len(self.nodes))
+        weights = np.where(self.legal, np.exp(self.scores - self.scores[self.legal].max()), 0.0)
+        return weights / weights.sum()
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """A feature outside the range seen in training; `node` is None for features of the request."""
+
+    feature: str
+    node: str | None
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a decision is what it is.
+
+    Attributes:
+        decision: The decision.
+        features: Node -> feature -> value, as the policy saw them.
+        request: Feature -> value, as the policy saw them.
+        out_of_range: What was outside the range seen in training.
+        unknown: Kind of label -> the label that training never saw.
+        illegal: Node -> why it may not take the request.
+    """
+
+    decision: Decision
+    features: dict[str, dict[str, float]]
+    request: dict[str, float]
+    out_of_range: tuple[OutOfRange, ...]
+    unknown: dict[str, str]
+    illegal: dict[str, str]
+
+
+Described = TypeVar("Described", Request, Held, Node)
+
+
+def described(kind: type[Described], content: Described | Mapping[str, Any]) -> Described:
+    """A description from a mapping of its fields (`held` of a node may hold mappings too); others pass unchanged.
+
+    Raises:
+        PolicyInputError: It is no mapping, a key is missing or unknown.
+    """
+    if isinstance(content, kind):
+        return content
+    known = {field.name for field in fields(kind)}
+    if not isinstance(content, Mapping) or not content.keys() <= known:
+        unknown = sorted(map(str, content.keys() - known)) if isinstance(content, Mapping) else []
+        raise PolicyInputError(
+            f"this does not describe a {kind.__name__.lower()}",
+            where=f"unknown: {first(unknown)}" if unknown else repr(content)[:200],
+            allowed=f"a mapping of {', '.join(sorted(known))}",
+        )
+    values = dict(content)
+    if kind is Node and "held" in values:
+        values["held"] = [described(Held, one) for one in values["held"]]
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise PolicyInputError(
+            f"this does not describe a {kind.__name__.lower()}", where=str(error)
+        ) from error
