@@ -1,6 +1,26 @@
 """The learning algorithms; what is re-exported here is what can be chosen."""
 
+from offline_rl.algorithms.advantage_weighted import AdvantageWeightedConfig, advantage_weighted
 from offline_rl.algorithms.behaviour_cloning import BehaviourCloningConfig, behaviour_cloning
+from offline_rl.algorithms.conservative_q import ConservativeQConfig, conservative_q
+from offline_rl.algorithms.implicit_q import ImplicitQConfig, implicit_q
 from offline_rl.algorithms.ppo import PPOConfig, ppo
+from offline_rl.algorithms.regularised_imitation import RegularisedImitationConfig, regularised_imitation
+from offline_rl.algorithms.td3_bc import TD3BCConfig, td3_bc
 
-__all__ = ["BehaviourCloningConfig", "PPOConfig", "behaviour_cloning", "ppo"]
+__all__ = [
+    "AdvantageWeightedConfig",
+    "BehaviourCloningConfig",
+    "ConservativeQConfig",
+    "ImplicitQConfig",
+    "PPOConfig",
+    "RegularisedImitationConfig",
+    "TD3BCConfig",
+    "advantage_weighted",
+    "behaviour_cloning",
+    "conservative_q",
+    "implicit_q",
+    "ppo",
+    "regularised_imitation",
+    "td3_bc",
+]

@@ -1,0 +1,155 @@
+"""Advantage-weighted regression: a clone of the log that prefers what turned out better than expected.
+
+    V <- returns of the log (generalised advantage estimation);   policy <- clone weighted by exp(A / beta)
+
+No action value is ever asked for, so nothing can be overestimated; it improves on the log by one step at most.
+Source: Peng et al. 2019, algorithm 1, with generalised advantages in place of Monte Carlo returns.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.algorithms.implicit_q import num_features
+from offline_rl.losses import huber, weighted_mean
+from offline_rl.networks import (
+    ACTOR_HIDDEN,
+    Actor,
+    Example,
+    actor,
+    greedy_policy,
+    joint_log_prob,
+    sampling_policy,
+)
+from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
+from twin.contracts import Array, PyTree, Trajectory
+from twin.networks import MLP, apply, flatten_features
+
+
+@dataclass(frozen=True)
+class AdvantageWeightedConfig:
+    """How to regress.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        gae_lambda: 0 trusts the values, 1 the logged rewards.
+        temperature: 1 / beta, in deviations of the advantage.
+        largest_weight: Weights are cut off here.
+        learning_rate: Of Adam.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+        hidden: Widths of the hidden layers.
+    """
+
+    horizon_s: float = 60.0
+    gae_lambda: float = 0.9
+    temperature: float = 1.0
+    largest_weight: float = 20.0
+    learning_rate: float = 5e-4
+    max_gradient_norm: float = 1.0
+    hidden: tuple[int, ...] = ACTOR_HIDDEN
+
+
+class AdvantageWeightedParams(NamedTuple):
+    """What the gradient moves."""
+
+    actor: PyTree
+    state_value: PyTree
+
+
+class AdvantageWeightedState(NamedTuple):
+    """What the next update needs."""
+
+    params: AdvantageWeightedParams
+    optimizer: PyTree
+
+
+class AdvantageWeightedInfo(NamedTuple):
+    """What a person looks at; means over the decisions that count."""
+
+    loss: Array  # of the weighted clone
+    value_loss: Array
+    value: Array
+    advantage: Array  # root mean square
+
+
+def advantage_weighted(
+    example: Example, config: AdvantageWeightedConfig | None = None, network: Actor | None = None
+) -> Algorithm:
+    """Learns from logs by advantage-weighted regression; every seat is credited with its own rewards.
+
+    Args:
+        example: Shapes of what the policy sees.
+        config: How to regress.
+        network: The policy's network; an MLP of the configured widths if not given.
+
+    Returns:
+        The algorithm, to be fed trajectories of logs; long ones carry more of what comes later.
+    """
+    config = config or AdvantageWeightedConfig()
+    network = network or actor(example, config.hidden)
+    valuer = MLP(config.hidden, 1)
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
+    )
+
+    def init(key: Array) -> AdvantageWeightedState:
+        key_actor, key_value = jax.random.split(key)
+        zeros = jnp.zeros((num_features(example), 1))
+        params = AdvantageWeightedParams(network.init(key_actor), valuer.init(key_value, zeros))
+        return AdvantageWeightedState(params, optimizer.init(params))
+
+    def advantages(trajectory: Trajectory, value: Array, unit: Array) -> Array:
+        """[T, seats, B]; a seat that has nothing to decide, and a decision without outcome, adds nothing."""
+        known = trajectory.active & trajectory.settled
+        discount = jnp.broadcast_to(
+            elapsed_discount(trajectory.elapsed_s, config.horizon_s)[:, None], value.shape
+        )
+        following = jnp.concatenate([value[1:], value[-1:]])
+        error = temporal_difference(trajectory.reward * unit, discount, value, following)
+        error = jnp.where(known, error, 0.0)
+        decay = jnp.full_like(discount, config.gae_lambda)
+        over_seats = jax.vmap(generalised_advantage, in_axes=1, out_axes=1)
+        return jax.vmap(over_seats, in_axes=2, out_axes=2)(error, discount, decay)
+
+    def loss_of(
+        params: AdvantageWeightedParams, trajectory: Trajectory
+    ) -> tuple[Array, AdvantageWeightedInfo]:
+        observation, legal, action = time_as_stream(
+            (trajectory.observation, trajectory.legal, trajectory.action)
+        )
+        features = flatten_features(observation, 3).astype(jnp.float32)
+        weight = (trajectory.active & trajectory.settled & ~trajectory.illegal).astype(jnp.float32)
+        passing = 1.0 - elapsed_discount(trajectory.elapsed_s, config.horizon_s)
+        unit = weighted_mean(jnp.broadcast_to(passing[:, None], weight.shape), weight)
+        value = jnp.moveaxis(apply(valuer, params.state_value, features)[0], -2, 0)  # [T, seats, B]
+        advantage = advantages(trajectory, jax.lax.stop_gradient(value), unit)
+        target = jax.lax.stop_gradient(value + advantage)
+        value_loss = weighted_mean(huber(value - target, 1.0), weight)
+
+        centre = weighted_mean(advantage, weight)
+        size = jnp.sqrt(weighted_mean((advantage - centre) ** 2, weight))
+        log_weight = config.temperature * (advantage - centre) / (size + 1e-6)
+        preference = jnp.minimum(jnp.exp(jnp.minimum(log_weight, 50.0)), config.largest_weight)
+        likelihood = joint_log_prob(network.logits(params.actor, features, legal), action)
+        clone_loss = -weighted_mean(preference * jnp.moveaxis(likelihood, -2, 0), weight)
+        info = AdvantageWeightedInfo(clone_loss, value_loss, weighted_mean(value, weight), size)
+        return clone_loss + value_loss, info
+
+    def step(
+        _key: Array, state: AdvantageWeightedState, trajectory: Trajectory
+    ) -> tuple[AdvantageWeightedState, AdvantageWeightedInfo]:
+        num_streams_of(trajectory)
+        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, trajectory)
+        change, memory = optimizer.update(gradient, state.optimizer, state.params)
+        return AdvantageWeightedState(optax.apply_updates(state.params, change), memory), info
+
+    return Algorithm(
+        init,
+        step,
+        lambda state: sampling_policy(network, state.params.actor),
+        lambda state: greedy_policy(network, state.params.actor),
+    )

@@ -1,0 +1,111 @@
+"""Conservative Q-learning: values learned from logs alone, held down where the log did not go.
+
+    loss = (Q(s, a) - r - discount * Q'(s', argmax Q(s', .)))^2 + alpha * (log sum_b exp Q(s, b) - Q(s, a))
+
+The second term pushes all choices' values down and the logged one's up, so that a choice the log never took cannot look
+good by error alone. Source: Kumar et al. 2020, CQL(H) for discrete actions, equation 4; double Q-learning's choice of
+the next action (van Hasselt et al. 2016).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import optax
+
+from offline_rl.algorithm import Algorithm
+from offline_rl.losses import huber, weighted_mean
+from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy, greedy_policy
+from offline_rl.transitions import Transitions, transitions
+from offline_rl.values import drift_towards, soft_worth, worth
+from twin.contracts import Array, Policy, PyTree, Trajectory
+
+
+@dataclass(frozen=True)
+class ConservativeQConfig:
+    """How values are learned.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        alpha: Weight of the conservative term.
+        target_rate: How far the target network follows in one step.
+        learning_rate: Of Adam.
+        huber_delta: Where the loss of an error turns from square to linear.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+        hidden: Widths of the hidden layers.
+    """
+
+    horizon_s: float = 60.0
+    alpha: float = 0.1
+    target_rate: float = 0.005
+    learning_rate: float = 3e-4
+    huber_delta: float = 1.0
+    max_gradient_norm: float = 1.0
+    hidden: tuple[int, ...] = ACTOR_HIDDEN
+
+
+class ConservativeQState(NamedTuple):
+    """What the next update needs."""
+
+    params: PyTree
+    target: PyTree
+    optimizer: PyTree
+
+
+class ConservativeQInfo(NamedTuple):
+    """What a person looks at; means over the transitions that count."""
+
+    loss: Array  # of the temporal difference
+    conservative_loss: Array
+    value: Array  # of the logged action
+
+
+def conservative_q(
+    example: Example, config: ConservativeQConfig | None = None, network: Actor | None = None
+) -> Algorithm:
+    """Learns action values from logs; its policy takes the choice of the highest value.
+
+    Args:
+        example: Shapes of what the policy sees.
+        config: How to learn.
+        network: The network of the values; an MLP of the configured widths if not given.
+
+    Returns:
+        The algorithm, to be fed trajectories of logs.
+    """
+    config = config or ConservativeQConfig()
+    network = network or actor(example, config.hidden)
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
+    )
+
+    def init(key: Array) -> ConservativeQState:
+        params = network.init(key)
+        return ConservativeQState(params, params, optimizer.init(params))
+
+    def loss_of(params: PyTree, target: PyTree, seen: Transitions) -> tuple[Array, ConservativeQInfo]:
+        values = network.logits(params, seen.features, seen.legal)
+        following = greedy(network.logits(params, seen.next_features, seen.next_legal))
+        later = worth(network.logits(target, seen.next_features, seen.next_legal), following)
+        aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
+        logged = worth(values, seen.action)
+        error = weighted_mean(huber(logged - aim, config.huber_delta), seen.weight)
+        push = weighted_mean(soft_worth(values) - logged, seen.weight)
+        info = ConservativeQInfo(error, push, weighted_mean(logged, seen.weight))
+        return error + config.alpha * push, info
+
+    def step(
+        _key: Array, state: ConservativeQState, trajectory: Trajectory
+    ) -> tuple[ConservativeQState, ConservativeQInfo]:
+        seen = transitions(trajectory, config.horizon_s)
+        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, seen)
+        change, memory = optimizer.update(gradient, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, change)
+        return ConservativeQState(
+            params, drift_towards(state.target, params, config.target_rate), memory
+        ), info
+
+    def policy(state: ConservativeQState) -> Policy:
+        return greedy_policy(network, state.params)
+
+    return Algorithm(init, step, policy, policy)

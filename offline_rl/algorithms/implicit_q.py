@@ -1,0 +1,153 @@
+"""Implicit Q-learning: values of the best logged actions, without ever asking about an action the log did not take.
+
+    V(s) <- expectile_tau of Q(s, a) over logged a;   Q(s, a) <- r + discount * V(s');
+    policy <- clone of the log, weighted by exp(beta * (Q(s, a) - V(s)))
+
+Source: Kostrikov et al. 2022, equations 5 to 7.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from offline_rl.algorithm import Algorithm
+from offline_rl.losses import weighted_mean
+from offline_rl.networks import (
+    ACTOR_HIDDEN,
+    Actor,
+    Example,
+    actor,
+    greedy_policy,
+    joint_log_prob,
+    sampling_policy,
+)
+from offline_rl.transitions import Transitions, transitions
+from offline_rl.values import drift_towards, init_pair, lower, pair_values, worth
+from twin.contracts import Array, PyTree, Trajectory
+from twin.networks import MLP, apply
+
+
+@dataclass(frozen=True)
+class ImplicitQConfig:
+    """How values and policy are learned.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        expectile: tau in (0.5, 1): how near the best logged action the values of states lie.
+        temperature: beta, in deviations of the advantage: how much better actions are preferred.
+        largest_weight: Weights of the clone are cut off here.
+        target_rate: How far the target network follows in one step.
+        learning_rate: Of Adam, for all networks.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+        hidden: Widths of the hidden layers.
+    """
+
+    horizon_s: float = 60.0
+    expectile: float = 0.8
+    temperature: float = 3.0
+    largest_weight: float = 20.0
+    target_rate: float = 0.005
+    learning_rate: float = 3e-4
+    max_gradient_norm: float = 1.0
+    hidden: tuple[int, ...] = ACTOR_HIDDEN
+
+
+class ImplicitQParams(NamedTuple):
+    """What the gradient moves."""
+
+    actor: PyTree
+    pair: PyTree  # leaves [2, ...]: action values
+    state_value: PyTree
+
+
+class ImplicitQState(NamedTuple):
+    """What the next update needs."""
+
+    params: ImplicitQParams
+    target: PyTree  # leaves [2, ...]
+    optimizer: PyTree
+
+
+class ImplicitQInfo(NamedTuple):
+    """What a person looks at; means over the transitions that count."""
+
+    loss: Array  # of the weighted clone
+    value_loss: Array
+    action_value_loss: Array
+    value: Array
+    advantage: Array  # root mean square
+
+
+def implicit_q(
+    example: Example, config: ImplicitQConfig | None = None, network: Actor | None = None
+) -> Algorithm:
+    """Learns from logs by implicit Q-learning.
+
+    Args:
+        example: Shapes of what the policy sees.
+        config: How to learn.
+        network: The network of policy and action values; an MLP of the configured widths if not given.
+
+    Returns:
+        The algorithm, to be fed trajectories of logs.
+    """
+    config = config or ImplicitQConfig()
+    network = network or actor(example, config.hidden)
+    valuer = MLP(config.hidden, 1)
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
+    )
+
+    def init(key: Array) -> ImplicitQState:
+        key_actor, key_pair, key_value = jax.random.split(key, 3)
+        pair, zeros = init_pair(network, key_pair), jnp.zeros((num_features(example), 1))
+        params = ImplicitQParams(network.init(key_actor), pair, valuer.init(key_value, zeros))
+        return ImplicitQState(params, pair, optimizer.init(params))
+
+    def loss_of(params: ImplicitQParams, target: PyTree, seen: Transitions) -> tuple[Array, ImplicitQInfo]:
+        quality = worth(lower(pair_values(network, target, seen.features, seen.legal)), seen.action)
+        value = apply(valuer, params.state_value, seen.features)[0]
+        advantage = jax.lax.stop_gradient(quality) - value
+        slope = jnp.where(advantage > 0, config.expectile, 1.0 - config.expectile)
+        value_loss = weighted_mean(slope * advantage**2, seen.weight)
+
+        later = apply(valuer, params.state_value, seen.next_features)[0]
+        aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
+        values = pair_values(network, params.pair, seen.features, seen.legal)
+        errors = [worth(jax.tree.map(lambda leaf, i=i: leaf[i], values), seen.action) - aim for i in (0, 1)]
+        action_loss = weighted_mean(errors[0] ** 2 + errors[1] ** 2, seen.weight)
+
+        size = jnp.sqrt(weighted_mean(advantage**2, seen.weight))
+        log_weight = config.temperature * advantage / (size + 1e-6)
+        preference = jnp.minimum(jnp.exp(jnp.minimum(log_weight, 50.0)), config.largest_weight)
+        likelihood = joint_log_prob(network.logits(params.actor, seen.features, seen.legal), seen.action)
+        clone_loss = -weighted_mean(jax.lax.stop_gradient(preference) * likelihood, seen.weight)
+        info = ImplicitQInfo(clone_loss, value_loss, action_loss, weighted_mean(value, seen.weight), size)
+        return clone_loss + value_loss + action_loss, info
+
+    def step(
+        _key: Array, state: ImplicitQState, trajectory: Trajectory
+    ) -> tuple[ImplicitQState, ImplicitQInfo]:
+        seen = transitions(trajectory, config.horizon_s)
+        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, seen)
+        change, memory = optimizer.update(gradient, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, change)
+        return ImplicitQState(
+            params, drift_towards(state.target, params.pair, config.target_rate), memory
+        ), info
+
+    return Algorithm(
+        init,
+        step,
+        lambda state: sampling_policy(network, state.params.actor),
+        lambda state: greedy_policy(network, state.params.actor),
+    )
+
+
+def num_features(example: Example) -> int:
+    """Number of features of a seat's flattened observation."""
+    sizes = [leaf.size // leaf.shape[-1] for leaf in jax.tree.leaves(example.observation)]
+    return sum(sizes)

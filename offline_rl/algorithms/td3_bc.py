@@ -1,0 +1,156 @@
+"""TD3+BC: offline learning of continuous actions, a deterministic policy held near the logged actions.
+
+    policy <- maximise q_weight * Q(s, pi(s)) / mean |Q| - |pi(s) - a|^2
+    Q_i    <- r + discount * min_i Q'_i(s', pi'(s') + clipped noise)
+
+An action is one leaf [dimensions, seats, *streams] in [-1, 1]; `legal` has its shape and says which dimensions are free
+(the others are 0). Source: Fujimoto and Gu 2021, equation 3; Fujimoto et al. 2018 for the critic.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from offline_rl.algorithm import Algorithm
+from offline_rl.algorithms.implicit_q import num_features
+from offline_rl.losses import weighted_mean
+from offline_rl.networks import Example
+from offline_rl.transitions import Transitions, transitions
+from offline_rl.values import drift_towards
+from twin.contracts import Array, Policy, PyTree, Trajectory
+from twin.networks import MLP, apply, flatten_features
+
+
+@dataclass(frozen=True)
+class TD3BCConfig:
+    """How policy and values are learned.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        q_weight: alpha of the paper: weight of the value against the clone.
+        policy_every: The policy and the target networks move in one update of so many.
+        noise: Deviation of the noise on the next action, at most `noise_clip`.
+        noise_clip: See `noise`.
+        target_rate: How far the target networks follow in one step.
+        learning_rate: Of Adam.
+        hidden: Widths of the hidden layers.
+    """
+
+    horizon_s: float = 60.0
+    q_weight: float = 2.5
+    policy_every: int = 2
+    noise: float = 0.2
+    noise_clip: float = 0.5
+    target_rate: float = 0.005
+    learning_rate: float = 3e-4
+    hidden: tuple[int, ...] = (256, 256)
+
+
+class TD3BCParams(NamedTuple):
+    """Policy and a pair of values, leaves [2, ...]."""
+
+    actor: PyTree
+    pair: PyTree
+
+
+class TD3BCState(NamedTuple):
+    """What the next update needs."""
+
+    params: TD3BCParams
+    target: TD3BCParams
+    actor_optimizer: PyTree
+    pair_optimizer: PyTree
+    updates: Array  # [] int32
+
+
+class TD3BCInfo(NamedTuple):
+    """What a person looks at; means over the transitions that count."""
+
+    value_loss: Array
+    clone_loss: Array
+    value: Array
+
+
+def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
+    """Learns continuous actions from logs.
+
+    Args:
+        example: Shapes of what the policy sees; its legality has the action's shape [dimensions, seats].
+        config: How to learn.
+
+    Returns:
+        The algorithm, to be fed trajectories of logs whose action is one floating-point leaf.
+    """
+    config = config or TD3BCConfig()
+    num_dimensions = jax.tree.leaves(example.legal)[0].shape[0]
+    actor, critic = MLP(config.hidden, num_dimensions), MLP(config.hidden, 1)
+    optimizer = optax.adam(config.learning_rate)
+
+    def act(params: PyTree, features: Array, legal: PyTree) -> Array:
+        return jnp.where(jax.tree.leaves(legal)[0], jnp.tanh(apply(actor, params, features)), 0.0)
+
+    def values(pair: PyTree, features: Array, action: Array) -> Array:
+        """[2, seats, *streams]"""
+        inputs = jnp.concatenate([features, action])
+        return jax.vmap(lambda params: apply(critic, params, inputs)[0])(pair)
+
+    def init(key: Array) -> TD3BCState:
+        key_actor, key_pair = jax.random.split(key)
+        zeros = jnp.zeros((num_features(example), 1))
+        both = jnp.zeros((num_features(example) + num_dimensions, 1))
+        pair = jax.vmap(lambda key: critic.init(key, both))(jax.random.split(key_pair))
+        params = TD3BCParams(actor.init(key_actor, zeros), pair)
+        return TD3BCState(
+            params, params, optimizer.init(params.actor), optimizer.init(params.pair), jnp.int32(0)
+        )
+
+    def value_loss(pair: PyTree, target: TD3BCParams, seen: Transitions, key: Array) -> tuple[Array, Array]:
+        following = act(target.actor, seen.next_features, seen.next_legal)
+        noise = config.noise * jax.random.normal(key, following.shape)
+        noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
+        following = jnp.clip(following + noise, -1.0, 1.0)
+        later = jnp.min(values(target.pair, seen.next_features, following), axis=0)
+        aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
+        found = values(pair, seen.features, seen.action)
+        loss = weighted_mean(jnp.sum((found - aim[None]) ** 2, axis=0), seen.weight)
+        return loss, weighted_mean(found[0], seen.weight)
+
+    def policy_loss(params: PyTree, pair: PyTree, seen: Transitions) -> tuple[Array, Array]:
+        action = act(params, seen.features, seen.legal)
+        value = values(pair, seen.features, action)[0]
+        scale = config.q_weight / (weighted_mean(jnp.abs(jax.lax.stop_gradient(value)), seen.weight) + 1e-6)
+        away = weighted_mean(jnp.mean((action - seen.action) ** 2, axis=0), seen.weight)
+        return away - scale * weighted_mean(value, seen.weight), away
+
+    def step(key: Array, state: TD3BCState, trajectory: Trajectory) -> tuple[TD3BCState, TD3BCInfo]:
+        seen = transitions(trajectory, config.horizon_s)
+        (loss, value), gradient = jax.value_and_grad(value_loss, has_aux=True)(
+            state.params.pair, state.target, seen, key
+        )
+        change, pair_memory = optimizer.update(gradient, state.pair_optimizer, state.params.pair)
+        pair = optax.apply_updates(state.params.pair, change)
+        (_, away), gradient = jax.value_and_grad(policy_loss, has_aux=True)(state.params.actor, pair, seen)
+        change, actor_memory = optimizer.update(gradient, state.actor_optimizer, state.params.actor)
+        moved = TD3BCParams(optax.apply_updates(state.params.actor, change), pair)
+        target = drift_towards(state.target, moved, config.target_rate)
+        still = (state.params._replace(pair=pair), state.target, state.actor_optimizer)
+        is_due = (state.updates + 1) % config.policy_every == 0
+        params, target, actor_memory = jax.tree.map(
+            lambda new, old: jnp.where(is_due, new, old), (moved, target, actor_memory), still
+        )
+        return (
+            TD3BCState(params, target, actor_memory, pair_memory, state.updates + 1),
+            TD3BCInfo(loss, away, value),
+        )
+
+    def policy(state: TD3BCState) -> Policy:
+        def decide(_key: Array, observation: PyTree, legal: PyTree) -> Array:
+            num_trailing = jax.tree.leaves(legal)[0].ndim - 1
+            return act(state.params.actor, flatten_features(observation, num_trailing), legal)
+
+        return decide
+
+    return Algorithm(init, step, policy, policy)

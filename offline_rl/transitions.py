@@ -1,0 +1,103 @@
+"""Transitions: what learners from logs need of two decisions that follow each other in one seat.
+
+A trajectory of T steps holds T - 1 of them in every stream. A decision whose outcome is not known, that the environment
+had to replace, or after which the seat has nothing to decide, has no weight: nothing is made up for it.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import Partial
+
+from offline_rl.algorithm import num_streams_of, time_as_stream
+from offline_rl.errors import TrainingError
+from offline_rl.returns import elapsed_discount
+from offline_rl.train import Experience
+from twin.contracts import Array, Policy, PyTree, Trajectory
+from twin.networks import flatten_features
+
+
+class Transitions(NamedTuple):
+    """Leaves [..., seats, T - 1, B]; what belongs to the following decision is called `next`."""
+
+    features: Array  # [features, seats, T - 1, B]
+    legal: PyTree  # [choices, seats, T - 1, B]
+    action: PyTree  # [seats, T - 1, B]
+    reward: Array  # worth of the decision's own outcome, in units of `reward_unit`
+    discount: Array  # of the following decision, in (0, 1]
+    weight: Array  # 1 where the transition counts, else 0
+    next_features: Array
+    next_legal: PyTree
+
+
+def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
+    """The transitions of a trajectory.
+
+    Rewards are scaled by the batch's mean of `1 - discount`, so that the value of earning a reward r at every decision
+    is about r, whatever the horizon.
+
+    Args:
+        trajectory: Of one stream axis, T >= 2.
+        horizon_s: Seconds after which a reward counts 1/e.
+
+    Raises:
+        TrainingError: There is no second step, or not exactly one stream axis.
+    """
+    num_streams_of(trajectory)
+    if trajectory.active.shape[0] < 2:
+        raise TrainingError("a trajectory of one step has no transition", allowed="two steps or more")
+    parts = (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward)
+    observation, legal, action, reward = time_as_stream(parts)
+    active, settled, illegal = time_as_stream((trajectory.active, trajectory.settled, trajectory.illegal))
+    features = flatten_features(observation, active.ndim).astype(jnp.float32)
+    counts = (active & settled & ~illegal)[..., :-1, :] & active[..., 1:, :]
+    discount = elapsed_discount(trajectory.elapsed_s[:-1], horizon_s)
+    discount = jnp.broadcast_to(discount[None], counts.shape)
+    weight = counts.astype(jnp.float32)
+    unit = jnp.sum((1.0 - discount) * weight) / jnp.maximum(jnp.sum(weight), 1.0)
+    return Transitions(
+        features[..., :-1, :],
+        jax.tree.map(lambda leaf: leaf[..., :-1, :], legal),
+        jax.tree.map(lambda leaf: leaf[..., :-1, :], action),
+        reward[..., :-1, :] * unit,
+        discount,
+        weight,
+        features[..., 1:, :],
+        jax.tree.map(lambda leaf: leaf[..., 1:, :], legal),
+    )
+
+
+def pairs_from_logs(trajectory: Trajectory, num_pairs: int) -> Experience:
+    """Experience from logs: at every update `num_pairs` random pairs of consecutive steps, as a trajectory of two
+    steps in `num_pairs` streams; drawn with replacement, the policy is ignored.
+
+    Raises:
+        TrainingError: The trajectory has no two steps, or no pair is asked for.
+    """
+    num_streams, num_steps = num_streams_of(trajectory), trajectory.active.shape[0]
+    if num_steps < 2 or num_pairs < 1:
+        raise TrainingError(
+            f"cannot draw {num_pairs} pairs of steps from trajectories of {num_steps}",
+            allowed="at least one pair, from at least two steps",
+        )
+    rows = jax.tree.map(_rows, trajectory)
+
+    def draw(rows: Trajectory, key: Array, _policy: Policy) -> Trajectory:
+        key_step, key_stream = jax.random.split(key)
+        step = jax.random.randint(key_step, (num_pairs,), 0, num_steps - 1)
+        stream = jax.random.randint(key_stream, (num_pairs,), 0, num_streams)
+
+        def pair(leaf: Array, offsets: tuple[int, ...]) -> Array:
+            return jnp.stack([jnp.moveaxis(leaf[stream, step + offset], 0, -1) for offset in offsets])
+
+        drawn = jax.tree.map(lambda leaf: pair(leaf, (0, 1)), rows._replace(global_observation=()))
+        seen = jax.tree.map(lambda leaf: pair(leaf, (0, 1, 2)), rows.global_observation)
+        return drawn._replace(global_observation=seen)
+
+    return Partial(draw, rows)
+
+
+def _rows(leaf: Array) -> Array:
+    """[T, ..., B] -> [B, T, ...], so that a step of a stream lies together in memory."""
+    return jnp.moveaxis(jnp.asarray(leaf), -1, 0)

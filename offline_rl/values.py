@@ -1,0 +1,56 @@
+"""Action values: the actor's network read as values instead of logits, kept in pairs against overestimation.
+
+An action of several leaves is worth the mean of its leaves' values (branching; Tavakoli et al. 2018), so the best joint
+action is the best choice of every leaf. Illegal choices carry `MASKED_LOGIT`: never the best, and without weight in a
+log-sum-exp.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from offline_rl.losses import is_choice
+from offline_rl.networks import Actor
+from twin.contracts import Array, PyTree
+
+
+def init_pair(network: Actor, key: Array) -> PyTree:
+    """Parameters of two networks; leaves [2, ...]."""
+    return jax.vmap(network.init)(jax.random.split(key, 2))
+
+
+def pair_values(network: Actor, pair: PyTree, features: Array, legal: PyTree) -> PyTree:
+    """Values by both networks; leaves [2, choices, seats, *streams]."""
+    return jax.vmap(lambda params: network.logits(params, features, legal))(pair)
+
+
+def lower(values: PyTree) -> PyTree:
+    """The smaller of a pair's values: leaves [2, ...] -> [...] (clipped double Q; Fujimoto et al. 2018)."""
+    return jax.tree.map(lambda leaf: jnp.min(leaf, axis=0), values)
+
+
+def worth(values: PyTree, action: PyTree) -> Array:
+    """Value of the action taken: leaves [choices, seats, *streams] at [seats, *streams] -> [seats, *streams]."""
+
+    def of_leaf(value: Array, chosen: Array) -> Array:
+        return jnp.sum(jnp.where(is_choice(chosen, value.shape[0]), value, 0.0), axis=0)
+
+    return _mean(jax.tree.map(of_leaf, values, action))
+
+
+def best_worth(values: PyTree) -> Array:
+    """Value of the best legal action, [seats, *streams]."""
+    return _mean(jax.tree.map(lambda value: jnp.max(value, axis=0), values))
+
+
+def soft_worth(values: PyTree) -> Array:
+    """Log-sum-exp of the legal choices' values, [seats, *streams]."""
+    return _mean(jax.tree.map(lambda value: jax.nn.logsumexp(value, axis=0), values))
+
+
+def drift_towards(target: PyTree, params: PyTree, rate: float) -> PyTree:
+    """The target network after one step of Polyak averaging: `target + rate (params - target)`."""
+    return jax.tree.map(lambda old, new: old + rate * (new - old), target, params)
+
+
+def _mean(parts: PyTree) -> Array:
+    return jnp.mean(jnp.stack(jax.tree.leaves(parts)), axis=0)

@@ -1,0 +1,188 @@
+"""Learners from logs alone, on a process whose best values are known by iteration."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from offline_rl.algorithms import (
+    AdvantageWeightedConfig,
+    ConservativeQConfig,
+    ImplicitQConfig,
+    RegularisedImitationConfig,
+    TD3BCConfig,
+    advantage_weighted,
+    conservative_q,
+    implicit_q,
+    regularised_imitation,
+    td3_bc,
+)
+from offline_rl.errors import TrainingError
+from offline_rl.networks import actor, example_in
+from offline_rl.train import from_logs, mixed, train
+from offline_rl.transitions import pairs_from_logs, transitions
+from tests.offline_rl.walks import (
+    DISCOUNT,
+    FOLLOWING,
+    HORIZON_S,
+    NUM_ACTIONS,
+    NUM_STATES,
+    REWARD,
+    as_trajectory,
+    best_values,
+    every_state,
+    logged_walks,
+)
+
+KEY = jax.random.key(0)
+WALKS = logged_walks()
+BEST = best_values().argmax(axis=1)
+EVERYTHING = jnp.ones((NUM_ACTIONS, 1, NUM_STATES), bool)
+
+
+def decisions(algorithm, state):
+    return np.asarray(algorithm.greedy(state)(KEY, every_state(), EVERYTHING))[0]
+
+
+def test_without_conservatism_q_learning_finds_the_best_values():
+    config = ConservativeQConfig(HORIZON_S, alpha=0.0, target_rate=0.05, learning_rate=5e-3, hidden=(32,))
+    algorithm = conservative_q(example_in(WALKS), config)
+    state, info = train(KEY, algorithm, pairs_from_logs(WALKS, 128), 800)
+    values = actor(example_in(WALKS), config.hidden).logits(state.params, every_state(), EVERYTHING)
+    np.testing.assert_allclose(np.asarray(values)[:, 0].T, best_values(), atol=0.03)
+    assert np.array_equal(decisions(algorithm, state), BEST)
+    assert float(info.loss[-1]) < 1e-3
+
+
+def test_conservatism_keeps_to_what_the_log_has_tried():
+    """The best action of state 2 is missing from the log: its value is not known, so it must not be chosen."""
+    partial = logged_walks(never=[(2, int(BEST[2]))])
+    config = ConservativeQConfig(HORIZON_S, alpha=0.3, target_rate=0.05, learning_rate=5e-3, hidden=(32,))
+    algorithm = conservative_q(example_in(partial), config)
+    state, _ = train(KEY, algorithm, pairs_from_logs(partial, 128), 600)
+    assert decisions(algorithm, state)[2] != BEST[2]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_implicit_q_finds_the_best_of_what_was_logged(missing):
+    walks = logged_walks(never=[(2, int(BEST[2]))]) if missing else WALKS
+    config = ImplicitQConfig(HORIZON_S, expectile=0.9, target_rate=0.05, learning_rate=5e-3, hidden=(32,))
+    algorithm = implicit_q(example_in(walks), config)
+    state, _ = train(KEY, algorithm, pairs_from_logs(walks, 128), 500)
+    found = decisions(algorithm, state)
+    assert (found[2] != BEST[2]) if missing else np.array_equal(found, BEST)
+
+
+def test_advantage_weighting_improves_on_the_log_by_one_step():
+    """The best decision against the values of the random walk itself, found by solving its linear equations."""
+    mean = np.zeros((NUM_STATES, NUM_STATES))
+    np.add.at(mean, (np.arange(NUM_STATES)[:, None], FOLLOWING), 1 / NUM_ACTIONS)
+    values = np.linalg.solve(np.eye(NUM_STATES) - DISCOUNT * mean, (1 - DISCOUNT) * REWARD.mean(axis=1))
+    one_step = ((1 - DISCOUNT) * REWARD + DISCOUNT * values[FOLLOWING]).argmax(axis=1)
+    config = AdvantageWeightedConfig(
+        HORIZON_S, gae_lambda=0.0, temperature=3.0, learning_rate=5e-3, hidden=(32,)
+    )
+    algorithm = advantage_weighted(example_in(WALKS), config)
+    state, info = train(KEY, algorithm, from_logs(WALKS, 32), 500)
+    assert np.array_equal(decisions(algorithm, state), one_step)
+    assert float(info.value[-1]) == pytest.approx(values.mean(), rel=0.1)
+
+
+def test_the_paper_s_imitation_shrinks_probabilities_as_its_equation_says():
+    """Two logged choices at 3 : 1 in one state. Minimising |p - a|^2 + lambda |p|^2 over p gives a closed form."""
+    states = np.zeros((1, 400), int)
+    actions = (np.arange(400)[None] % 4 == 0).astype(int)
+    log = as_trajectory(states, actions, last=states[0])
+    for weight in (0.0, 0.4):
+        algorithm = regularised_imitation(
+            example_in(log), RegularisedImitationConfig(weight, learning_rate=1e-2, hidden=(16,))
+        )
+        state, _ = train(KEY, algorithm, from_logs(log, 400), 600)
+        # share / (1 + lambda), shifted so that the probabilities sum to one
+        share = np.array([0.75, 0.25, 0.0])
+        wanted = share / (1 + weight) + (1 - 1 / (1 + weight)) / 3
+        drawn = algorithm.policy(state)
+        many = jnp.repeat(every_state()[..., :1], 8000, axis=-1)
+        taken = np.asarray(drawn(KEY, many, jnp.ones((NUM_ACTIONS, 1, 8000), bool)))
+        np.testing.assert_allclose(np.bincount(taken.ravel(), minlength=3) / 8000, wanted, atol=0.03)
+
+
+def test_virtual_streams_are_regularised_and_not_imitated():
+    half = regularised_imitation(
+        example_in(WALKS), RegularisedImitationConfig(virtual_share=0.5, hidden=(8,))
+    )
+    state = half.init(KEY)
+    changed = WALKS._replace(action=WALKS.action.at[..., 32:].set(0))
+    for left, right in zip(
+        jax.tree.leaves(half.step(KEY, state, WALKS)[0]),
+        jax.tree.leaves(half.step(KEY, state, changed)[0]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(left, right)
+    changed = WALKS._replace(action=WALKS.action.at[..., :32].set(0))
+    one, two = half.step(KEY, state, WALKS)[0], half.step(KEY, state, changed)[0]
+    assert not np.array_equal(jax.tree.leaves(one.actor)[1], jax.tree.leaves(two.actor)[1])
+
+
+def test_td3_bc_goes_from_the_log_towards_what_earns_more():
+    """Reward -(a - target)^2, logged actions spread around 0: the policy moves to the target as the weight grows."""
+    random, target = np.random.default_rng(1), np.array([0.5, -0.4])
+    logged = random.uniform(-0.9, 0.9, (2, 2, 1, 512)).astype(np.float32)  # [T, dimensions, seats, B]
+    reward = -np.sum((logged - target[None, :, None, None]) ** 2, axis=1)
+    walks = as_trajectory(np.zeros((2, 512), int), np.zeros((2, 512), int), last=np.zeros(512, int))
+    free = jnp.ones((2, 2, 1, 512), bool)
+    log = walks._replace(action=jnp.asarray(logged), reward=jnp.asarray(reward), legal=free)
+    config = TD3BCConfig(horizon_s=0.1, q_weight=20.0, learning_rate=3e-3, hidden=(32, 32))
+    algorithm = td3_bc(example_in(log), config)
+    state, _ = train(KEY, algorithm, from_logs(log, 256), 500)
+    decide = algorithm.greedy(state)
+    action = np.asarray(decide(KEY, every_state()[..., :1], jnp.ones((2, 1, 1), bool)))[:, 0, 0]
+    np.testing.assert_allclose(action, target, atol=0.12)
+    held = np.asarray(decide(KEY, every_state()[..., :1], jnp.array([True, False]).reshape(2, 1, 1)))
+    assert held[1, 0, 0] == 0.0
+    assert held[0, 0, 0] == action[0]
+
+
+def test_transitions_leave_out_what_is_not_known():
+    seen = transitions(WALKS, HORIZON_S)
+    np.testing.assert_allclose(seen.discount, DISCOUNT, rtol=1e-6)
+    np.testing.assert_allclose(
+        seen.reward, (1 - DISCOUNT) * np.moveaxis(WALKS.reward, 0, 1)[:, :-1], rtol=1e-4
+    )
+    np.testing.assert_array_equal(seen.next_features[..., :-1, :], seen.features[..., 1:, :])
+    assert float(seen.weight.min()) == 1.0
+    open_end = WALKS._replace(
+        settled=WALKS.settled.at[3].set(False),
+        illegal=WALKS.illegal.at[5].set(True),
+        active=WALKS.active.at[9].set(False),
+    )
+    weight = np.asarray(transitions(open_end, HORIZON_S).weight)[0, :, 0]
+    assert np.flatnonzero(weight == 0).tolist() == [3, 5, 8, 9]
+
+
+def test_pairs_are_consecutive_steps_of_one_stream():
+    pairs = pairs_from_logs(WALKS, 200)(KEY, None)
+    assert pairs.active.shape == (2, 1, 200)
+    state = np.argmax(np.asarray(pairs.global_observation), axis=1)  # [3, B]
+    np.testing.assert_array_equal(FOLLOWING[state[0], np.asarray(pairs.action)[0, 0]], state[1])
+    np.testing.assert_array_equal(FOLLOWING[state[1], np.asarray(pairs.action)[1, 0]], state[2])
+    with pytest.raises(TrainingError, match="pairs of steps"):
+        pairs_from_logs(WALKS._replace(active=WALKS.active[:1]), 4)
+    with pytest.raises(TrainingError, match="no transition"):
+        transitions(WALKS._replace(active=WALKS.active[:1]), HORIZON_S)
+
+
+def test_mixed_experience_puts_the_second_s_streams_behind_the_first_s():
+    other = logged_walks(num_streams=64, seed=1)
+    both = mixed(from_logs(WALKS, 64), from_logs(other, 32))(KEY, None)
+    assert both.active.shape == (40, 1, 96)
+
+    def streams(trajectory):
+        return {
+            bytes(np.asarray(trajectory.action)[:, 0, stream])
+            for stream in range(trajectory.active.shape[-1])
+        }
+
+    front, back = (jax.tree.map(lambda leaf: leaf[..., part], both) for part in (slice(64), slice(64, None)))
+    assert streams(front) == streams(WALKS)
+    assert streams(back) < streams(other)
