@@ -1,0 +1,241 @@
+"""Who submits jobs, learned from training days: the twin of a batch queue's users, by resampling what they did.
+
+A *visit* is what one user submits on one day. Visits are the bursts that a Poisson process would miss (people submit in
+batches), and the jobs of one user resemble each other, all the more those that follow one another. So whole pieces of
+history are drawn, never single jobs:
+
+    day         each generated day takes the visits of a training day of the same kind (working day, weekend)
+    load        every visit is kept with probability min(1, r), or doubled with probability r - 1, where r is
+                drawn for the episode: the next month is not as busy as this one
+    arrivals    the visit's own instants, all shifted by one jitter
+    jobs        a run of as many consecutive jobs from the user's own sequence, from a random place on, cyclic
+                (circular block bootstrap: Politis and Romano 1992): processors, request and run time together
+    run times   multiplied by log-normal noise; with probability `resampled`, the ratio of run time to request
+                is another one of the same user's (anybody's where the user has one job only)
+
+Nothing here is fitted by gradient, and nothing is invented that no user did; what the future brings that the training
+days lack (a new user, a holiday) it cannot know. `twin.ordering.population_check` holds it against later weeks.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from logs_schema.errors import ConfigError
+from twin.ordering.types import Jobs, OrderingError
+
+DAY_S = 86_400.0
+MIN_RUN_S = 1.0
+EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
+MIN_DAYS = 3
+STRANGER = -1
+
+
+@dataclass(frozen=True)
+class PopulationConfig:
+    """How far generated weeks may depart from the training days.
+
+    Attributes:
+        load_low, load_high: the load factor of an episode is drawn log-uniformly between these.
+        jitter_s: largest shift of a visit, either way.
+        run_noise: standard deviation of the logarithm of run times about the drawn ones.
+        resampled: probability that a job's run time is another of its user's, relative to the request.
+    """
+
+    load_low: float = 0.8
+    load_high: float = 1.25
+    jitter_s: float = 1800.0
+    run_noise: float = 0.1
+    resampled: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.load_low <= self.load_high <= 2.0:
+            raise ConfigError(
+                f"load factors from {self.load_low:g} to {self.load_high:g}",
+                where="population",
+                allowed="0 < load_low <= load_high <= 2",
+            )
+        if not 0.0 <= self.resampled <= 1.0 or min(self.jitter_s, self.run_noise) < 0.0:
+            raise ConfigError(
+                f"jitter_s={self.jitter_s:g}, run_noise={self.run_noise:g}, resampled={self.resampled:g}",
+                where="population",
+                allowed="jitter_s and run_noise at least 0, resampled between 0 and 1",
+            )
+
+
+class Population(NamedTuple):
+    """Visits by day, and every user's jobs in order.
+
+    Attributes:
+        day_weekend: [days] bool: the training day was a Saturday or a Sunday.
+        day_visits: [days + 1] where each day's visits begin.
+        visit_user: [visits] index of the user.
+        visit_jobs: [visits + 1] where each visit's instants begin.
+        offset_s: [jobs] instants of submission, seconds after midnight (UTC).
+        user_jobs: [users + 1] where each user's jobs begin.
+        user_agent: [users] the log's code of the user, -1 for those who hide (who count as one user).
+        processors, requested_s, run_s: [jobs] by user, then in order of arrival.
+    """
+
+    day_weekend: np.ndarray
+    day_visits: np.ndarray
+    visit_user: np.ndarray
+    visit_jobs: np.ndarray
+    offset_s: np.ndarray
+    user_jobs: np.ndarray
+    user_agent: np.ndarray
+    processors: np.ndarray
+    requested_s: np.ndarray
+    run_s: np.ndarray
+
+    @property
+    def num_days(self) -> int:
+        """Number of training days."""
+        return len(self.day_weekend)
+
+
+def day_of(jobs: Jobs, time_s: np.ndarray | float) -> np.ndarray:
+    """Days since 1970 (UTC) of instants given in the jobs' seconds."""
+    return np.asarray(np.floor((np.asarray(time_s) + jobs.origin_us / 1e6) / DAY_S), np.int64)
+
+
+def fit_population(jobs: Jobs, first_day: int, num_days: int) -> Population:
+    """Cuts training days into visits.
+
+    Args:
+        jobs: in order of arrival.
+        first_day: days since 1970 (UTC) of the first training day.
+        num_days: whole days, those without a job counted.
+
+    Raises:
+        OrderingError: fewer than three days, or no job in them.
+    """
+    day = day_of(jobs, jobs.arrival_s) - first_day
+    index = np.flatnonzero((day >= 0) & (day < num_days))
+    if num_days < MIN_DAYS or not len(index):
+        raise OrderingError(
+            f"{len(index)} jobs on {num_days} training days are no population",
+            where=f"days {first_day} to {first_day + num_days - 1} since 1970",
+            allowed=f"at least {MIN_DAYS} days, and a job",
+            advice="train on more days",
+        )
+    agent, user = np.unique(jobs.agent[index], return_inverse=True)
+    by_visit = np.lexsort((np.arange(len(index)), user, day[index]))
+    visit_key = day[index][by_visit] * len(agent) + user[by_visit]
+    keys, visit_first = np.unique(visit_key, return_index=True)
+    by_user = np.argsort(user, kind="stable")
+    chosen = index[by_user]
+    weekday = (first_day + np.arange(num_days) + EPOCH_WEEKDAY) % 7
+    return Population(
+        day_weekend=weekday >= 5,
+        day_visits=np.searchsorted(keys // len(agent), np.arange(num_days + 1)),
+        visit_user=keys % len(agent),
+        visit_jobs=np.append(visit_first, len(index)),
+        offset_s=(jobs.arrival_s[index][by_visit] + jobs.origin_us / 1e6) % DAY_S,
+        user_jobs=np.searchsorted(user[by_user], np.arange(len(agent) + 1)),
+        user_agent=agent,
+        processors=jobs.processors[chosen],
+        requested_s=jobs.requested_s[chosen],
+        run_s=jobs.run_s[chosen],
+    )
+
+
+def generate(
+    population: Population, seed: int, first_day: int, num_days: int, config: PopulationConfig | None = None
+) -> Jobs:
+    """Jobs of days that never were.
+
+    Args:
+        population: who submits.
+        seed: the same seed gives the same jobs.
+        first_day: days since 1970 (UTC) of the first generated day: it decides which days are weekends, and second
+            0 of the jobs is its midnight.
+        num_days: how many.
+        config: how far to depart from the training days.
+
+    Returns:
+        The jobs in order of arrival; a job is logged to start when it arrives, since nobody has decided yet.
+
+    Raises:
+        OrderingError: not one job was drawn.
+    """
+    config = config or PopulationConfig()
+    generator = np.random.default_rng(seed)
+    load = float(np.exp(generator.uniform(np.log(config.load_low), np.log(config.load_high))))
+    arrival, source, user = [], [], []
+    for day, visits in enumerate(_visits_by_day(population, generator, first_day, num_days)):
+        for visit in _at_load(visits, load, generator):
+            offset_s, jobs = _one_visit(population, int(visit), generator, config)
+            arrival.append(day * DAY_S + offset_s)
+            source.append(jobs)
+            user.append(np.full(len(jobs), population.visit_user[visit]))
+    if not arrival:
+        raise OrderingError(
+            f"no job in {num_days} generated days", advice="generate more days, or train on busier ones"
+        )
+    arrival_s, rows, users = (np.concatenate(parts) for parts in (arrival, source, user))
+    order = np.argsort(arrival_s, kind="stable")
+    return _as_jobs(population, arrival_s[order], rows[order], users[order], first_day, generator, config)
+
+
+def _visits_by_day(
+    population: Population, generator: np.random.Generator, first_day: int, num_days: int
+) -> list[np.ndarray]:
+    """Indices of the visits of each generated day, before the load."""
+    weekend = (first_day + np.arange(num_days) + EPOCH_WEEKDAY) % 7 >= 5
+    drawn = []
+    for is_weekend in weekend:
+        alike = np.flatnonzero(population.day_weekend == is_weekend)
+        day = generator.choice(alike if len(alike) else population.num_days)
+        drawn.append(np.arange(population.day_visits[day], population.day_visits[day + 1]))
+    return drawn
+
+
+def _at_load(visits: np.ndarray, load: float, generator: np.random.Generator) -> np.ndarray:
+    uniform = generator.uniform(size=len(visits))
+    return np.repeat(visits, (uniform < load).astype(int) + (uniform < load - 1.0))
+
+
+def _one_visit(
+    population: Population, visit: int, generator: np.random.Generator, config: PopulationConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """Instants of submission within the day, and rows of the user's jobs."""
+    first, end = population.visit_jobs[visit], population.visit_jobs[visit + 1]
+    user = population.visit_user[visit]
+    own, num_own = population.user_jobs[user], population.user_jobs[user + 1] - population.user_jobs[user]
+    rows = own + (generator.integers(num_own) + np.arange(end - first)) % num_own
+    shift_s = generator.uniform(-config.jitter_s, config.jitter_s)
+    return np.floor(np.clip(population.offset_s[first:end] + shift_s, 0.0, DAY_S - 1.0)), rows
+
+
+def _as_jobs(
+    population: Population,
+    arrival_s: np.ndarray,
+    rows: np.ndarray,
+    users: np.ndarray,
+    first_day: int,
+    generator: np.random.Generator,
+    config: PopulationConfig,
+) -> Jobs:
+    num_jobs = len(rows)
+    requested_s = population.requested_s[rows]
+    run_s = population.run_s[rows]
+    num_own = population.user_jobs[users + 1] - population.user_jobs[users]
+    lone = num_own < 2
+    anyone = generator.integers(len(population.run_s), size=num_jobs)
+    another = np.where(lone, anyone, population.user_jobs[users] + generator.integers(num_own))
+    ratio = population.run_s[another] / population.requested_s[another]
+    run_s = np.where(generator.uniform(size=num_jobs) < config.resampled, ratio * requested_s, run_s)
+    noisy_s = run_s * np.exp(config.run_noise * generator.standard_normal(num_jobs))
+    limit_s = np.maximum(run_s, requested_s)  # noise outruns no request that the drawn run time kept to
+    return Jobs(
+        request_id=np.arange(num_jobs).astype(str).astype(object),
+        arrival_s=arrival_s,
+        processors=population.processors[rows],
+        requested_s=requested_s,
+        run_s=np.maximum(np.rint(np.minimum(noisy_s, limit_s)), MIN_RUN_S),
+        logged_start_s=arrival_s.copy(),
+        agent=population.user_agent[users],
+        origin_us=round(first_day * DAY_S * 1e6),
+    )
