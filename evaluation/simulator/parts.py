@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.simulator.conditions import peak_load
+from evaluation.simulator.conditions import conditions, peak_load, service_mix, world_draw
 from evaluation.simulator.laws import lognormal
 from evaluation.simulator.world import Link, Node, Scenario, Service, World, validate
 from logs_schema.errors import ConfigError
@@ -30,11 +30,23 @@ SCENARIOS = (
 )
 
 
-def services(num_services: int, seed: int) -> tuple[Service, ...]:
+def services(
+    num_services: int,
+    seed: int,
+    *,
+    log_input_mib: float = 3.0,
+    patience: tuple[float, float] = (1.4, 3.0),
+) -> tuple[Service, ...]:
     """Draws services of unlike work, input, deadline, popularity and trend; mean work is one second.
 
     Trends change the mix but not, to first order, the mean work: what a month asks for is to adapt, not more
     capacity.
+
+    Args:
+        num_services: How many.
+        seed: Of the draws.
+        log_input_mib: Mean of the logarithm of the input in MiB.
+        patience: Deadlines are uniform between these multiples of `0.3 s + work`.
     """
     random = np.random.default_rng([seed, 0x5EED])
     work_s = np.exp(0.7 * random.standard_normal(num_services))
@@ -42,9 +54,9 @@ def services(num_services: int, seed: int) -> tuple[Service, ...]:
     share = 1.0 / np.arange(1, num_services + 1) ** 0.6
     drawn = {
         "work_s": work_s,
-        "input_mib": np.exp(3.0 + 0.9 * random.standard_normal(num_services)),
+        "input_mib": np.exp(log_input_mib + 0.9 * random.standard_normal(num_services)),
         "memory_gib": random.choice([0.25, 0.5, 1.0, 2.0], num_services),
-        "deadline_s": random.uniform(1.4, 3.0, num_services) * (0.3 + work_s),
+        "deadline_s": random.uniform(*patience, num_services) * (0.3 + work_s),
         "share": share,
         "trend": _load_neutral(random.normal(0.0, 0.8, num_services), share, work_s),
     }
@@ -86,20 +98,64 @@ def cloud_nodes(site: str, num_nodes: int) -> tuple[Node, ...]:
     return tuple(Node(f"{site}-{number + 1}", site, "cloud", 2, 16.0, 0.9) for number in range(num_nodes))
 
 
+def even_load(world: World, day: float = 0.0) -> float:
+    """Work offered at the peak over capacity, when every node takes its share of all work in proportion to its speed.
+
+    `sum_s rate_s * work_s * sum_n share_n / affinity[s, n] / sum_n cores_n * speed_n` with
+    `share_n = cores_n * speed_n / sum of it`. This is what a scheduler meets that spreads load evenly and knows no
+    affinities; `peak_load` is what is left of it for an assignment that knows them all.
+
+    Args:
+        world: A validated world.
+        day: Days since day 0, >= 0.
+
+    Returns:
+        The load; 1 is the most that such a scheduler can keep up with.
+    """
+    population, today = world_draw(world), conditions(world, day)
+    scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))
+    rate_per_s = world.requests_per_day / world.day_s * (1.0 + world.daily_amplitude)
+    offered = rate_per_s * (service_mix(world, population, day / 30.0) @ scenario_share) * today.work_s
+    capacity = today.core_exists.sum(axis=0) * today.speed
+    return float(offered @ (1.0 / today.affinity) @ capacity / capacity.sum() ** 2)
+
+
 def at_peak_load(world: World, load: float) -> World:
     """The world with work and deadlines stretched by one factor, so that `peak_load` on day 0 is `load`.
 
     Raises:
         ConfigError: the load is not in (0, 1): no assignment would keep up with it; or the world cannot exist.
     """
+    factor = _possible(world, load) / peak_load(validate(world))
+    return validate(replace(world, services=_stretched(world, factor, input_factor=1.0)))
+
+
+def at_even_load(world: World, load: float) -> World:
+    """The world with work, deadlines and inputs stretched by one factor, so that `even_load` on day 0 is `load`.
+
+    Raises:
+        ConfigError: the load is not in (0, 1); or the world cannot exist.
+    """
+    factor = _possible(world, load) / even_load(validate(world))
+    return validate(replace(world, services=_stretched(world, factor, input_factor=factor)))
+
+
+def _possible(world: World, load: float) -> float:
     if not 0.0 < load < 1.0:
         raise ConfigError(
             f"a load of {load:g} at the peak", where=f"simulated world {world.name!r}",
             allowed="more than 0 and less than 1", advice="change the preset",
         )  # fmt: skip
-    factor = load / peak_load(validate(world))
-    stretched = tuple(
-        replace(service, work_s=service.work_s * factor, deadline_s=service.deadline_s * factor)
+    return load
+
+
+def _stretched(world: World, factor: float, *, input_factor: float) -> tuple[Service, ...]:
+    return tuple(
+        replace(
+            service,
+            work_s=service.work_s * factor,
+            deadline_s=service.deadline_s * factor,
+            input_mib=service.input_mib * input_factor,
+        )
         for service in world.services
     )
-    return validate(replace(world, services=stretched))
