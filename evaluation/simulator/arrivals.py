@@ -1,5 +1,7 @@
 """Who asks: Poisson arrivals with a daily cycle, agents who live at a site, services by the scenario's taste.
 
+A day whose requests are listed (`Conditions.asked`) draws nothing: its requests come as they stand in the list.
+
 The gap to the next arrival solves `rate(midpoint) * gap = E` with E exponential and the midpoint taken at
 half the gap that the present rate would give: exact for a constant rate, with a relative error of the order
 `(gap / day_s)^2` otherwise (1e-7 at 20,000 requests a day).
@@ -10,6 +12,7 @@ half the gap that the present rate would give: exact for a constant rate, with a
 import jax
 import jax.numpy as jnp
 
+from evaluation.simulator.asked import Asked, next_row
 from evaluation.simulator.conditions import Conditions
 from evaluation.simulator.laws import SMALLEST_UNIFORM
 from evaluation.simulator.names import Names
@@ -87,6 +90,28 @@ def ask(
     )
 
 
+def listed(today: Conditions, asked: Asked, names: Names, row: Array, weekday: int | Array) -> Requests:
+    """The request in row `row` [*streams] of the day's list, leaves [*streams]; one core, as all requests."""
+    agent, service = jnp.asarray(asked.agent)[row], jnp.asarray(asked.service)[row]
+    day_fraction = jnp.asarray(asked.arrival_s)[row] / CALENDAR_DAY_S
+    zero = jnp.zeros_like(day_fraction)
+    return Requests(
+        site=jnp.asarray(names.site)[jnp.asarray(today.agent_site)[agent]],
+        scenario=jnp.asarray(names.scenario)[jnp.asarray(today.agent_scenario)[agent]],
+        service=jnp.asarray(names.service)[service],
+        queue=jnp.zeros_like(agent),
+        agent=agent,
+        rule=jnp.zeros_like(agent),
+        demand=jnp.stack([zero + 1.0, jnp.asarray(today.memory_gib)[service], zero]),
+        num_nodes=zero + 1.0,
+        expected_run_s=jnp.asarray(asked.expected_run_s)[row],
+        deadline_s=jnp.asarray(asked.deadline_s)[row],
+        input_mib=jnp.asarray(asked.input_mib)[row],
+        day_fraction=day_fraction,
+        week_fraction=(weekday + day_fraction) / DAYS_A_WEEK,
+    )
+
+
 def uniforms(key: Array, num: int, streams: Streams) -> Array:
     """[num, *streams] uniform numbers whose quantiles are finite."""
     return jax.random.uniform(key, (num, *streams), minval=SMALLEST_UNIFORM)
@@ -115,6 +140,10 @@ def next_request(
     Returns:
         When it arrives on the episode's clock, the request, and whether it still comes today [*streams].
     """
+    if today.asked is not None:
+        clock_s, row = next_row(today.asked, offset_s, clock_s)
+        arrival_s = jnp.asarray(today.asked.arrival_s)[row]
+        return clock_s, listed(today, today.asked, names, row, weekday), arrival_s < today.day_s
     numbers = uniforms(key, 5, clock_s.shape)
     clock_s = clock_s + gap_s(today, offset_s + clock_s, numbers[4])
     time_of_day_s = offset_s + clock_s

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
+from evaluation.simulator.asked import Asked
 from evaluation.simulator.world import World
 
 NUM_LINKS = 3
@@ -38,6 +39,7 @@ class Conditions(NamedTuple):
     rate_per_s: np.ndarray  # [] mean rate of arrivals
     amplitude: np.ndarray  # []
     day_s: np.ndarray  # []
+    asked: Asked | None = None  # the day's requests, where they are listed and not drawn
 
 
 class Population(NamedTuple):

@@ -15,6 +15,7 @@ import numpy as np
 
 from evaluation.simulator.answers import Queues, answer, empty_queues
 from evaluation.simulator.arrivals import next_request
+from evaluation.simulator.asked import Asked
 from evaluation.simulator.behaviour import Behaviour, View
 from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.names import Names, own_names
@@ -64,6 +65,7 @@ def play(
     days: Sequence[float],
     seed: int,
     *,
+    asked: Callable[[float], Asked] | None = None,
     chunk_steps: int = CHUNK_STEPS,
     progress: Callable[[int], None] = lambda num_requests: None,
 ) -> History:
@@ -74,13 +76,17 @@ def play(
         behaviour: Who decides.
         days: Days since day 0, one stream each; the same day twice gives the same history twice.
         seed: Seed of the histories.
+        asked: The requests of a day, all days' lists equally long; None if the world draws them.
         chunk_steps: Steps of a compiled scan.
         progress: Told after each chunk how many requests were simulated so far.
 
     Returns:
         The history, leaves [steps, days, ...].
     """
-    today = _stack([conditions(world, day) for day in days])
+    numbers = [conditions(world, day) for day in days]
+    if asked is not None:
+        numbers = [today._replace(asked=asked(day)) for today, day in zip(numbers, days, strict=True)]
+    today = _stack(numbers)
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), int(day)) for day in days])
     return play_streams(world, behaviour, today, keys, chunk_steps=chunk_steps, progress=progress)
 
