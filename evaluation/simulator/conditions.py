@@ -4,15 +4,17 @@ Everything here is NumPy, fixed before anything is compiled. `world_draw` gives 
 never changes (agents, affinity patterns); `conditions` what holds on a day.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
 
 from evaluation.simulator.asked import Asked
-from evaluation.simulator.world import World
+from evaluation.simulator.options import LINK_KINDS, PROCESSOR_SHARING, LinkFault, Outage
+from evaluation.simulator.world import DAYS_A_WEEK, FIRST_WEEKEND_DAY, World
 
-NUM_LINKS = 3
+NUM_LINKS = len(LINK_KINDS)
 LOCAL, CROSS_SITE, WAN = range(NUM_LINKS)
 """Kinds of link from the site of arrival to a node, and of offers: at home, elsewhere, in the cloud."""
 
@@ -39,7 +41,18 @@ class Conditions(NamedTuple):
     rate_per_s: np.ndarray  # [] mean rate of arrivals
     amplitude: np.ndarray  # []
     day_s: np.ndarray  # []
-    asked: Asked | None = None  # the day's requests, where they are listed and not drawn
+    shares: np.ndarray  # [nodes] bool: processor sharing
+    limit: np.ndarray  # [nodes] requests that can be in service at once
+    hosts: np.ndarray  # [services, nodes] bool: the rules allow the service there
+    output_mib: np.ndarray  # [services]
+    down_from_s: np.ndarray  # [nodes, outages] time of day; inf where there is none
+    down_to_s: np.ndarray  # [nodes, outages]
+    fault_from_s: np.ndarray  # [NUM_LINKS, faults]
+    fault_to_s: np.ndarray  # [NUM_LINKS, faults]
+    slowdown: np.ndarray  # [NUM_LINKS, faults]: of transfers; inf where the link is down
+    asked: Asked | None = (
+        None  # the day's requests, where they are listed and not drawn (`simulator.workloads`)
+    )
 
 
 class Population(NamedTuple):
@@ -91,6 +104,11 @@ def conditions(world: World, day: float) -> Conditions:
     links = (world.local, world.cross_site, world.wan)
     factor = np.array([scenario.deadline_factor for scenario in world.scenarios])
     deadline_s = np.array([service.deadline_s for service in world.services])
+    hosts = hosting(world)
+    down = _windows(
+        world.outages, [node.name for node in world.nodes], [one.node for one in world.outages], day
+    )
+    faults = _windows(world.link_faults, LINK_KINDS, [one.link for one in world.link_faults], day)
     return Conditions(
         day=np.asarray(day, np.float32),
         core_exists=np.arange(cores.max())[:, None] < cores[None],
@@ -108,19 +126,47 @@ def conditions(world: World, day: float) -> Conditions:
         input_mib=np.array([service.input_mib for service in world.services], np.float32),
         memory_gib=np.array([service.memory_gib for service in world.services], np.float32),
         deadline_s=(deadline_s[:, None] * factor[None]).astype(np.float32),
-        rate_per_s=np.asarray(world.requests_per_day / world.day_s, np.float32),
+        rate_per_s=np.asarray(requests_on(world, day) / world.day_s, np.float32),
         amplitude=np.asarray(world.daily_amplitude, np.float32),
         day_s=np.asarray(world.day_s, np.float32),
+        shares=np.array([node.discipline == PROCESSOR_SHARING for node in world.nodes]),
+        limit=_limit(world, hosts),
+        hosts=hosts,
+        output_mib=np.array([service.output_mib for service in world.services], np.float32),
+        down_from_s=down[0],
+        down_to_s=down[1],
+        fault_from_s=faults[0],
+        fault_to_s=faults[1],
+        slowdown=np.array([[one.slowdown for one in world.link_faults]] * NUM_LINKS, np.float32),
     )
 
 
+def hosting(world: World) -> np.ndarray:
+    """[services, nodes] bool: the rules allow the service on the node."""
+    return np.array([[world.may_host(node, service) for node in world.nodes] for service in world.services])
+
+
+def requests_on(world: World, day: float) -> float:
+    """Mean number of requests on a day: fewer or more at weekends."""
+    weekend = int(day) % DAYS_A_WEEK >= FIRST_WEEKEND_DAY
+    return world.requests_per_day * (world.weekend_factor if weekend else 1.0)
+
+
 def service_mix(world: World, population: Population, months: float) -> np.ndarray:
-    """[services, scenarios] shares of the services in the requests of each scenario."""
+    """[services, scenarios] shares of the services in the requests of each scenario, 30 days a month."""
     share = np.array([service.share for service in world.services])
     trend = np.array([service.trend for service in world.services])
     weight = share * np.exp(world.drift.mix * months * trend)
     weight = weight[:, None] * np.exp(world.taste_spread * population.taste)
-    return weight / weight.sum(axis=0, keepdims=True)
+    mix = weight / weight.sum(axis=0, keepdims=True)
+    if world.drift.hot_share == 0.0 or round(months * 30.0, 6) < world.drift.hot_from_day:
+        return mix
+    hot = np.array([service.name == world.drift.hot_service for service in world.services])[:, None]
+    others = np.where(hot, 0.0, mix)
+    total = others.sum(axis=0, keepdims=True)
+    others = np.divide(others, total, out=np.zeros_like(others), where=total > 0.0)
+    share = np.where(total > 0.0, world.drift.hot_share, 1.0)
+    return np.where(hot, share, (1.0 - share) * others)
 
 
 def peak_load(world: World, day: float = 0.0) -> float:
@@ -128,7 +174,7 @@ def peak_load(world: World, day: float = 0.0) -> float:
 
     The linear programme splits every service over the nodes, `minimise r` subject to
     `sum_s rate_s * split[s, n] * work_s / affinity[s, n] <= r * cores_n * speed_n` for every node. Below 1
-    some assignment keeps up even at the peak; links and preferences are ignored.
+    some assignment keeps up even at the peak; links, preferences and weekends are ignored, rules are not.
     """
     population, today = world_draw(world), conditions(world, day)
     scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))
@@ -141,13 +187,43 @@ def peak_load(world: World, day: float = 0.0) -> float:
     node_rows[:, -1] = -1.0
     whole = np.hstack([np.kron(np.eye(num_services), np.ones(num_nodes)), np.zeros((num_services, 1))])
     objective = np.append(np.zeros(busy.size), 1.0)
-    return float(linprog(objective, node_rows, np.zeros(num_nodes), whole, np.ones(num_services)).fun)
+    upper = [None if allowed else 0.0 for allowed in today.hosts.ravel()] + [None]
+    bounds = [(0.0, one) for one in upper]
+    solved = linprog(objective, node_rows, np.zeros(num_nodes), whole, np.ones(num_services), bounds)
+    return float(solved.fun)
 
 
 def _speed(world: World, months: float) -> np.ndarray:
     slowed = 1.0 - world.drift.slowing * min(months, 1.0)
-    speed = [node.speed * (slowed if node.name == world.drift.slowing_node else 1.0) for node in world.nodes]
-    return np.array(speed, np.float32)
+    slow = world.drift.slowing_nodes
+    return np.array([node.speed * (slowed if node.name in slow else 1.0) for node in world.nodes], np.float32)
+
+
+def _limit(world: World, hosts: np.ndarray) -> np.ndarray:
+    """[nodes] requests in service at once: one a core, or where cores are shared as many as memory surely holds."""
+    memory_gib = np.array([service.memory_gib for service in world.services])
+    largest_gib = np.max(np.where(hosts, memory_gib[:, None], 0.0), axis=0)
+    return np.array(
+        [
+            node.cpu_cores
+            if node.discipline != PROCESSOR_SHARING
+            else np.floor(node.memory_gib / largest + 1e-9)
+            if largest > 0.0
+            else np.inf
+            for node, largest in zip(world.nodes, largest_gib, strict=True)
+        ],
+        np.float32,
+    )
+
+
+def _windows(
+    failures: Sequence[Outage | LinkFault], names: Sequence[str], of: Sequence[str], day: float
+) -> np.ndarray:
+    """[2, names, failures] begin and end of those of the day, inf elsewhere; as many failures on every day."""
+    holds = np.array([[name == one for one in of] for name in names], bool).reshape(len(names), len(of))
+    holds &= np.array([int(day) in one.days for one in failures], bool)[None]
+    times = np.array([[one.from_s for one in failures], [one.to_s for one in failures]])[:, None]
+    return np.where(holds[None], times, np.inf).astype(np.float32)
 
 
 def _affinity(world: World, population: Population, months: float) -> np.ndarray:

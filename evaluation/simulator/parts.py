@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -60,14 +61,11 @@ def services(
         "share": share,
         "trend": _load_neutral(random.normal(0.0, 0.8, num_services), share, work_s),
     }
-    rows = zip(*drawn.values(), strict=True)
-    return tuple(
-        Service(
-            f"service-{index:02d}",
-            **{name: round(float(value), 4) for name, value in zip(drawn, row, strict=True)},
-        )
-        for index, row in enumerate(rows)
-    )
+    rows: list[dict[str, Any]] = [
+        {name: round(float(value), 4) for name, value in zip(drawn, row, strict=True)}
+        for row in zip(*drawn.values(), strict=True)
+    ]
+    return tuple(Service(f"service-{index:02d}", **row) for index, row in enumerate(rows))
 
 
 def _load_neutral(trend: np.ndarray, share: np.ndarray, work_s: np.ndarray) -> np.ndarray:

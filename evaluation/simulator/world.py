@@ -3,22 +3,28 @@
 Sites (edge access points) have their own nodes; a finite cloud stands behind a WAN. Agents live at a site,
 belong to a scenario and ask for services. A request asks for one core. Nodes take requests first come, first
 served, in the order of dispatch: an accepted request takes its place in the queue at once, its input travels
-meanwhile, and a core given to it waits for the input if need be (`evaluation.simulator.answers`).
+meanwhile, and a core given to it waits for the input if need be (`evaluation.simulator.answers`). A node that
+shares its cores serves all whose input is there at once (`evaluation.simulator.stations`).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from evaluation.simulator.laws import Law, constant, lognormal
-from logs_schema.errors import ConfigError, first
-from logs_schema.tables import TIERS
+from evaluation.simulator.options import CALENDAR_DAY_S, FIFO, PROCESSOR_SHARING, LinkFault, Outage, Reactions
+from evaluation.simulator.validation import check
 
-CALENDAR_DAY_S = 86_400.0
+DAYS_A_WEEK = 7
+FIRST_WEEKEND_DAY = 5
+"""Day 0 of a world is a Monday, so days 5 and 6 of every week are its weekend."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One machine: `speed` is relative to the reference core that services' work is measured on."""
+    """One machine: `speed` is relative to the reference core that services' work is measured on.
+
+    `discipline` is "fifo" (one core a request, first come first served) or "ps" (egalitarian processor sharing: each
+    of n requests runs at `speed * min(1, cores / n)`; as many share as memory surely holds, the others wait in turn).
+    """
 
     name: str
     site: str
@@ -26,13 +32,16 @@ class Node:
     cpu_cores: int
     memory_gib: float
     speed: float
+    discipline: str = FIFO
 
 
 @dataclass(frozen=True)
 class Service:
     """One service: mean work on a reference core, input, memory held while running, deadline, popularity.
 
-    `trend` is the exponent by which its share has grown after 30 days at full drift of the mix.
+    `trend` is the exponent by which its share has grown after 30 days at full drift of the mix. `output_mib` is sent
+    back after the run, and the request finishes when the client has it; 0: nothing to send, no way back.
+    `only_on` and `never_on` name nodes, sites or tiers that alone may host it, or may not (paper 000, section 2).
     """
 
     name: str
@@ -42,6 +51,9 @@ class Service:
     deadline_s: float
     share: float = 1.0
     trend: float = 0.0
+    output_mib: float = 0.0
+    only_on: tuple[str, ...] = ()
+    never_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,20 +78,31 @@ class Link:
 
 @dataclass(frozen=True)
 class Drift:
-    """What has changed after 30 days, all of it linear in time from day 0 and switched off by default.
+    """What changes from day to day: linear in time over 30 days from day 0, but for the hot service, which jumps.
 
     Attributes:
         mix: Weight of the services' trends; 1 means `share * exp(trend)` after 30 days.
         migration: Share of the affinities' (logarithmic) pattern that has been replaced by another one, in
             [0, 1].
         slowing: Share of its speed that `slowing_node` has lost, in [0, 1).
-        slowing_node: Name of the node that slows down.
+        slowing_node: Name of the node that slows down, or a tuple of several names.
+        hot_service: Name of the service that becomes hot; empty for none. Its own share may be 0: then it is new.
+        hot_from_day: First day on which it is hot.
+        hot_share: Its share of every scenario's requests from then on, in [0, 1]; the others keep their proportions.
     """
 
     mix: float = 0.0
     migration: float = 0.0
     slowing: float = 0.0
-    slowing_node: str = ""
+    slowing_node: str | tuple[str, ...] = ""
+    hot_service: str = ""
+    hot_from_day: int = 0
+    hot_share: float = 0.0
+
+    @property
+    def slowing_nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that slow down."""
+        return (self.slowing_node,) if isinstance(self.slowing_node, str) else self.slowing_node
 
 
 @dataclass(frozen=True)
@@ -105,6 +128,10 @@ class World:
         stubbornness: 0: every agent of a scenario accepts with the same probability; towards 1: each always
             or never.
         drift: What changes from day to day.
+        weekend_factor: Rate of arrivals on days 5 and 6 of every week over that of the others; day 0 is a Monday.
+        drop_late: A request that has not started at its deadline is dropped then, and uses no core.
+        reactions: How agents respond to late requests.
+        outages, link_faults: Failures by plan.
         seed: Seed of everything fixed: who the agents are, affinities, tastes.
     """
 
@@ -129,11 +156,32 @@ class World:
     stubbornness: float = 0.0
     drift: Drift = Drift()
     seed: int = 0
+    weekend_factor: float = 1.0
+    drop_late: bool = False
+    reactions: Reactions = field(default_factory=Reactions)
+    outages: tuple[Outage, ...] = ()
+    link_faults: tuple[LinkFault, ...] = ()
 
     @property
     def all_sites(self) -> tuple[str, ...]:
         """The sites with the cloud's, if there is one, last."""
         return (*self.sites, self.cloud_site) if self.cloud_site else self.sites
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether what becomes of a request depends on what comes after it, so that it cannot be drawn at once."""
+        return self.reactions.any or any(node.discipline == PROCESSOR_SHARING for node in self.nodes)
+
+    @property
+    def has_output(self) -> bool:
+        """Whether any service sends something back."""
+        return any(service.output_mib > 0.0 for service in self.services)
+
+    def may_host(self, node: Node, service: Service) -> bool:
+        """Whether the rules allow the service on the node."""
+        names = {node.name, node.site, node.tier}
+        allowed = not service.only_on or bool(names & set(service.only_on))
+        return allowed and not names & set(service.never_on)
 
 
 def validate(world: World) -> World:
@@ -142,109 +190,5 @@ def validate(world: World) -> World:
     Raises:
         ConfigError: naming the offender and what is allowed.
     """
-    _unique(world.name, "site", world.all_sites)
-    _unique(world.name, "node", [node.name for node in world.nodes])
-    _unique(world.name, "service", [service.name for service in world.services])
-    _unique(world.name, "scenario", [scenario.name for scenario in world.scenarios])
-    _validate_nodes(world)
-    _validate_demand(world)
-    for name, link in (("local", world.local), ("cross_site", world.cross_site), ("wan", world.wan)):
-        _within(world.name, f"link {name}: latency_s", link.latency_s, 0.0)
-        _within(
-            world.name, f"link {name}: bandwidth_mib_per_s", link.bandwidth_mib_per_s, 0.0, open_lower=True
-        )
-    _validate_days(world)
+    check(world)
     return world
-
-
-def _validate_nodes(world: World) -> None:
-    for node in world.nodes:
-        where = f"node {node.name}"
-        if node.site not in world.all_sites:
-            _refuse(
-                world.name, f"{where}: unknown site {node.site!r}", f"one of {', '.join(world.all_sites)}"
-            )
-        if node.tier not in TIERS:
-            _refuse(world.name, f"{where}: unknown tier {node.tier!r}", f"one of {', '.join(TIERS)}")
-        if (node.tier == "cloud") != (node.site == world.cloud_site):
-            _refuse(
-                world.name,
-                f"{where}: tier {node.tier!r} at site {node.site!r}",
-                "cloud nodes at cloud_site, and only there",
-            )
-        _within(world.name, f"{where}: cpu_cores", node.cpu_cores, 1)
-        _within(world.name, f"{where}: speed", node.speed, 0.0, open_lower=True)
-        needed_gib = node.cpu_cores * max(service.memory_gib for service in world.services)
-        if node.memory_gib < needed_gib:
-            _refuse(
-                world.name,
-                f"{where}: {node.memory_gib:g} GiB of memory do not hold its cores' services",
-                f"at least {needed_gib:g} GiB ({node.cpu_cores} cores x the largest service)",
-            )
-    empty = [site for site in world.all_sites if all(node.site != site for node in world.nodes)]
-    if empty:
-        _refuse(world.name, f"sites without a node: {first(empty)}", "at least one node at each site")
-
-
-def _validate_demand(world: World) -> None:
-    for service in world.services:
-        _within(world.name, f"service {service.name}: work_s", service.work_s, 0.0, open_lower=True)
-        _within(world.name, f"service {service.name}: deadline_s", service.deadline_s, 0.0, open_lower=True)
-        _within(world.name, f"service {service.name}: share", service.share, 0.0, open_lower=True)
-        _within(world.name, f"service {service.name}: input_mib", service.input_mib, 0.0)
-        _within(world.name, f"service {service.name}: memory_gib", service.memory_gib, 0.0)
-    for scenario in world.scenarios:
-        where = f"scenario {scenario.name}"
-        _within(world.name, f"{where}: share", scenario.share, 0.0, open_lower=True)
-        _within(world.name, f"{where}: deadline_factor", scenario.deadline_factor, 0.0, open_lower=True)
-        _within(world.name, f"{where}: accepts_other_site", scenario.accepts_other_site, 0.0, 1.0)
-        _within(world.name, f"{where}: accepts_cloud", scenario.accepts_cloud, 0.0, 1.0)
-    _within(world.name, "num_agents", world.num_agents, len(world.sites) * len(world.scenarios))
-    _within(world.name, "stubbornness", world.stubbornness, 0.0, 0.99)
-
-
-def _validate_days(world: World) -> None:
-    _within(world.name, "requests_per_day", world.requests_per_day, 1.0)
-    _within(world.name, "day_s", world.day_s, 0.0, CALENDAR_DAY_S, open_lower=True)
-    _within(world.name, "daily_amplitude", world.daily_amplitude, 0.0, 0.99)
-    _within(world.name, "drift.migration", world.drift.migration, 0.0, 1.0)
-    _within(world.name, "drift.slowing", world.drift.slowing, 0.0, 0.99)
-    names = [node.name for node in world.nodes]
-    if world.drift.slowing and world.drift.slowing_node not in names:
-        _refuse(
-            world.name,
-            f"drift.slowing_node: no node is called {world.drift.slowing_node!r}",
-            f"one of {first(names)}",
-        )
-
-
-def _unique(world: str, kind: str, names: Iterable[str]) -> None:
-    names = list(names)
-    if not names or not all(names):
-        _refuse(world, f"no {kind}, or one without a name", f"at least one {kind}, each with a name")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        _refuse(world, f"two {kind}s of the same name: {first(twice)}", "different names")
-
-
-def _within(
-    world: str,
-    what: str,
-    value: float,
-    lower: float,
-    upper: float = float("inf"),
-    *,
-    open_lower: bool = False,
-) -> None:
-    above = value > lower if open_lower else value >= lower
-    if not (above and value <= upper):
-        allowed = f"{'more than' if open_lower else 'at least'} {lower:g}"
-        _refuse(
-            world,
-            f"{what} is {value:g}",
-            allowed if upper == float("inf") else f"{allowed} and at most {upper:g}",
-        )
-
-
-def _refuse(world: str, what: str, allowed: str) -> None:
-    raise ConfigError(what, where=f"simulated world {world!r}", allowed=allowed, advice="change the preset")
