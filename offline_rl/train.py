@@ -1,9 +1,9 @@
-"""The one training scan: experience in, updates out, whatever the algorithm and wherever the experience comes
+"""The one training loop: experience in, updates out, whatever the algorithm and wherever the experience comes
 from.
 
 `experience(key, policy)` returns a trajectory: a random part of the logs, or a fresh rollout in a twin.
 Update `u` is driven by `fold_in(key, u)`, so that a run cut into chunks, stopped and resumed computes the
-same bits as one scan.
+same bits as one run.
 """
 
 from collections.abc import Callable
@@ -70,13 +70,13 @@ def mixed(first: Experience, second: Experience) -> Experience:
 def train(
     key: Array, algorithm: Algorithm, experience: Experience, num_updates: int
 ) -> tuple[PyTree, PyTree]:
-    """Trains from scratch in one jitted scan.
+    """Trains from scratch in one jitted loop.
 
     Args:
         key: PRNG key; the same key gives the same bits.
         algorithm: What learns.
         experience: What it learns from.
-        num_updates: Length `U` of the scan.
+        num_updates: Length `U` of the run.
 
     Returns:
         The last state, and the info of every update, leaves [U].
@@ -87,18 +87,37 @@ def train(
 
 
 def updates(algorithm: Algorithm, num_updates: int) -> Callable[..., tuple[PyTree, PyTree]]:
-    """The jitted scan `(key, state, experience, first) -> state, info [num_updates]` of updates first, first
-    + 1, ..."""
+    """The jitted loop `(key, state, experience, first, count=num_updates) -> state, info [num_updates]` of the updates
+    first, first + 1, ..., first + count - 1; info beyond `count` is zero.
 
-    def scan(key: Array, state: PyTree, experience: Experience, first: Array) -> tuple[PyTree, PyTree]:
+    The count is an argument of the program, so that a compiler cannot treat short runs differently: however a run is
+    cut, every update computes the same bits.
+    """
+
+    @jax.jit
+    def run(
+        key: Array, state: PyTree, experience: Experience, first: Array, count: Array
+    ) -> tuple[PyTree, PyTree]:
         def one(state: PyTree, update: Array) -> tuple[PyTree, PyTree]:
             key_experience, key_step = jax.random.split(jax.random.fold_in(key, update))
             trajectory = experience(key_experience, algorithm.policy(state))
             return algorithm.step(key_step, state, trajectory)
 
-        return jax.lax.scan(one, state, first + jnp.arange(num_updates))
+        def body(index: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+            state, curves = carry
+            state, info = one(state, first + index)
+            return state, jax.tree.map(lambda curve, value: curve.at[index].set(value), curves, info)
 
-    return jax.jit(scan)
+        shapes = jax.eval_shape(one, state, first)[1]
+        curves = jax.tree.map(lambda leaf: jnp.zeros((num_updates, *leaf.shape), leaf.dtype), shapes)
+        return jax.lax.fori_loop(0, count, body, (state, curves))
+
+    def call(
+        key: Array, state: PyTree, experience: Experience, first: int, count: int = num_updates
+    ) -> tuple[PyTree, PyTree]:
+        return run(key, state, experience, jnp.int32(first), jnp.int32(count))
+
+    return call
 
 
 def train_resumable(
@@ -142,9 +161,8 @@ def train_resumable(
     chunk = updates(algorithm, updates_per_chunk)
     while done < num_updates:
         length = min(updates_per_chunk, num_updates - done)
-        run = chunk if length == updates_per_chunk else updates(algorithm, length)
-        state, info = run(key_updates, state, experience, done)
-        info = jax.tree.map(np.asarray, info)
+        state, info = chunk(key_updates, state, experience, done, length)
+        info = _cut(info, length)
         _check_finite(state, info, done)
         curves = jax.tree.map(lambda past, new: np.concatenate([past, new]), curves, info)
         done += length
@@ -153,6 +171,10 @@ def train_resumable(
         if on_chunk is not None:
             on_chunk(done, num_updates, info)
     return state, curves
+
+
+def _cut(info: PyTree, length: int) -> PyTree:
+    return jax.tree.map(lambda curve: np.asarray(curve)[:length], info)
 
 
 def _traced(experience: Experience) -> Experience:

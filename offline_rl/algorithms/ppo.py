@@ -51,7 +51,8 @@ class PPOConfig:
         entropy: Weight of the entropy bonus.
         kl_to_clone: Weight of `KL(policy || clone)`, where a clone is given.
         num_epochs: Passes over each trajectory.
-        num_minibatches: Parts that the streams are cut into in each pass.
+        num_minibatches: Parts that the streams are cut into, at random, once for all passes: gathering streams anew
+            costs more than it brings.
         learning_rate: Of Adam, for actor and critic.
         decay: Factor by which the learning rate falls in 1,000 gradient steps.
         max_gradient_norm: Gradients are scaled down to this global norm.
@@ -188,15 +189,19 @@ def ppo(
 
     def step(key: Array, state: PPOState, trajectory: Trajectory) -> tuple[PPOState, PPOInfo]:
         num_streams = num_streams_of(trajectory)
-        order = _minibatches(key, num_streams, config)
-        batch, scale, explained = _prepare(trajectory, state, network, valuer, config)
+        width = _minibatch_width(num_streams, config)
+        order = jax.random.permutation(key, num_streams)
+        shuffled = jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=-1), trajectory)
+        batch, scale, explained = _prepare(shuffled, state, network, valuer, config)
+        starts = jnp.tile(width * jnp.arange(config.num_minibatches), config.num_epochs)
 
         def part(
-            carry: tuple[Params, PyTree], chosen: Array
+            carry: tuple[Params, PyTree], start: Array
         ) -> tuple[tuple[Params, PyTree], tuple[Array, ...]]:
-            return update(carry, jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=-1), batch))
+            cut = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
+            return update(carry, cut)
 
-        (params, memory), seen = jax.lax.scan(part, (state.params, state.optimizer), order)
+        (params, memory), seen = jax.lax.scan(part, (state.params, state.optimizer), starts)
         info = _info(trajectory, [jnp.mean(one) for one in seen], explained)
         return PPOState(params, memory, scale), info
 
@@ -269,16 +274,14 @@ def _explained_variance(advantage: Array, target: Array, known: Array) -> Array:
     return 1.0 - left
 
 
-def _minibatches(key: Array, num_streams: int, config: PPOConfig) -> Array:
-    """Indices of streams [epochs * minibatches, streams in each]."""
+def _minibatch_width(num_streams: int, config: PPOConfig) -> int:
+    """Streams in each minibatch."""
     if num_streams % config.num_minibatches:
         raise TrainingError(
             f"{num_streams} streams cannot be cut into {config.num_minibatches} equal minibatches",
             advice="choose a number of streams that is a multiple of num_minibatches",
         )
-    keys = jax.random.split(key, config.num_epochs)
-    order = jax.vmap(lambda key_epoch: jax.random.permutation(key_epoch, num_streams))(keys)
-    return order.reshape(config.num_epochs * config.num_minibatches, -1)
+    return num_streams // config.num_minibatches
 
 
 def _info(trajectory: Trajectory, seen: list[Array], explained: Array) -> PPOInfo:

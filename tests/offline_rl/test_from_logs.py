@@ -183,6 +183,7 @@ def test_mixed_experience_puts_the_second_s_streams_behind_the_first_s():
             for stream in range(trajectory.active.shape[-1])
         }
 
-    front, back = (jax.tree.map(lambda leaf: leaf[..., part], both) for part in (slice(64), slice(64, None)))
+    front = jax.tree.map(lambda leaf: leaf[..., :64], both)
+    back = jax.tree.map(lambda leaf: leaf[..., 64:], both)
     assert streams(front) == streams(WALKS)
     assert streams(back) < streams(other)
