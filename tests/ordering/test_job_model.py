@@ -1,15 +1,19 @@
 """The population of a batch queue: what a generated week keeps of the training days, and what it may change."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError
 from tests.ordering.making import jobs_of
-from twin.ordering.population import DAY_S, PopulationConfig, fit_population, generate
+from twin.ordering.population import DAY_S, PopulationConfig, continued, fit_population, generate
 from twin.ordering.population_check import check_population, stretch_figures
 from twin.ordering.types import OrderingError
 
-EXACT = PopulationConfig(load_low=1.0, load_high=1.0, jitter_s=0.0, run_noise=0.0, resampled=0.0)
+EXACT = PopulationConfig(
+    load_low=1.0, load_high=1.0, jitter_s=0.0, run_noise=0.0, resampled=0.0, continued=0.0
+)
 MONDAY = 4  # 1970-01-05
 
 
@@ -74,6 +78,25 @@ def test_generated_days_have_the_load_of_the_training_days_on_average():
     assert np.mean([one.load for one in drawn]) == pytest.approx(real.load, rel=0.03)
     assert np.mean([one.jobs_per_day for one in drawn]) == pytest.approx(real.jobs_per_day, rel=0.02)
     assert np.mean([one.dispersion for one in drawn]) == pytest.approx(1.0, abs=0.15)
+
+
+def test_a_visit_that_goes_on_begins_where_the_last_one_stopped():
+    month = working_month()
+    whole = replace(EXACT, continued=1.0)
+    jobs = generate(fit_population(month, MONDAY, 28), 3, MONDAY, 28, whole)
+    own = jobs.run_s[jobs.agent == 0]
+    assert np.all(np.diff(own) % 3 == 1), "60, 61, 62, 60, ... from anywhere on, without a break"
+
+
+def test_generated_days_follow_what_happened_before_them():
+    month = working_month()
+    population = fit_population(month, MONDAY, 14)
+    jobs = continued(month, population, 0, MONDAY + 14, 7, EXACT)
+    num_before = int(np.sum(month.arrival_s < 14 * DAY_S))
+    np.testing.assert_array_equal(jobs.run_s[:num_before], month.run_s[:num_before])
+    assert np.all(np.diff(jobs.arrival_s) >= 0.0)
+    after = jobs.arrival_s[num_before:]
+    assert 14 * DAY_S <= after.min() <= after.max() < 21 * DAY_S
 
 
 def test_run_times_keep_to_requests_that_the_drawn_ones_kept_to():

@@ -9,7 +9,8 @@ history are drawn, never single jobs:
                 drawn for the episode: the next month is not as busy as this one
     arrivals    the visit's own instants, all shifted by one jitter
     jobs        a run of as many consecutive jobs from the user's own sequence, from a random place on, cyclic
-                (circular block bootstrap: Politis and Romano 1992): processors, request and run time together
+                (circular block bootstrap: Politis and Romano 1992): processors, request and run time together.
+                With probability `continued` a visit goes on where the user's last one stopped
     run times   multiplied by log-normal noise; with probability `resampled`, the ratio of run time to request
                 is another one of the same user's (anybody's where the user has one job only)
 
@@ -18,18 +19,18 @@ days lack (a new user, a holiday) it cannot know. `twin.ordering.population_chec
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from logs_schema.errors import ConfigError
 from twin.ordering.types import Jobs, OrderingError
+from twin.ordering.windows import chosen
 
 DAY_S = 86_400.0
 MIN_RUN_S = 1.0
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 MIN_DAYS = 3
-STRANGER = -1
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class PopulationConfig:
         jitter_s: largest shift of a visit, either way.
         run_noise: standard deviation of the logarithm of run times about the drawn ones.
         resampled: probability that a job's run time is another of its user's, relative to the request.
+        continued: probability that a visit goes on where its user's last one stopped.
     """
 
     load_low: float = 0.8
@@ -48,6 +50,7 @@ class PopulationConfig:
     jitter_s: float = 1800.0
     run_noise: float = 0.1
     resampled: float = 0.1
+    continued: float = 0.8
 
     def __post_init__(self) -> None:
         if not 0.0 < self.load_low <= self.load_high <= 2.0:
@@ -56,11 +59,13 @@ class PopulationConfig:
                 where="population",
                 allowed="0 < load_low <= load_high <= 2",
             )
-        if not 0.0 <= self.resampled <= 1.0 or min(self.jitter_s, self.run_noise) < 0.0:
+        shares = (self.resampled, self.continued)
+        if not 0.0 <= min(shares) <= max(shares) <= 1.0 or min(self.jitter_s, self.run_noise) < 0.0:
             raise ConfigError(
-                f"jitter_s={self.jitter_s:g}, run_noise={self.run_noise:g}, resampled={self.resampled:g}",
+                f"jitter_s={self.jitter_s:g}, run_noise={self.run_noise:g}, resampled={self.resampled:g}, "
+                f"continued={self.continued:g}",
                 where="population",
-                allowed="jitter_s and run_noise at least 0, resampled between 0 and 1",
+                allowed="jitter_s and run_noise at least 0, resampled and continued between 0 and 1",
             )
 
 
@@ -164,9 +169,10 @@ def generate(
     generator = np.random.default_rng(seed)
     load = float(np.exp(generator.uniform(np.log(config.load_low), np.log(config.load_high))))
     arrival, source, user = [], [], []
+    next_row: dict[int, int] = {}
     for day, visits in enumerate(_visits_by_day(population, generator, first_day, num_days)):
         for visit in _at_load(visits, load, generator):
-            offset_s, jobs = _one_visit(population, int(visit), generator, config)
+            offset_s, jobs = _one_visit(population, int(visit), next_row, generator, config)
             arrival.append(day * DAY_S + offset_s)
             source.append(jobs)
             user.append(np.full(len(jobs), population.visit_user[visit]))
@@ -177,6 +183,39 @@ def generate(
     arrival_s, rows, users = (np.concatenate(parts) for parts in (arrival, source, user))
     order = np.argsort(arrival_s, kind="stable")
     return _as_jobs(population, arrival_s[order], rows[order], users[order], first_day, generator, config)
+
+
+def continued(
+    jobs: Jobs,
+    population: Population,
+    seed: int,
+    first_day: int,
+    num_days: int,
+    config: PopulationConfig | None = None,
+) -> Jobs:
+    """What happened before a day, and then generated days: so that generated jobs have users with a past.
+
+    Args:
+        jobs: of the archive.
+        population: who submits from `first_day` on.
+        seed: of the generator.
+        first_day: days since 1970 (UTC): the first generated day.
+        num_days: generated days.
+        config: how far to depart from the training days.
+
+    Returns:
+        The jobs of the archive that arrived before `first_day`, then the generated ones, on the archive's clock.
+    """
+    begin_s = first_day * DAY_S - jobs.origin_us / 1e6
+    before = chosen(jobs, np.flatnonzero(jobs.arrival_s < begin_s))
+    drawn = generate(population, seed, first_day, num_days, config)
+    drawn = drawn._replace(arrival_s=drawn.arrival_s + begin_s, logged_start_s=drawn.logged_start_s + begin_s)
+    joined: dict[str, Any] = {
+        name: np.concatenate([values, getattr(drawn, name)])
+        for name, values in before._asdict().items()
+        if isinstance(values, np.ndarray)
+    }
+    return before._replace(**joined)
 
 
 def _visits_by_day(
@@ -198,15 +237,22 @@ def _at_load(visits: np.ndarray, load: float, generator: np.random.Generator) ->
 
 
 def _one_visit(
-    population: Population, visit: int, generator: np.random.Generator, config: PopulationConfig
+    population: Population,
+    visit: int,
+    next_row: dict[int, int],
+    generator: np.random.Generator,
+    config: PopulationConfig,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Instants of submission within the day, and rows of the user's jobs."""
+    """Instants of submission within the day, and rows of the user's jobs; remembers where the user stopped."""
     first, end = population.visit_jobs[visit], population.visit_jobs[visit + 1]
-    user = population.visit_user[visit]
+    user = int(population.visit_user[visit])
     own, num_own = population.user_jobs[user], population.user_jobs[user + 1] - population.user_jobs[user]
-    rows = own + (generator.integers(num_own) + np.arange(end - first)) % num_own
+    place, goes_on = int(generator.integers(num_own)), generator.uniform() < config.continued
+    place = next_row.get(user, place) if goes_on else place
+    next_row[user] = int((place + end - first) % num_own)
     shift_s = generator.uniform(-config.jitter_s, config.jitter_s)
-    return np.floor(np.clip(population.offset_s[first:end] + shift_s, 0.0, DAY_S - 1.0)), rows
+    offset_s = np.floor(np.clip(population.offset_s[first:end] + shift_s, 0.0, DAY_S - 1.0))
+    return offset_s, own + (place + np.arange(end - first)) % num_own
 
 
 def _as_jobs(

@@ -1,0 +1,203 @@
+"""Test weeks of a batch queue: anchors, time shifts, and the state of the machine in which each week begins.
+
+An *anchor* is the end of a stretch of training days. Shift `k` is judged on the days from `anchor + k` on. A week is
+replayed from what ran and waited when it began, and arrivals go on for some days after its end, so that a policy
+cannot empty its queue into silence; only jobs that arrive within the week count.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from evaluation.shifts import parse_shifts
+from logs_schema.errors import ConfigError
+from twin.ordering.population import DAY_S, day_of
+from twin.ordering.replay import replay
+from twin.ordering.rules import FCFS
+from twin.ordering.types import Jobs, Pool, WarmStart
+from twin.ordering.windows import window
+
+WARM_STARTS = ("logged", "easy", "empty")
+RARE = 0.005
+
+
+@dataclass(frozen=True)
+class WeeksConfig:
+    """Which weeks to judge.
+
+    Attributes:
+        num_train_days: training days before each anchor.
+        num_test_days: days that count.
+        shifts: days between training and test, as everywhere: "0d,1d,7d,30d".
+        num_anchors: anchors, spread evenly over the log.
+        num_drain_days: days after a test during which jobs go on arriving.
+        warm: what runs and waits at the beginning: as `logged`, as under first come first served with `easy`
+            since the log began, or nothing (`empty`).
+    """
+
+    num_train_days: int = 28
+    num_test_days: int = 7
+    shifts: str = "0d,1d,7d,30d"
+    num_anchors: int = 5
+    num_drain_days: int = 3
+    warm: str = "logged"
+
+    def __post_init__(self) -> None:
+        parse_shifts(self.shifts)
+        if min(self.num_train_days, self.num_test_days, self.num_anchors) < 1 or self.num_drain_days < 0:
+            raise ConfigError(
+                "numbers of days and anchors must be positive",
+                where=f"{self.num_train_days} training days, {self.num_test_days} test days, "
+                f"{self.num_anchors} anchors, {self.num_drain_days} days of drain",
+            )
+        if self.warm not in WARM_STARTS:
+            raise ConfigError(
+                f"there is no warm start {self.warm!r}", where="warm", allowed=", ".join(WARM_STARTS)
+            )
+
+
+class TestWeek(NamedTuple):
+    """One stretch to replay.
+
+    Attributes:
+        number: of the week among those judged together; weeks of one number share days.
+        anchor: number of the anchor.
+        shift_days: days between training and this test.
+        first_day: days since 1970 (UTC) of the first day that counts.
+        num_days: days that count.
+        jobs: those that wait at the beginning, those of the week, and those of the days after; second 0 is the
+            midnight at which the week begins, so those that wait have arrived before 0.
+        place: [jobs] their places in `whole`.
+        warm: what runs at second 0.
+        counted: [jobs] bool: arrived within the week.
+        whole: all jobs, those before the week too: the users' history.
+        schedule_s: [all jobs] when each started, on the clock of `whole`; what was still to come when the week
+            began is not to be looked at.
+        span_s: beginning of the week and end of its last arrivals, on the clock of `whole`.
+    """
+
+    number: int
+    anchor: int
+    shift_days: int
+    first_day: int
+    num_days: int
+    jobs: Jobs
+    place: np.ndarray
+    warm: WarmStart
+    counted: np.ndarray
+    whole: Jobs
+    schedule_s: np.ndarray
+    span_s: tuple[float, float]
+
+
+class WeekPlan(NamedTuple):
+    """The weeks of every anchor and shift.
+
+    Attributes:
+        anchors: days since 1970 (UTC): the first day after each stretch of training days.
+        weeks: by anchor, then by shift.
+        num_put_back: jobs that the log had running beyond the pool's size when a week began; they wait instead.
+    """
+
+    anchors: tuple[int, ...]
+    weeks: tuple[TestWeek, ...]
+    num_put_back: int
+
+
+def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
+    """Cuts a log into test weeks.
+
+    The log's first and last half percent of jobs do not count as its span: many logs begin with stragglers.
+
+    Args:
+        jobs: of the archive.
+        pool: for the size of the machine.
+        config: which weeks.
+
+    Raises:
+        ConfigError: the log is too short for one anchor with its largest shift.
+    """
+    shifts = parse_shifts(config.shifts)
+    edges = jobs.arrival_s[
+        [int(RARE * (len(jobs.arrival_s) - 1)), int((1 - RARE) * (len(jobs.arrival_s) - 1))]
+    ]
+    first_day, last_day = (int(day) for day in day_of(jobs, edges))
+    earliest = first_day + 1 + config.num_train_days
+    latest = last_day - shifts[-1] - config.num_test_days
+    if latest < earliest:
+        needed = config.num_train_days + shifts[-1] + config.num_test_days + 2
+        raise ConfigError(
+            f"the log spans {last_day - first_day + 1} days, too few for one anchor",
+            where=f"{config.num_train_days} training days, shift {shifts[-1]} days, {config.num_test_days} test days",
+            allowed=f"at least {needed} days",
+            advice="train on fewer days, or ask for shorter shifts",
+        )
+    anchors = tuple(
+        dict.fromkeys(int(day) for day in np.linspace(earliest, latest, config.num_anchors).round())
+    )
+    start_s = _schedule(jobs, pool, config.warm)
+    weeks, num_put_back = [], 0
+    for number, anchor in enumerate(anchors):
+        for shift in shifts:
+            week, put_back = cut_week(jobs, pool, start_s, anchor + shift, config)
+            weeks.append(week._replace(number=number, anchor=number, shift_days=shift))
+            num_put_back += put_back
+    return WeekPlan(anchors, tuple(weeks), num_put_back)
+
+
+def cut_week(
+    jobs: Jobs, pool: Pool, start_s: np.ndarray, first_day: int, config: WeeksConfig
+) -> tuple[TestWeek, int]:
+    """One week from a given day on.
+
+    Args:
+        jobs: in order of arrival.
+        pool: for the size of the machine.
+        start_s: [jobs] the schedule that says what runs and waits at the beginning; NaN for jobs that it leaves out.
+        first_day: days since 1970 (UTC).
+        config: lengths.
+
+    Returns:
+        The week, and how many jobs of the schedule did not fit the pool and wait instead.
+    """
+    begin_s = first_day * DAY_S - jobs.origin_us / 1e6
+    end_s = begin_s + config.num_test_days * DAY_S
+    last_s = end_s + config.num_drain_days * DAY_S
+    start_s, num_put_back = _fitting(jobs, pool, start_s, begin_s)
+    part, place, warm = window(jobs, start_s, begin_s, last_s)
+    counted = (part.arrival_s >= begin_s) & (part.arrival_s < end_s)
+    warm = WarmStart(0.0, warm.processors, warm.end_s - begin_s, warm.expected_end_s - begin_s)
+    week = TestWeek(
+        0, 0, 0, first_day, config.num_test_days, _shifted(part, begin_s), place, warm, counted,
+        jobs, start_s, (begin_s, last_s),
+    )  # fmt: skip
+    return week, num_put_back
+
+
+def _schedule(jobs: Jobs, pool: Pool, warm: str) -> np.ndarray:
+    if warm == "empty":
+        return np.full(len(jobs.arrival_s), np.nan)
+    if warm == "logged":
+        return jobs.logged_start_s
+    return replay(jobs, Pool(pool.processors, easy=True), FCFS).start_s
+
+
+def _fitting(jobs: Jobs, pool: Pool, start_s: np.ndarray, begin_s: float) -> tuple[np.ndarray, int]:
+    """The schedule with those that exceed the pool at the beginning put back to wait, the last to start first."""
+    runs = np.flatnonzero((start_s < begin_s) & (start_s + jobs.run_s >= begin_s))
+    runs = runs[np.argsort(start_s[runs], kind="stable")]
+    beyond = runs[np.cumsum(jobs.processors[runs]) > pool.processors]
+    if not len(beyond):
+        return start_s, 0
+    changed = start_s.copy()
+    changed[beyond] = begin_s
+    return changed, len(beyond)
+
+
+def _shifted(jobs: Jobs, begin_s: float) -> Jobs:
+    return jobs._replace(
+        arrival_s=jobs.arrival_s - begin_s,
+        logged_start_s=jobs.logged_start_s - begin_s,
+        origin_us=jobs.origin_us + round(begin_s * 1e6),
+    )
