@@ -20,7 +20,8 @@ from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
-from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
+from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, Drawn, sample_answer, split_outputs
+from twin.placement.randomisation import Randomisation, draw_seeds, factors
 from twin.placement.responses import Answers
 from twin.placement.types import (
     COMPLETED,
@@ -113,13 +114,19 @@ def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:
     return outputs.reshape(outputs.shape[0], seats, streams)
 
 
-def learned_answers(encoding: Encoding, config: AnswerConfig, model: AnswerModel) -> Answers:
+def learned_answers(
+    encoding: Encoding,
+    config: AnswerConfig,
+    model: AnswerModel,
+    randomisation: Randomisation | None = None,
+) -> Answers:
     """Answers drawn from the ensemble.
 
     Args:
         encoding: Cluster and problem configuration that the model was fitted with.
         config: Of the ensemble.
         model: Its parameters.
+        randomisation: How far each stream's durations stray from what was learned; not at all if None.
 
     Returns:
         The answers, for one stream axis whose length is a multiple of the number of members.
@@ -129,28 +136,40 @@ def learned_answers(encoding: Encoding, config: AnswerConfig, model: AnswerModel
     num_members = jax.tree.leaves(model.parameters)[0].shape[0]
     parameters = jax.tree.map(jnp.asarray, model.parameters)
     limits_s = (model.longest_wait_s, model.longest_run_s)
+    strays = randomisation is not None and randomisation.is_on
 
-    def init(_key: Array, streams: Streams) -> None:
+    def init(key: Array, streams: Streams) -> Array | None:
         if len(streams) != 1 or streams[0] % num_members:
             raise ConfigError(
                 f"{streams} streams cannot be dealt to {num_members} members",
                 where="learned_answers",
                 allowed=f"one stream axis, a multiple of {num_members} long",
             )
+        return draw_seeds(key, streams) if strays else None
 
-    def answer(key: Array, memory: None, state: PlacementState, node: Array) -> tuple[None, Fate]:
+    def answer(
+        key: Array, seeds: Array | None, state: PlacementState, node: Array
+    ) -> tuple[Array | None, Fate]:
         seen = observe(cluster, state, unit_s, in_full=True)
         inputs = answer_inputs(cluster, seen, node)
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
         drawn = sample_answer(split_outputs(outputs), uniforms, unit_s, limits_s)
-        start_s = state.clock_s[None] + drawn.wait_s
-        finish_s = jnp.where(drawn.dropped, start_s, start_s + drawn.run_s)
-        ended = jnp.where(drawn.dropped, DROPPED, jnp.where(drawn.failed, FAILED, COMPLETED))
-        status = jnp.where(drawn.accepted, ended, REJECTED)
-        return memory, Fate(
-            drawn.accepted, jnp.where(drawn.dropped, jnp.inf, start_s), finish_s, status.astype(jnp.int32)
-        )
+        if randomisation is not None and seeds is not None:
+            on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
+            drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
+        return seeds, as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
 
     return Answers(init, answer)
+
+
+def as_fate(drawn: Drawn, clock_s: Array) -> Fate:
+    """A drawn answer on the clock of an offer made at `clock_s`, leaves [*batch]."""
+    start_s = clock_s + drawn.wait_s
+    finish_s = jnp.where(drawn.dropped, start_s, start_s + drawn.run_s)
+    ended = jnp.where(drawn.dropped, DROPPED, jnp.where(drawn.failed, FAILED, COMPLETED))
+    status = jnp.where(drawn.accepted, ended, REJECTED)
+    return Fate(
+        drawn.accepted, jnp.where(drawn.dropped, jnp.inf, start_s), finish_s, status.astype(jnp.int32)
+    )

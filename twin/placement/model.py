@@ -21,6 +21,7 @@ from twin.placement.encoding import Encoding, day_start_s
 from twin.placement.fit import FitProgram, FitReport, fit_answers, fit_program
 from twin.placement.history import labelled_offers, offer_program
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
+from twin.placement.randomisation import Randomisation
 from twin.placement.replay import ReplayTable
 from twin.placement.responses import drawn_response
 from twin.placement.types import Fate, InFlight, Requests
@@ -47,10 +48,15 @@ class PlacementTwin:
     windows: Windows
     report: FitReport
 
-    def environment(self, windows: Windows | None = None) -> Environment:
-        """The system as the twin knows it, with its own arrivals or those of other `windows`."""
+    def environment(
+        self, windows: Windows | None = None, randomisation: Randomisation | None = None
+    ) -> Environment:
+        """The system as the twin knows it, with its own arrivals or those of other `windows`.
+
+        With a `randomisation` every stream is a little unlike it: for training only.
+        """
         arrivals = replayed_arrivals(self.windows if windows is None else windows)
-        answers = learned_answers(self.encoding, self.config, self.model)
+        answers = learned_answers(self.encoding, self.config, self.model, randomisation)
         response = drawn_response(self.encoding.cluster, self.encoding.problem.depth, arrivals, answers)
         return environment(placement(self.encoding.cluster, self.encoding.problem), response)
 

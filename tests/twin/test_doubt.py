@@ -1,0 +1,60 @@
+"""Disagreement of an ensemble: nothing where the members agree, the known deviation where they do not."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tests.twin.made import made_cluster, made_encoding, made_rows
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.doubt import disagreement
+from twin.placement.encode import cut_windows
+from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers, num_inputs
+from twin.placement.outcome_model import NUM_OUTPUTS
+from twin.placement.responses import drawn_response
+from twin.placement.windows import replayed_arrivals
+from twin.rollout import rollout
+
+CLUSTER = made_cluster()
+ENCODING = made_encoding(CLUSTER, reward="on_time")
+CONFIG = AnswerConfig(num_members=2, hidden=())
+ROWS = made_rows(np.random.default_rng(2), CLUSTER, 64)
+ROWS = ROWS._replace(request=ROWS.request._replace(deadline_s=np.full(64, np.inf, np.float32)))
+WINDOWS = cut_windows(ROWS, np.ones(64, bool), ENCODING, num_steps=32)
+
+
+def ensemble(first: float, second: float) -> AnswerModel:
+    """Two members that accept every offer with fixed probabilities; what they accept is done at once and on time."""
+    chances = jnp.array([first, second])
+    bias = jnp.zeros((2, NUM_OUTPUTS)).at[:, 1:3].set(-30.0).at[:, 3].set(30.0)
+    bias = bias.at[:, 0].set(jnp.log(chances) - jnp.log1p(-chances))
+    kernel = jnp.zeros((2, num_inputs(CLUSTER), NUM_OUTPUTS))
+    return AnswerModel({"params": {"Dense_0": {"kernel": kernel, "bias": bias}}}, 10.0, 10.0)
+
+
+@jax.jit
+def lived(key):
+    answers = learned_answers(ENCODING, CONFIG, ensemble(0.5, 0.5))
+    arrivals = replayed_arrivals(WINDOWS)
+    response = drawn_response(CLUSTER, ENCODING.problem.depth, arrivals, answers)
+    system = environment(placement(CLUSTER, ENCODING.problem), response)
+    zero = lambda _key, _seen, legal: jnp.argmax(legal, axis=0).astype(jnp.int32)  # noqa: E731
+    return rollout(key, system, zero, 32, (64,))
+
+
+TRAJECTORY = lived(jax.random.key(0))
+DOUBT = jax.jit(lambda key, model: disagreement(key, ENCODING, CONFIG, model, TRAJECTORY))
+
+
+def test_members_that_agree_leave_no_doubt():
+    doubt = DOUBT(jax.random.key(1), ensemble(0.6, 0.6))
+    assert doubt.shape == TRAJECTORY.reward.shape
+    np.testing.assert_array_equal(doubt, 0.0)
+
+
+def test_the_doubt_is_the_deviation_of_what_the_members_expect():
+    """With common draws member one's success implies member two's, so their means differ by the share in between."""
+    doubt = np.asarray(DOUBT(jax.random.key(1), ensemble(0.3, 0.9)))
+    assert abs(doubt.mean() - 0.6 / 2) < 0.01
+    assert doubt.min() >= 0.0
+    assert doubt.max() <= 0.5
