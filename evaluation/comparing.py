@@ -34,7 +34,7 @@ from evaluation.progress import Progress
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, plan_shifts
 from evaluation.training import Schedulers, example_for
 from evaluation.trust import TRUTH, judges_trust
-from evaluation.truth_judging import truth_judge, truth_program
+from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.networks import Actor, actor
@@ -198,14 +198,15 @@ def _true_runs(
     shifts = [shift.shift_days for shift in case.plan.shifts]
     text = ",".join(f"{shift}d" for shift in shifts)
     plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
-    program = truth_program(case.archive.facts, case.twin.encoding, network)
+    workload = workload_beside(case.archive)
+    program = truth_program(case.archive.facts, case.twin.encoding, network, workload)
     nothing = tried[0].params
     tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in TRUTH_BASELINES)]
     with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
-            judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift)
+            judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift, workload)
             yield from _tried(key, judge, tried, shift, notes)
         stage(len(shifts))
 

@@ -32,9 +32,12 @@ from evaluation.judging import (
 from evaluation.shifts import TestDays
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.logs import truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.presets import preset
-from evaluation.simulator.truth import ground_truth, truth_answers, truth_arrivals
+from evaluation.simulator.truth import day_of_truth, ground_truth, truth_answers, truth_arrivals
+from evaluation.simulator.workloads import FACT, Workload, load_workload, missing_arrivals
+from logs_schema import Archive
 from offline_rl.networks import Actor
 from twin.contracts import Array, PyTree
 from twin.environment import environment
@@ -55,12 +58,30 @@ KNOWING_BRANCH = np.array(
 """Of every kind: 0 if it decides from observations, otherwise the place of what decides from the world's tables."""
 
 
-def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) -> Program:
-    """The compiled truth; shared arguments: today, weekday."""
+def workload_beside(archive: Archive) -> Workload | None:
+    """The requests kept beside a simulated log; None where its world drew them.
+
+    Raises:
+        ConfigError: the log was not simulated, or its requests are needed and are not there.
+    """
+    truth = ground_truth(archive.facts)
+    return load_workload(truth, truth_folder(archive.path), preset(truth["preset"]).day_s)
+
+
+def truth_program(
+    facts: Mapping[str, Any], encoding: Encoding, network: Actor, workload: Workload | None = None
+) -> Program:
+    """The compiled truth; shared arguments: today, weekday.
+
+    Raises:
+        ConfigError: the log was made of another archive's requests, and the workload is not given.
+    """
     truth = ground_truth(facts)
+    if FACT in truth and workload is None:
+        raise missing_arrivals(truth[FACT], "truth")
     world = preset(truth["preset"])
     names = names_in(world, encoding.cluster)
-    num_steps = _longest_day(conditions(world, 0))
+    num_steps = _longest_day(conditions(world, 0)) if workload is None else workload.num_rows
     writer = as_behaviour(behaviour(truth["behaviour"]))
     knowing = [writer, *(baseline.decide for baseline in TRUTH_BASELINES)]
 
@@ -88,11 +109,20 @@ def truth_program(facts: Mapping[str, Any], encoding: Encoding, network: Actor) 
     return compiled(run, 2)
 
 
-def truth_judge(program: Program, facts: Mapping[str, Any], encoding: Encoding, shift: TestDays) -> Judge:
-    """The truth of one day: the last training day lived again for shift 0, later days for later shifts."""
+def truth_judge(
+    program: Program,
+    facts: Mapping[str, Any],
+    encoding: Encoding,
+    shift: TestDays,
+    workload: Workload | None = None,
+) -> Judge:
+    """The truth of one day: the last training day lived again for shift 0, later days for later shifts.
+
+    The requests of a workload are the same in every life of a day: intervals tell the chance of the answers alone.
+    """
     truth = ground_truth(facts)
     day = shift.days[0]
-    today = conditions(preset(truth["preset"]), (day - _first_day(truth)).days)
+    today = day_of_truth(preset(truth["preset"]), (day - _first_day(truth)).days, workload)
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
         judged = all_at_once(program, key, candidates, today, day.weekday(), kinds_known=TRUTH_KINDS)

@@ -11,6 +11,7 @@ HELP = "write the logs of a simulated cluster, whose truth is known, as an archi
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; presets and behaviours are those that the simulator offers."""
     from evaluation.simulator.behaviour import BEHAVIOURS
+    from evaluation.simulator.patterns import PATTERNS
     from evaluation.simulator.presets import PRESETS
 
     parser.formatter_class = RawDescriptionHelpFormatter
@@ -20,7 +21,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         for world in PRESETS
     )
     behaviours = (f"  {one.name:<22}{one.description}" for one in BEHAVIOURS)
-    parser.epilog = "\n".join(("presets:", *presets, "", "behaviours:", *behaviours))
+    patterns = (f"  {one.name:<22}{one.description}" for one in PATTERNS)
+    parser.epilog = "\n".join(
+        ("presets:", *presets, "", "behaviours:", *behaviours, "", "patterns of arrival:", *patterns)
+    )
     parser.add_argument(
         "--preset", metavar="NAME", default="small", help="simulated cluster (default: small)"
     )
@@ -33,6 +37,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--first-day", metavar="DATE", type=date.fromisoformat, default=date(2024, 1, 1),
         help="calendar day of day 0 (default: 2024-01-01)",
     )  # fmt: skip
+    parser.add_argument(
+        "--arrivals", metavar="ARCHIVE", type=Path,
+        help="archive of a log whose requests are asked for instead of drawn ones",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pattern",
+        metavar="NAME",
+        default="logged",
+        help="with --arrivals: how its days are made (default: logged)",
+    )
     parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
     parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
 
@@ -50,6 +64,8 @@ def run(arguments: Namespace) -> int:
             arguments.seed,
             arguments.out,
             first_day=arguments.first_day,
+            arrivals=arguments.arrivals,
+            pattern=arguments.pattern,
             replace=arguments.replace,
             progress=stage,
         )

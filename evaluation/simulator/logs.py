@@ -3,7 +3,8 @@
 Day k of the world is the calendar day `first_day + k` (UTC); the nominal day begins at its midnight. What an
 operator would not know stays out of the archive: the propensities go to a separate product,
 `<archive>-truth`, and the archive's facts name preset, seed and behaviour so that the truth can be rebuilt
-(`evaluation.simulator.truth`).
+(`evaluation.simulator.truth`). Requests that came from another archive are kept there too
+(`evaluation.simulator.workloads`).
 """
 
 import datetime as dt
@@ -20,8 +21,9 @@ import pyarrow.parquet as pq
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.history import History, play
 from evaluation.simulator.presets import preset
+from evaluation.simulator.workloads import FACT, Workload, save_workload, workload
 from evaluation.simulator.world import World
-from logs_schema import product
+from logs_schema import Archive, product
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.columns import INSTANT
 from logs_schema.errors import ConfigError
@@ -51,6 +53,7 @@ class SimulationReport:
     num_requests: int
     num_rejected: int
     num_on_time: int
+    arrivals: dict[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -70,6 +73,8 @@ def simulate(
     out: Path,
     *,
     first_day: dt.date = FIRST_DAY,
+    arrivals: Path | None = None,
+    pattern: str = "logged",
     replace: bool = False,
     progress: Callable[[float, float | None], None] = lambda done, total: None,
 ) -> SimulationReport:
@@ -82,6 +87,8 @@ def simulate(
         seed: Seed of the histories, >= 0; the same arguments give the same archive.
         out: Folder of the archive; `truth_folder(out)` is written too.
         first_day: Calendar day of day 0.
+        arrivals: Archive that the requests are made of; None: the world draws them.
+        pattern: How, see `evaluation.simulator.patterns`.
         replace: Whether what is already there may be replaced.
         progress: Told how many days are done, of how many.
 
@@ -89,7 +96,7 @@ def simulate(
         The report.
 
     Raises:
-        ConfigError: unknown preset or behaviour, no days, a negative seed.
+        ConfigError: unknown preset, behaviour or pattern, no days, a negative seed, an archive without requests.
         ArchiveError, ProductError: a folder is in the way.
     """
     world, decider = preset(preset_name), behaviour(behaviour_name)
@@ -103,16 +110,19 @@ def simulate(
         "first_day": first_day.isoformat(),
         "num_days": num_days,
     }
-    facts = describe("simulated", clock=ABSOLUTE_CLOCK, notes=_notes(world), ground_truth=truth)
+    made = None if arrivals is None else workload(Archive(arrivals), world, pattern, num_days, seed)
+    if made is not None:
+        truth[FACT] = made.facts
+    facts = describe("simulated", clock=ABSOLUTE_CLOCK, notes=_notes(world, made), ground_truth=truth)
     counts = np.zeros(3, np.int64)
     with (
         ArchiveWriter(out, source={}, facts=facts, replace=replace) as archive,
-        _propensity_writer(truth_folder(out), truth, replace) as propensities,
+        _propensity_writer(truth_folder(out), truth, made, replace) as propensities,
     ):
         archive.write("nodes", nodes_table(world), source="simulation")
         for begin in range(0, num_days, DAYS_AT_ONCE):
             days = range(begin, begin + DAYS_AT_ONCE)  # all batches alike: one compiled program
-            history = play(world, decider, days, seed)
+            history = play(world, decider, days, seed, asked=None if made is None else made.on)
             for column in range(min(DAYS_AT_ONCE, num_days - begin)):
                 rows = day_of(history, column)
                 table = requests_table(world, rows, first_day + dt.timedelta(days=days[column]))
@@ -208,21 +218,26 @@ def _propensities(table: pa.Table, rows: History) -> pa.Table:
 
 
 @contextmanager
-def _propensity_writer(folder: Path, truth: dict[str, Any], replace: bool) -> Iterator[pq.ParquetWriter]:
+def _propensity_writer(
+    folder: Path, truth: dict[str, Any], made: Workload | None, replace: bool
+) -> Iterator[pq.ParquetWriter]:
     with (
         product.writing(folder, "truth", config=truth, seed=truth["seed"], replace=replace) as temporary,
         pq.ParquetWriter(temporary / "propensities.parquet", _PROPENSITIES) as writer,
     ):
+        if made is not None:
+            save_workload(temporary, made)
         yield writer
 
 
-def _notes(world: World) -> list[str]:
+def _notes(world: World, made: Workload | None) -> list[str]:
     quiet_s = 86_400.0 - world.day_s
     return [
         f"Simulated world {world.name!r}; every day begins with an empty system.",
         f"The last {quiet_s:g} s of a calendar day are quiet.",
         "requested_run_s is the run time declared for a reference core, no limit: nodes differ in speed.",
         "start includes the way of the input to the node; a core is held from start to finish.",
+        *([] if made is None else [f"Requests of another log, as days of pattern {made.pattern}."]),
     ]
 
 

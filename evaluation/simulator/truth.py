@@ -15,6 +15,7 @@ from evaluation.simulator.arrivals import next_request
 from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.presets import preset
+from evaluation.simulator.workloads import FACT, Workload, missing_arrivals
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, Environment, Streams
@@ -76,6 +77,7 @@ def truth_of(
     *,
     weekday: int = 0,
     begin_s: float = 0.0,
+    workload: Workload | None = None,
 ) -> Environment:
     """The environment of one day of `world`, in the vocabulary of `cluster`.
 
@@ -86,6 +88,7 @@ def truth_of(
         day: Days since day 0 of the world.
         weekday: 0 for Monday.
         begin_s: Time of day at which episodes begin, with an empty system.
+        workload: Who asks, if not the world's own law.
 
     Returns:
         The environment. Episodes end with the day's last request; cut them with the rollout's `num_steps`.
@@ -100,14 +103,20 @@ def truth_of(
             allowed="1",
             advice="use one seat",
         )
-    today, names = conditions(world, day), names_in(world, cluster)
+    today, names = day_of_truth(world, day, workload), names_in(world, cluster)
     arrivals = truth_arrivals(world, today, names, weekday=weekday, begin_s=begin_s)
     response = drawn_response(cluster, config.depth, arrivals, truth_answers(world, today, names))
     return environment(placement(cluster, config), response)
 
 
 def truth_environment(
-    facts: Mapping[str, Any], day: dt.date, cluster: Cluster, config: PlacementConfig, *, begin_s: float = 0.0
+    facts: Mapping[str, Any],
+    day: dt.date,
+    cluster: Cluster,
+    config: PlacementConfig,
+    *,
+    begin_s: float = 0.0,
+    workload: Workload | None = None,
 ) -> Environment:
     """The environment of the calendar day `day` of the world that wrote an archive.
 
@@ -117,14 +126,17 @@ def truth_environment(
         cluster: As encoded from the archive.
         config: The placement problem's configuration.
         begin_s: Time of day at which episodes begin.
+        workload: As `load_workload` reads it beside the archive, if its requests came from another one.
 
     Returns:
         See `truth_of`.
 
     Raises:
-        ConfigError: the archive was not simulated, or the day lies before its first.
+        ConfigError: the archive was not simulated, the day lies before its first, or the workload is missing.
     """
     truth = ground_truth(facts)
+    if FACT in truth and workload is None:
+        raise missing_arrivals(truth[FACT], "ground truth")
     first_day = dt.date.fromisoformat(truth["first_day"])
     if day < first_day:
         raise ConfigError(
@@ -132,7 +144,16 @@ def truth_environment(
             advice="choose a later day",
         )  # fmt: skip
     world = preset(truth["preset"])
-    return truth_of(world, cluster, config, (day - first_day).days, weekday=day.weekday(), begin_s=begin_s)
+    return truth_of(
+        world, cluster, config, (day - first_day).days,
+        weekday=day.weekday(), begin_s=begin_s, workload=workload,
+    )  # fmt: skip
+
+
+def day_of_truth(world: World, day: float, workload: Workload | None) -> Conditions:
+    """The numbers of a day, with the list of its requests if there is one."""
+    today = conditions(world, day)
+    return today if workload is None else today._replace(asked=workload.on(day))
 
 
 def ground_truth(facts: Mapping[str, Any]) -> Mapping[str, Any]:

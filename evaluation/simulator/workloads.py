@@ -1,0 +1,138 @@
+"""Workloads: days of requests made of an archive, kept beside the log that they went into.
+
+Preset and seed alone do not rebuild such a truth. So its days are stored in the truth's product as `arrivals.parquet`,
+and the facts of the log name the pattern, the content hash of the archive that the days were made of, and a hash of
+the days themselves. Who asks for the truth without them is refused and told which archive it takes.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from evaluation.simulator.asked import Asked, padded
+from evaluation.simulator.patterns import pattern
+from evaluation.simulator.pool import read_pool
+from evaluation.simulator.world import World
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+
+FILE = "arrivals.parquet"
+FACT = "arrivals"
+"""Key in the ground truth of an archive's facts."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Lists of requests, day by day; after the last the first comes again.
+
+    Attributes:
+        pattern: Name of the pattern that made them.
+        archive: Content hash of the archive they were made of.
+        day_s: Length of the world's nominal day.
+        days: One list a day, without padding; each arrives before `day_s`.
+    """
+
+    pattern: str
+    archive: str
+    day_s: float
+    days: tuple[Asked, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of every day's padded list: requests of the fullest day, and one."""
+        return max(len(day.arrival_s) for day in self.days) + 1
+
+    def on(self, day: float) -> Asked:
+        """The padded list of a day (days since day 0)."""
+        return padded(self.days[int(day) % len(self.days)], self.num_rows, self.day_s)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a log says of it."""
+        digest = hashlib.sha256(repr(float(self.day_s)).encode())
+        for day in self.days:
+            for leaf in day:
+                digest.update(np.ascontiguousarray(leaf).tobytes())
+        return {"pattern": self.pattern, "archive": self.archive, "days": digest.hexdigest()}
+
+
+def workload(archive: Archive, world: World, pattern_name: str, num_days: int, seed: int) -> Workload:
+    """Makes days of requests of an archive.
+
+    Args:
+        archive: Any archive with requests.
+        world: A validated world.
+        pattern_name: One of `PATTERNS`.
+        num_days: Days wanted, >= 1.
+        seed: Of what is drawn, >= 0.
+
+    Returns:
+        The workload; of a log with fewer days, those.
+
+    Raises:
+        ConfigError: no such pattern, or the archive does not support it.
+    """
+    chosen = pattern(pattern_name)
+    days = chosen.days(read_pool(archive, world), world, num_days, seed)
+    inside = [_within(day, world.day_s) for day in days]
+    return Workload(chosen.name, archive.content_hash, world.day_s, tuple(inside))
+
+
+def _within(day: Asked, day_s: float) -> Asked:
+    """Without requests that rounding moved to the end of the nominal day."""
+    early = day.arrival_s < np.float32(day_s)
+    return Asked(*(leaf[early] for leaf in day))
+
+
+def save_workload(folder: Path, made: Workload) -> None:
+    """Writes `arrivals.parquet` into a folder."""
+    columns = {name: np.concatenate([getattr(day, name) for day in made.days]) for name in Asked._fields}
+    number = np.repeat(np.arange(len(made.days)), [len(day.arrival_s) for day in made.days])
+    pq.write_table(pa.table({"day": pa.array(number, pa.int32()), **columns}), folder / FILE)
+
+
+def load_workload(truth: Mapping[str, Any], folder: Path, day_s: float) -> Workload | None:
+    """The days that a ground truth was made of; None where its world drew them.
+
+    Args:
+        truth: The ground truth in the facts of an archive.
+        folder: The truth's product beside the archive.
+        day_s: Length of the world's nominal day.
+
+    Raises:
+        ConfigError: they are needed and missing, or are not those of the facts.
+    """
+    if FACT not in truth:
+        return None
+    wanted, file = truth[FACT], folder / FILE
+    if not file.exists():
+        raise missing_arrivals(wanted, str(folder))
+    table = pq.read_table(file)
+    number = table["day"].to_numpy()
+    leaves = [table[name].to_numpy() for name in Asked._fields]
+    days = tuple(Asked(*(leaf[number == day] for leaf in leaves)) for day in range(int(number.max()) + 1))
+    found = Workload(wanted["pattern"], wanted["archive"], day_s, days)
+    if found.facts != wanted:
+        raise ConfigError(
+            "the arrivals beside this log are not those it was made of", where=str(file),
+            allowed=f"days of hash {wanted['days'][:12]}, pattern {wanted['pattern']}",
+            advice="simulate the log again from the same archive",
+        )  # fmt: skip
+    return found
+
+
+def missing_arrivals(wanted: Mapping[str, str], where: str) -> ConfigError:
+    """The refusal to rebuild a truth from preset and seed alone."""
+    return ConfigError(
+        "the truth of this log cannot be rebuilt from its preset and seed: its requests came from an archive",
+        where=where,
+        allowed=f"the product with {FILE} that was written beside the log",
+        advice=f"keep it beside the log, or simulate again with pattern {wanted['pattern']} and the archive of "
+        f"content hash {wanted['archive']}",
+    )
