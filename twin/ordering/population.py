@@ -192,6 +192,8 @@ def continued(
     first_day: int,
     num_days: int,
     config: PopulationConfig | None = None,
+    *,
+    num_days_before: int = 28,
 ) -> Jobs:
     """What happened before a day, and then generated days: so that generated jobs have users with a past.
 
@@ -202,12 +204,14 @@ def continued(
         first_day: days since 1970 (UTC): the first generated day.
         num_days: generated days.
         config: how far to depart from the training days.
+        num_days_before: how much of the past to keep.
 
     Returns:
-        The jobs of the archive that arrived before `first_day`, then the generated ones, on the archive's clock.
+        The jobs of the archive that arrived in the days before `first_day`, then the generated ones, on the archive's clock.
     """
     begin_s = first_day * DAY_S - jobs.origin_us / 1e6
-    before = chosen(jobs, np.flatnonzero(jobs.arrival_s < begin_s))
+    past = (jobs.arrival_s < begin_s) & (jobs.arrival_s >= begin_s - num_days_before * DAY_S)
+    before = chosen(jobs, np.flatnonzero(past))
     drawn = generate(population, seed, first_day, num_days, config)
     drawn = drawn._replace(arrival_s=drawn.arrival_s + begin_s, logged_start_s=drawn.logged_start_s + begin_s)
     joined: dict[str, Any] = {

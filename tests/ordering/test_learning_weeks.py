@@ -1,0 +1,110 @@
+"""Test weeks: what a week begins with, what counts in it, and that a week replayed is the log replayed."""
+
+import numpy as np
+import pytest
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.metrics import BOUNDED_SLOWDOWN, MEAN_WAIT, UTILISATION
+from evaluation.ordering.comparing import REPLAY, TWIN, compare_orders
+from evaluation.ordering.generated import generated_weeks
+from evaluation.ordering.playing import decisions_of, played, rule_policies
+from evaluation.ordering.weeks import WeeksConfig, cut_week, plan_weeks
+from evaluation.progress import SilentProgress
+from logs_schema.errors import ConfigError
+from tests.ordering.making import jobs_of
+from twin.ordering.population import DAY_S, fit_population
+from twin.ordering.replay import replay
+from twin.ordering.rules import FCFS
+from twin.ordering.types import Pool
+
+POOL = Pool(16.0)
+MONDAY = 4
+SHORT = WeeksConfig(num_train_days=7, num_test_days=4, shifts="0d,1d,7d", num_anchors=2, num_drain_days=1)
+
+
+def busy_log(*, num_days=28, seed=0):
+    rng = np.random.default_rng(seed)
+    num_jobs = 20 * num_days
+    arrival_s = np.sort(rng.integers(0, num_days * 86_400, num_jobs)).astype(float)
+    requested_s = rng.choice([600.0, 3600.0, 36_000.0], num_jobs, p=[0.5, 0.3, 0.2])
+    run_s = np.maximum(1.0, np.rint(requested_s * rng.uniform(0.05, 1.0, num_jobs)))
+    rows = np.stack([arrival_s, rng.integers(1, 13, num_jobs), requested_s, run_s], axis=1)
+    jobs = jobs_of(*rows, agent=rng.integers(0, 6, num_jobs))._replace(origin_us=round(MONDAY * DAY_S * 1e6))
+    return jobs._replace(logged_start_s=replay(jobs, POOL, FCFS).start_s)
+
+
+@pytest.mark.parametrize("easy", [False, True])
+def test_a_week_that_begins_as_the_replay_had_it_goes_on_as_the_replay_did(easy):
+    jobs = busy_log()
+    whole = replay(jobs, Pool(16.0, easy), FCFS).start_s
+    week, num_put_back = cut_week(jobs, POOL, whole, MONDAY + 10, SHORT)
+    policy = next(one for one in rule_policies(POOL) if one.name == ("fcfs+easy" if easy else "fcfs"))
+    (start_s,) = policy.plays[0]([week])
+    assert num_put_back == 0
+    assert week.counted.sum() > 50
+    assert np.sum(week.jobs.arrival_s < 0.0) + len(week.warm.end_s) > 0
+    same = week.jobs.arrival_s < SHORT.num_test_days * DAY_S
+    np.testing.assert_allclose(start_s[same] + 10 * DAY_S, whole[week.place][same])
+
+
+def test_jobs_beyond_the_pool_wait_where_a_log_ran_them():
+    jobs = jobs_of(
+        (0, 10, 90_000, 90_000), (5, 8, 90_000, 90_000), (90_000, 1, 60, 60), logged_start_s=[0, 5, 90_000]
+    )
+    week, num_put_back = cut_week(jobs, POOL, jobs.logged_start_s, 1, SHORT)
+    assert num_put_back == 1
+    assert week.warm.processors.tolist() == [10.0]
+    assert week.jobs.processors.tolist() == [8.0, 1.0]
+    assert week.counted.tolist() == [False, True]
+
+
+def test_decisions_are_the_week_in_columns():
+    jobs = jobs_of((86_400, 4, 100, 50), (86_500, 16, 100, 100), (86_400 * 5.5, 1, 10, 10), agent=[0, 1, -1])
+    week, _ = cut_week(jobs, POOL, np.full(3, np.nan), 1, WeeksConfig(num_train_days=1))
+    decisions = decisions_of(week, np.array([0.0, 150.0, 4.5 * DAY_S]), POOL)
+    assert decisions.unit.tolist() == [0, 0, 1]
+    assert MEAN_WAIT.compute(decisions) == pytest.approx(50.0 / 3)
+    assert BOUNDED_SLOWDOWN.compute(decisions) == pytest.approx((1.0 + 1.5 + 1.0) / 3)
+    assert UTILISATION.compute(decisions) == pytest.approx((4 * 50 + 1600 + 10) / (16 * 7 * DAY_S))
+    assert (decisions.day - decisions.day[0]).tolist() == [0, 0, 4]
+
+
+def test_anchors_leave_room_before_and_after():
+    jobs = busy_log()
+    plan = plan_weeks(jobs, POOL, SHORT)
+    assert len(plan.weeks) == len(plan.anchors) * 3
+    for week in plan.weeks:
+        anchor = plan.anchors[week.anchor]
+        assert week.first_day == anchor + week.shift_days
+        assert anchor >= MONDAY + 7
+        assert week.first_day + week.num_days <= MONDAY + 28
+        arrival_s = week.jobs.arrival_s[week.counted]
+        assert 0.0 <= arrival_s.min() <= arrival_s.max() < week.num_days * DAY_S
+    with pytest.raises(ConfigError, match="too few for one anchor"):
+        plan_weeks(jobs, POOL, WeeksConfig())
+    with pytest.raises(ConfigError, match="no warm start"):
+        WeeksConfig(warm="tepid")
+
+
+def test_rules_are_compared_in_replay_and_twin_on_the_same_units():
+    jobs = busy_log()
+    plan = plan_weeks(jobs, POOL, SHORT)
+    populations = [fit_population(jobs, anchor - 7, 7) for anchor in plan.anchors]
+    weeks = generated_weeks(jobs, populations, plan.anchors, POOL, range(2), SHORT)
+    policies = rule_policies(POOL)
+    comparison = compare_orders(
+        plan, weeks, policies, POOL, SHORT, SilentProgress(),
+        facts={}, intervals=BootstrapConfig(num_replicates=200, min_units=2),
+    )  # fmt: skip
+    assert {judge.name for judge in comparison.judges} == {REPLAY, TWIN}
+    shift = [week for week in plan.weeks if week.shift_days == 7]
+    sjf = next(policy for policy in policies if policy.name == "sjf+easy")
+    expected = BOUNDED_SLOWDOWN.compute(played(sjf, shift, POOL)[0])
+    assert comparison.cell(REPLAY, 7, "sjf+easy", "bounded_slowdown").value == pytest.approx(expected)
+    gap = comparison.difference(REPLAY, 7, "sjf+easy", "fcfs+easy", "bounded_slowdown")
+    fcfs = comparison.cell(REPLAY, 7, "fcfs+easy", "bounded_slowdown").value
+    assert gap.estimate.value == pytest.approx(expected - fcfs)
+    assert comparison.cell(TWIN, 0, "logged_order", "bounded_slowdown") is None
+    assert [one.num_policies for one in comparison.trust] == [14, 14, 14]
+    assert all(0.5 < one.rank_correlation <= 1.0 for one in comparison.trust)
+    assert sum("the log's mean wait" in note for note in comparison.notes) == 3
