@@ -3,16 +3,27 @@
 A window begins at tick 0 with what ran and waited at that moment and with the users' history up to then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from twin.contracts import Array
-from twin.ordering.arrivals import Arrivals
-from twin.ordering.problem import OrderingConfig
-from twin.ordering.states import Asked, Leaf, Running, Users
-from twin.ordering.types import Jobs, Pool
+from twin.contracts import Array, Streams
+from twin.ordering.arrivals import Arrivals, Begun, Coming, Ended
+from twin.ordering.config import OrderingConfig
+from twin.ordering.machine import PARTS
+from twin.ordering.queue import waiting_of
+from twin.ordering.rows import get
+from twin.ordering.rules import Rule
+from twin.ordering.states import LONGEST, NEVER, Asked, Leaf, Running, Users
+from twin.ordering.types import Jobs, OrderingError, Pool
+from twin.ordering.users import FADING, nobody
+from twin.placement.windows import choose_windows, take
+
+WEEK_S, MONDAY_S = 604_800.0, 345_600.0
+"""Length of a week; 1970 began on a Thursday, its first Monday on second 345,600."""
 
 
 class JobWindows(NamedTuple):
@@ -31,6 +42,14 @@ DrawWindows = Callable[[Array, int], JobWindows]
 """(key, number of windows) -> windows, as JAX arrays."""
 
 
+def standing_order(jobs: Jobs, rule: Rule) -> np.ndarray:
+    """[jobs] int32 the place of every job in a rule's order, ties in order of arrival; of rules that do not age."""
+    score = rule.score(waiting_of(jobs), 0.0)
+    place = np.empty(len(score), np.int32)
+    place[np.argsort(score, kind="stable")] = np.arange(len(score))
+    return place
+
+
 def cut_job_windows(
     jobs: Jobs,
     pool: Pool,
@@ -39,6 +58,7 @@ def cut_job_windows(
     spans_s: np.ndarray,
     *,
     priority: np.ndarray | None = None,
+    num_jobs: int = 0,
 ) -> tuple[JobWindows, np.ndarray]:
     """Cuts windows out of jobs with a known schedule, which says what runs and waits when each begins.
 
@@ -47,23 +67,192 @@ def cut_job_windows(
         pool: The processors; jobs that are larger are left out.
         config: Sizes and the tick.
         start_s: [jobs] when each job started, for example in a replay; NaN if never.
-        spans_s: [W, 2] beginnings and ends; jobs that arrive in between belong.
-        priority: [jobs] a standing order for `orders.by_priority`, lowest first (of any number type).
+        spans_s: [W, 2] beginnings and ends; jobs that arrive in between belong, and those that still wait.
+        priority: [jobs] int32, a standing order for `orders.by_priority`, lowest first; see `standing_order`.
+        num_jobs: Least length `N` of the arrays, so that several cuts can have the same shapes.
 
     Returns:
         The windows, and for every entry [N, W] its place among `jobs`, -1 for padding.
 
     Raises:
-        OrderingError: A window is empty, or what runs at its beginning exceeds the pool or the table.
+        OrderingError: There is no window, one is empty, or what runs at its beginning exceeds the pool or the table.
     """
-    raise NotImplementedError
+    if not len(spans_s):
+        raise OrderingError("no window was asked for", where="spans_s", advice="name at least one span")
+    parts = np.maximum(np.rint(jobs.processors * PARTS), 1).astype(np.int64)
+    fitting = parts <= round(pool.processors * PARTS)
+    members = [_members(jobs, fitting, start_s, begin, end) for begin, end in spans_s]
+    place = np.full((max(num_jobs, *(len(index) for index in members)), len(members)), -1)
+    for window, index in enumerate(members):
+        place[: len(index), window] = index
+    begin_s = np.asarray(spans_s, float)[:, 0]
+
+    def ticks(values_s: np.ndarray) -> np.ndarray:
+        whole = np.floor(values_s / config.tick_s + 0.5)
+        return np.clip(whole, -LONGEST, LONGEST).astype(np.int32)
+
+    def of_jobs(values: np.ndarray) -> np.ndarray:
+        return np.where(place >= 0, values[place], 0).astype(np.int32)
+
+    standing = np.zeros(len(parts), np.int32) if priority is None else priority
+    asked = Asked(
+        arrival=np.where(place >= 0, ticks(jobs.arrival_s[place] - begin_s[None]), NEVER).astype(np.int32),
+        processors=of_jobs(parts),
+        requested=np.maximum(of_jobs(ticks(jobs.requested_s)), 1),
+        agent=of_jobs(jobs.agent),
+        priority=of_jobs(standing),
+    )
+    running, end = _running(jobs, pool, config, parts, start_s, begin_s, ticks)
+    origin_s = jobs.origin_us / 1e6 + begin_s
+    windows = JobWindows(
+        asked,
+        np.maximum(of_jobs(ticks(jobs.run_s)), 1),
+        np.sum(place >= 0, axis=0).astype(np.int32),
+        running,
+        end,
+        _histories(jobs, config, start_s, begin_s),
+        ticks((origin_s - MONDAY_S) % WEEK_S),
+    )
+    return windows, place
+
+
+def _members(
+    jobs: Jobs, fitting: np.ndarray, start_s: np.ndarray, begin_s: float, end_s: float
+) -> np.ndarray:
+    """The jobs of a span: those that wait at its beginning and those that arrive in it, in order of arrival."""
+    waits = (jobs.arrival_s < begin_s) & (start_s >= begin_s)
+    arrives = (jobs.arrival_s >= begin_s) & (jobs.arrival_s < end_s)
+    index = np.flatnonzero(fitting & (waits | arrives))
+    if not len(index):
+        raise OrderingError(
+            "no job waits or arrives in a window",
+            where=f"from {begin_s:,.0f} to {end_s:,.0f} s after the first arrival",
+            advice="choose spans in which the log has jobs",
+        )
+    return index
+
+
+def _running(
+    jobs: Jobs,
+    pool: Pool,
+    config: OrderingConfig,
+    parts: np.ndarray,
+    start_s: np.ndarray,
+    begin_s: np.ndarray,
+    ticks: Callable[[np.ndarray], np.ndarray],
+) -> tuple[Running, np.ndarray]:
+    """What runs when every window begins: leaves [running_size, W], and true ends [running_size, W]."""
+    shape = (config.running_size, len(begin_s))
+    running = Running(*(np.zeros(shape, np.int32) for _ in Running._fields))
+    end = np.full(shape, NEVER, np.int32)
+    for window, begin in enumerate(begin_s):
+        runs = np.flatnonzero((start_s < begin) & (start_s + jobs.run_s >= begin))
+        runs = runs[np.argsort(start_s[runs], kind="stable")]
+        if len(runs) > config.running_size or parts[runs].sum() > round(pool.processors * PARTS):
+            raise OrderingError(
+                f"{len(runs):,} jobs run on {jobs.processors[runs].sum():,g} processors when a window begins",
+                where=f"window {window}, {begin:,.0f} s after the first arrival",
+                allowed=f"{config.running_size:,} jobs on {pool.processors:,g} processors",
+                advice="take the schedule of a replay on this pool, or a larger running_size",
+            )
+        rows = slice(0, len(runs))
+        started = ticks(start_s[runs] - begin)
+        running.processors[rows, window] = parts[runs]
+        running.start[rows, window] = started
+        running.expected_end[rows, window] = started + np.maximum(ticks(jobs.requested_s[runs]), 1)
+        running.agent[rows, window] = jobs.agent[runs]
+        running.order[rows, window] = np.arange(len(runs))
+        end[rows, window] = np.maximum(started + np.maximum(ticks(jobs.run_s[runs]), 1), 0)
+    return running, end
+
+
+def _histories(jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: np.ndarray) -> Users:
+    """What is remembered of the users when every window begins; leaves [num_agents, W]."""
+    users = nobody(config.num_agents, (len(begin_s),))
+    for window, (num_finished, ratio, log_run) in _memories(jobs, config, start_s, begin_s):
+        users.num_finished[:, window] = num_finished
+        users.ratio[:, window] = ratio
+        users.log_run[:, window] = log_run
+    return users
+
+
+def _memories(
+    jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: np.ndarray
+) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+    """Every window's number and memory, in order of time: one pass over all jobs in order of their ends."""
+    end_s = start_s + jobs.run_s
+    ended = np.flatnonzero((end_s < np.max(begin_s)) & (jobs.agent >= 0))
+    ended = ended[np.argsort(end_s[ended], kind="stable")]
+    agent = (jobs.agent[ended] % config.num_agents).tolist()
+    seen = np.stack([jobs.run_s / jobs.requested_s, np.log1p(jobs.run_s / config.time_unit_s)])
+    seen = seen[:, ended].T
+    count, means = np.zeros(config.num_agents), np.zeros((config.num_agents, 2))
+    upto = np.searchsorted(end_s[ended], begin_s)
+    done = 0
+    for window in np.argsort(begin_s, kind="stable").tolist():
+        for job in range(done, int(upto[window])):
+            row = agent[job]
+            count[row] += 1.0
+            means[row] += max(1.0 / count[row], FADING) * (seen[job] - means[row])
+        done = max(done, int(upto[window]))
+        yield window, (count, means[:, 0], means[:, 1])
+
+
+class _Walk(NamedTuple):
+    """A stream's way through its window; leaves [N, *streams] and [*streams]."""
+
+    asked: Asked
+    run: Array
+    length: Array
+    position: Array
 
 
 def replayed_jobs(windows: JobWindows) -> Arrivals:
-    """Arrivals from history. With as many streams as windows each has its own; otherwise windows are drawn at reset."""
-    raise NotImplementedError
+    """Arrivals from history: every stream walks through one window, jobs and run times as they are.
+
+    With as many streams as windows each has its own; otherwise windows are drawn with replacement at reset.
+    """
+    num_windows = windows.length.shape[0]
+
+    def draw(key: Array, streams: Streams) -> JobWindows:
+        window = choose_windows(key, num_windows, streams)
+        return JobWindows(*take(windows, window))
+
+    return _walks(draw, windows.run.shape[0])
 
 
 def drawn_jobs(draw: DrawWindows, num_jobs: int) -> Arrivals:
-    """Arrivals from a generator that draws whole windows at reset, `num_jobs` long, one for every stream."""
-    raise NotImplementedError
+    """Arrivals from a generator that draws whole windows at reset, one for every stream.
+
+    Args:
+        draw: The generator.
+        num_jobs: Length `N` of its windows.
+    """
+
+    def shaped(key: Array, streams: Streams) -> JobWindows:
+        count = int(np.prod(streams, dtype=int))
+        return JobWindows(
+            *jax.tree.map(lambda leaf: leaf.reshape((*leaf.shape[:-1], *streams)), draw(key, count))
+        )
+
+    return _walks(shaped, num_jobs)
+
+
+def _walks(draw: Callable[[Array, Streams], JobWindows], num_jobs: int) -> Arrivals:
+    def init(key: Array, streams: Streams) -> tuple[_Walk, Begun]:
+        windows = draw(key, streams)
+        walk = _Walk(windows.asked, windows.run, windows.length, jnp.zeros(streams, jnp.int32))
+        return walk, Begun(windows.running, windows.end, windows.users, windows.week)
+
+    def peek(walk: _Walk) -> Coming:
+        asked = Asked(*(get(leaf, walk.position) for leaf in walk.asked))
+        asked = asked._replace(arrival=jnp.where(exhausted(walk), NEVER, asked.arrival))
+        return Coming(asked, get(walk.run, walk.position), walk.position)
+
+    def move(_key: Array, walk: _Walk, taken: Array, _ended: Ended) -> _Walk:
+        return walk._replace(position=walk.position + taken.astype(jnp.int32))
+
+    def exhausted(walk: _Walk) -> Array:
+        return walk.position >= walk.length
+
+    return Arrivals(num_jobs, init, peek, move, exhausted)

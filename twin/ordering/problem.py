@@ -9,70 +9,90 @@ those of `twin.ordering.replay`, to the tick.
 The reward of a decision is minus what all jobs' waiting cost until the next decision. So the rewards of an episode that
 ends with an empty queue sum to minus the jobs' total cost, up to a constant, whatever the policy: they rank policies as
 mean bounded slowdown does (or its logarithm, or the mean wait), and jobs still waiting when an episode is cut short
-have been charged for.
+have been charged for. The cost is known to the response alone, since only it knows the true run times; it goes straight
+into the record of the decision and never into the state.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import jax
+import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, Problem
-from twin.ordering.states import Asked
+from twin.contracts import Array, Outcome, Problem, PyTree, Records
+from twin.ordering.config import COSTS, Order, OrderingConfig
+from twin.ordering.costs import nothing
+from twin.ordering.features import observe, observe_global
+from twin.ordering.machine import PARTS
+from twin.ordering.rows import get, numbers
+from twin.ordering.starting import has_row
+from twin.ordering.states import PoolFacts, PoolOutcome, PoolState
 from twin.ordering.types import Pool
 
-Order = Callable[[Asked, Array], Array]
-"""(queue, clock [*streams]) -> scores [queue_size, *streams]: lowest first, ties in order of arrival."""
-COSTS = ("bounded_slowdown", "log_bounded_slowdown", "wait")
-"""What waiting may cost; see `OrderingConfig.cost`."""
+__all__ = ["COSTS", "Order", "OrderingConfig", "ordering"]
+
+LARGEST = 2**30 // PARTS
+"""Most processors of a pool whose parts fit into the tables."""
 
 
-@dataclass(frozen=True)
-class OrderingConfig:
-    """What the ordering problem leaves open.
+def ordering(pool: Pool, config: OrderingConfig | None = None) -> Problem:
+    """The ordering problem on a pool.
 
-    Attributes:
-        num_visible: `K`, how many waiting jobs a policy sees and chooses among.
-        queue_size: Places in the queue, at least `num_visible`; who finds none waits outside and is counted.
-        running_size: Rows in the table of what runs; a full table blocks the machine, which is counted.
-        num_agents: Users whose history is kept apart.
-        backfill: Order in which jobs behind a blocked head are tried; of arrival by default.
-        cost: "bounded_slowdown": max(1, (wait + run) / max(run, floor)); "log_bounded_slowdown", its logarithm; "wait",
-            in time units.
-        slowdown_floor_s: Run times below this count as this long in the bounded slowdown.
-        tick_s: Length of a tick. Times of a log are rounded to whole ticks.
-        time_unit_s: Unit of durations in features.
+    Args:
+        pool: The processors, and whether to backfill.
+        config: See `OrderingConfig`.
+
+    Returns:
+        The problem, of one seat; actions are int32 places in the queue [1, *streams]. Legal are all visible jobs: a
+        job larger than the pool never joins the queue.
+
+    Raises:
+        ConfigError: The pool is too large for the tables.
+
+    Source: issue of the same name in DESIGN; EASY as in `twin.ordering.replay`.
     """
+    config = config or OrderingConfig()
+    if pool.processors > LARGEST:
+        raise ConfigError(
+            f"{pool.processors:,.0f} processors are too many",
+            where="Pool.processors",
+            allowed=f"at most {LARGEST:,}",
+            advice="count in larger units, for example nodes",
+        )
 
-    num_visible: int = 128
-    queue_size: int = 256
-    running_size: int = 128
-    num_agents: int = 256
-    backfill: Order | None = None
-    cost: str = "bounded_slowdown"
-    slowdown_floor_s: float = 10.0
-    tick_s: float = 1.0
-    time_unit_s: float = 600.0
+    def legal(state: PoolState) -> Array:
+        places = numbers(config.num_visible, state.clock)
+        return ((places < state.num_waiting[None]) & state.deciding[None])[:, None]
 
-    def __post_init__(self) -> None:
-        sizes = (self.num_visible, self.queue_size, self.running_size, self.num_agents)
-        if min(sizes) < 1 or self.queue_size < self.num_visible:
-            raise ConfigError(
-                f"the sizes {sizes} do not go together",
-                where="OrderingConfig: num_visible, queue_size, running_size, num_agents",
-                allowed="1 or more each, and queue_size at least num_visible",
-            )
-        if self.cost not in COSTS:
-            raise ConfigError(
-                f"unknown cost {self.cost!r}", where="OrderingConfig.cost", allowed=", ".join(COSTS)
-            )
-        if not min(self.tick_s, self.time_unit_s, self.slowdown_floor_s) > 0.0:
-            raise ConfigError(
-                "a time is not positive",
-                where="OrderingConfig: tick_s, time_unit_s, slowdown_floor_s",
-                allowed="more than 0 s",
-            )
+    def facts(state: PoolState, action: Array) -> PoolFacts:
+        place, queue = action[0], state.queue
+        fits = (get(queue.processors, place) <= state.free) & has_row(state.running)
+        wait_s = (state.clock - get(queue.arrival, place)).astype(jnp.float32) * config.tick_s
+        seen = PoolFacts(place, get(queue.agent, place), fits, wait_s)
+        return jax.tree.map(lambda leaf: leaf[None], seen)
+
+    return Problem(
+        num_seats=1,
+        start=lambda outcome: outcome.news.pool,
+        observe=lambda state: observe(pool, config, state),
+        observe_global=lambda state: observe_global(pool, config, state),
+        legal=legal,
+        active=lambda state: state.deciding[None],
+        apply=_apply,
+        remaining=_remaining,
+        facts=facts,
+        reward=lambda _facts, outcome: -outcome.cost,
+        keeps_done=True,
+    )
 
 
-def ordering(pool: Pool, config: OrderingConfig) -> Problem:
-    """The ordering problem on a pool; actions are int32 places in the queue [1, *streams]."""
-    raise NotImplementedError
+def _apply(
+    _state: PoolState, _action: PyTree, outcome: Outcome, decision: Array
+) -> tuple[PoolState, Records]:
+    """The pool at the next decision; the record of this one is final and leaves at once."""
+    seats: PoolOutcome = jax.tree.map(lambda leaf: leaf[None], outcome.news.outcome)
+    return outcome.news.pool, Records(decision, decision >= 0, seats)
+
+
+def _remaining(state: PoolState) -> Records:
+    outcome = jax.tree.map(lambda leaf: leaf[None], nothing(state.clock))
+    none = jnp.full((1, *state.clock.shape), -1, jnp.int32)
+    return Records(none, none >= 0, outcome)
