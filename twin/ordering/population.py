@@ -207,7 +207,7 @@ def continued(
         num_days_before: how much of the past to keep.
 
     Returns:
-        The jobs of the archive that arrived in the days before `first_day`, then the generated ones, on the archive's clock.
+        The jobs that arrived in the days before `first_day`, then the generated ones, on the archive's clock.
     """
     begin_s = first_day * DAY_S - jobs.origin_us / 1e6
     past = (jobs.arrival_s < begin_s) & (jobs.arrival_s >= begin_s - num_days_before * DAY_S)
