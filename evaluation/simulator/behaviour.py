@@ -22,6 +22,9 @@ class View(NamedTuple):
     request: Requests  # leaves [], demand [resources]; in the world's own indices
     num_in_system: Array  # [nodes] requests accepted there and not finished, on their way included
     expected_work_s: Array  # [nodes] declared work of those requests
+    allowed: Array | None = (
+        None  # [nodes] bool, some True: nodes that are up and may host it; None: all of them
+    )
 
 
 class Behaviour(NamedTuple):
@@ -32,14 +35,22 @@ class Behaviour(NamedTuple):
     probabilities: Callable[[Conditions, View], Array]  # -> [nodes], >= 0, summing to one
 
 
-def _uniform(today: Conditions) -> Array:
+def _uniform(today: Conditions, view: View) -> Array:
     num_nodes = today.speed.shape[0]
-    return jnp.full(num_nodes, 1.0 / num_nodes)
+    if view.allowed is None:
+        return jnp.full(num_nodes, 1.0 / num_nodes)
+    return view.allowed / jnp.sum(view.allowed)
 
 
-def _greedy(score: Array) -> Array:
-    """Probability one for the largest score, shared equally among ties."""
+def _among_allowed(view: View, score: Array) -> Array:
+    return score if view.allowed is None else jnp.where(view.allowed, score, -jnp.inf)
+
+
+def _greedy(view: View, score: Array) -> Array:
+    """Probability one for the largest score of an allowed node, shared equally among ties."""
+    score = _among_allowed(view, score)
     best = score >= jnp.max(score)
+    best = best if view.allowed is None else best & view.allowed
     return best / jnp.sum(best)
 
 
@@ -54,9 +65,9 @@ RANDOM_SHARE = 0.3
 
 
 def _mix(today: Conditions, view: View) -> Array:
-    score = -_relative_load(today, view) / ERROR
+    score = _among_allowed(view, -_relative_load(today, view) / ERROR)
     weight = jnp.exp(score - jnp.max(score))
-    return RANDOM_SHARE * _uniform(today) + (1.0 - RANDOM_SHARE) * weight / jnp.sum(weight)
+    return RANDOM_SHARE * _uniform(today, view) + (1.0 - RANDOM_SHARE) * weight / jnp.sum(weight)
 
 
 def _least_expected_delay(today: Conditions, view: View) -> Array:
@@ -68,24 +79,26 @@ def _least_expected_delay(today: Conditions, view: View) -> Array:
     mean_run_s = view.expected_work_s / jnp.maximum(view.num_in_system, 1.0) / speed
     wait_s = jnp.maximum(view.num_in_system - cores + 1.0, 0.0) * mean_run_s / cores
     run_s = request.expected_run_s / (speed * jnp.asarray(today.affinity)[request.service])
-    return _greedy(-(jnp.maximum(transfer_s, wait_s) + run_s))
+    return _greedy(view, -(jnp.maximum(transfer_s, wait_s) + run_s))
 
 
 def _home(today: Conditions, view: View) -> Array:
     link = jnp.asarray(today.link)[view.request.site]
-    return _greedy(jnp.where(link == 0, -_relative_load(today, view), -jnp.inf))
+    return _greedy(view, jnp.where(link == 0, -_relative_load(today, view), -jnp.inf))
 
 
 def _cloud_only(today: Conditions, view: View) -> Array:
     link = jnp.asarray(today.link)[view.request.site]
-    return _greedy(jnp.where(link == WAN, -_relative_load(today, view), -jnp.inf))
+    return _greedy(view, jnp.where(link == WAN, -_relative_load(today, view), -jnp.inf))
 
 
 BEHAVIOURS = (
     Behaviour("mix", "30 % at random, else the least loaded node as read with errors", _mix),
-    Behaviour("random", "every node alike", lambda today, _: _uniform(today)),
+    Behaviour("random", "every node alike", _uniform),
     Behaviour(
-        "least_loaded", "fewest requests per core", lambda today, view: _greedy(-_relative_load(today, view))
+        "least_loaded",
+        "fewest requests per core",
+        lambda today, view: _greedy(view, -_relative_load(today, view)),
     ),
     Behaviour(
         "least_expected_delay",

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evaluation.simulator.conditions import hosting
+from evaluation.simulator.hosting import host_rules, rule_of_services
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError, first
 from twin.placement.types import Cluster
@@ -23,6 +25,7 @@ class Names(NamedTuple):
     world_site: np.ndarray  # [sites of the vocabulary] int32, 0 where the world has none such
     world_service: np.ndarray
     world_node: np.ndarray  # [nodes of the vocabulary] int32
+    rule: np.ndarray  # [services of the world] int32, index into the cluster's rules
 
 
 def own_names(world: World) -> Names:
@@ -31,11 +34,11 @@ def own_names(world: World) -> Names:
         np.arange(len(part), dtype=np.int32)
         for part in (world.sites, world.scenarios, world.services, world.nodes)
     )
-    return Names(sites, scenarios, services, sites, services, nodes)
+    return Names(sites, scenarios, services, sites, services, nodes, host_rules(world)[1])
 
 
 def names_in(world: World, cluster: Cluster) -> Names:
-    """The world's names in the vocabulary of `cluster`.
+    """The world's names in the vocabulary of `cluster`; a hot service that it has not seen yet is "unknown" there.
 
     Raises:
         ConfigError: a site, scenario or service of the world is unknown to the cluster, or a node of the
@@ -44,15 +47,19 @@ def names_in(world: World, cluster: Cluster) -> Names:
     services = [service.name for service in world.services]
     nodes = [node.name for node in world.nodes]
     site = _positions("site", world.sites, cluster.sites)
-    service = _positions("service", services, cluster.services)
+    known = [name for name in services if name in cluster.services or name != world.drift.hot_service]
+    service = np.zeros(len(services), np.int32)
+    service[[services.index(name) for name in known]] = _positions("service", known, cluster.services)
     scenario = _positions("scenario", [one.name for one in world.scenarios], cluster.scenarios)
+    node = _positions("node", cluster.node_names, nodes)
     return Names(
         site=site,
         scenario=scenario,
         service=service,
         world_site=_inverse(site, len(cluster.sites)),
         world_service=_inverse(service, len(cluster.services)),
-        world_node=_positions("node", cluster.node_names, nodes),
+        world_node=node,
+        rule=rule_of_services(hosting(world)[:, node], np.asarray(cluster.rules, bool)),
     )
 
 

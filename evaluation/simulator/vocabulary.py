@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from evaluation.simulator.hosting import host_rules
 from evaluation.simulator.world import World
 from twin.placement.types import Cluster
 
@@ -15,7 +16,7 @@ def cluster_of(world: World) -> Cluster:
         world: A validated world.
 
     Returns:
-        The cluster; every node may be offered every request.
+        The cluster; its rules are the distinct sets of nodes that may host a service.
     """
     cores = [float(node.cpu_cores) for node in world.nodes]
     capacity = np.array([cores, [node.memory_gib for node in world.nodes], [0.0] * len(world.nodes)])
@@ -29,5 +30,5 @@ def cluster_of(world: World) -> Cluster:
         scenarios=(UNKNOWN_NAME, *(scenario.name for scenario in world.scenarios)),
         services=(UNKNOWN_NAME, *(service.name for service in world.services)),
         queues=(UNKNOWN_NAME,),
-        rules=np.ones((1, len(world.nodes)), bool),
+        rules=host_rules(world)[0],
     )

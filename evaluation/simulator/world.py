@@ -177,6 +177,11 @@ class World:
         """Whether any service sends something back."""
         return any(service.output_mib > 0.0 for service in self.services)
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether any service is bound to some nodes."""
+        return any(service.only_on or service.never_on for service in self.services)
+
     def may_host(self, node: Node, service: Service) -> bool:
         """Whether the rules allow the service on the node."""
         names = {node.name, node.site, node.tier}
