@@ -23,6 +23,7 @@ from evaluation.training import (
     TrainingConfig,
     best_seed,
     load_observed,
+    load_ranges,
     load_schedulers,
     save_schedulers,
     train_schedulers,
@@ -30,9 +31,9 @@ from evaluation.training import (
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
-from offline_rl.export import export_policy
+from offline_rl.export import export_policy, network_facts
+from offline_rl.placement_contract import placement_contract
 from twin.placement.encoding import fit_encoding
-from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
 
@@ -195,7 +196,14 @@ def refuse_foreign_policy(policy_path: Path, twin_path: Path) -> None:
     )
 
 
-def build_bundle(out: Path, policy_path: Path, *, seed: int | None = None) -> dict[str, Any]:
+def build_bundle(
+    out: Path,
+    policy_path: Path,
+    *,
+    seed: int | None = None,
+    licence: str | None = None,
+    replace: bool = False,
+) -> dict[str, Any]:
     """Exports one seed's policy as the bundle `out`: the seed asked for, or the best in the twin.
 
     Raises:
@@ -209,16 +217,18 @@ def build_bundle(out: Path, policy_path: Path, *, seed: int | None = None) -> di
     if chosen not in seeds:
         raise ConfigError(f"there is no policy of seed {chosen}", allowed=", ".join(map(str, seeds)))
     params = jax.tree.map(lambda leaf: leaf[seeds.index(chosen)], schedulers.trained)
-    cluster = encoding.cluster
-    of_nodes = [(f"{item.name}[{node}]", item.unit) for item in NODE_FEATURES for node in cluster.node_names]
-    of_request = [(item.name, item.unit) for item in request_features(cluster)]
-    unit = f"time unit {encoding.problem.time_unit_s:g} s"
+    contract = placement_contract(
+        encoding,
+        network_facts(params),
+        ranges=load_ranges(policy_path),
+        trained_on={"twin": manifest.made_from.get("twin")},
+        certificate=manifest.extra.get("certificate"),
+        licence=licence,
+    )
     export_policy(
         params,
         out,
-        features=[*of_nodes, *of_request],
-        actions=cluster.node_names,
-        legality=f"nodes that could ever fit the request (capacity, candidate set) and are available; {unit}",
+        contract,
         observed=load_observed(policy_path),
         made_from={"policy": manifest.content_hash},
         seed=chosen,
@@ -226,6 +236,7 @@ def build_bundle(out: Path, policy_path: Path, *, seed: int | None = None) -> di
             "train_days": [day.isoformat() for day in encoding.train_days],
             "seed_chosen_by": "value in the twin" if seed is None else "the user",
         },
+        replace=replace,
     )
     return {"seed": chosen}
 

@@ -4,7 +4,8 @@ Before the bundle appears under its name, random observations (and observed ones
 original network in JAX, by NumPy and by ONNX Runtime; all three must agree, or there is no bundle.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,12 @@ import numpy as np
 
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
-from offline_rl.bundle import (
-    GOLDEN,
-    GRAPH,
-    KIND,
-    TOLERANCE,
-    Layers,
-    PolicyContract,
-    write_contract,
-    write_layers,
-)
-from offline_rl.networks import ACTOR_HIDDEN, Example, actor, greedy
-from offline_rl.onnx_graph import masked_mlp
-from offline_rl.runner.network import ExportedPolicy, numpy_network, onnx_network, replay_golden
+from offline_rl.bundle import GOLDEN, GRAPH, KIND, TOLERANCE, check_shapes, write_network
+from offline_rl.contract import MLP, SCORER, NetworkFacts, PolicyContract, write_contract
+from offline_rl.networks import Actor, Example, actor, greedy
+from offline_rl.onnx_graph import graph_of
+from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, replay_golden
+from offline_rl.scorer import ScorerConfig, scorer
 from twin.contracts import PyTree
 
 NUM_RANDOM = 256
@@ -36,11 +30,8 @@ NUM_RANDOM = 256
 def export_policy(
     params: PyTree,
     out: Path | str,
+    contract: PolicyContract,
     *,
-    features: Sequence[tuple[str, str]],
-    actions: Sequence[str],
-    legality: str,
-    hidden: Sequence[int] = ACTOR_HIDDEN,
     observed: np.ndarray | None = None,
     made_from: Mapping[str, str] | None = None,
     config: Any = None,
@@ -53,11 +44,8 @@ def export_policy(
     Args:
         params: Parameters of the actor.
         out: Folder of the bundle.
-        features: (name, unit) of every feature, in the order of `flatten_features`.
-        actions: Name of every choice of the action's only leaf.
-        legality: When a choice is legal, in words.
-        hidden: Widths of the actor's hidden layers.
-        observed: [n, F] real observations to add to the random golden ones.
+        contract: What the policy's callers must know; its features and choices in the order of training.
+        observed: [n, F * A + R] real observations, as `flatten_features` has them, to add to the random golden ones.
         made_from: Name -> content hash of what it was made from.
         config: Configuration it was made with.
         seed: Seed it was trained with; also draws the random golden observations.
@@ -65,46 +53,85 @@ def export_policy(
         replace: Whether an older bundle may be replaced.
 
     Raises:
-        ProductError: The network is not one of so many features, widths and actions, a copy disagrees with
+        ProductError: The network is not one of so many features, widths and choices, a copy disagrees with
             it, onnx or onnxruntime is missing, or `out` is taken.
     """
-    contract = PolicyContract(
-        tuple((str(name), str(unit)) for name, unit in features),
-        tuple(map(str, actions)),
-        legality,
-        tuple(hidden),
-    )
-    layers = layers_of(params, contract)
+    arrays = named_arrays(params)
+    check_shapes(arrays, contract, where="the policy's parameters")
     golden = golden_decisions(params, contract, observed, seed or 0)
-    graph = masked_mlp(layers)
+    graph = graph_of(arrays, contract)
     with writing(
         out, KIND, made_from=made_from, config=config, seed=seed, extra=extra, replace=replace
     ) as folder:
         write_contract(folder, contract)
-        write_layers(folder, layers)
+        write_network(folder, arrays)
         (folder / GRAPH).write_bytes(graph)
         np.savez(folder / GOLDEN, allow_pickle=False, **golden)
-        for build in (numpy_network, onnx_network):
+        for build in (from_arrays, from_graph):
             replay_golden(ExportedPolicy(contract, "", build(folder, contract)), folder)
 
 
-def layers_of(params: PyTree, contract: PolicyContract) -> Layers:
-    """The actor's layers as arrays.
+def named_arrays(params: PyTree) -> dict[str, np.ndarray]:
+    """The actor's arrays by layer: `<layer>/kernel` and `<layer>/bias`, float32."""
+    return {
+        f"{layer}/{part}": np.asarray(array, np.float32)
+        for layer, parts in params["params"].items()
+        for part, array in parts.items()
+    }
+
+
+def network_facts(params: PyTree) -> NetworkFacts:
+    """What network an actor's parameters are of, by the names and widths of their layers.
 
     Raises:
-        ProductError: They are not those of the contract.
+        ProductError: They are of a network that cannot be exported.
     """
-    found = params["params"]
-    ordered = [found[f"Dense_{index}"] for index in range(len(found)) if f"Dense_{index}" in found]
-    layers = Layers([one["kernel"] for one in ordered], [one["bias"] for one in ordered])
-    if len(ordered) != len(found) or layers.widths != contract.widths:
-        raise ProductError(
-            "the policy's network is not the one described",
-            where=f"layers of widths {layers.widths}",
-            allowed=f"{contract.widths}: features, hidden layers, actions",
-            advice="describe the features, widths and actions it was trained with",
-        )
-    return layers
+    widths = {layer: len(parts["bias"]) for layer, parts in params["params"].items()}
+    dense, further = _numbered(widths, "Dense_"), _numbered(widths, "layer_")
+    pooled = "pool_0" in widths
+    if dense and len(dense) == len(widths):
+        return NetworkFacts(MLP, tuple(dense[:-1]))
+    if {"choice", "context", "score"} <= widths.keys() and len(widths) == 3 + len(further) * (1 + pooled):
+        identity = widths["context"] != widths["choice"]
+        return NetworkFacts(SCORER, (widths["choice"], *further), identity, pooled)
+    raise ProductError(
+        "this policy's network cannot be exported",
+        where=f"layers {', '.join(sorted(widths))}",
+        allowed="the actors of offline_rl.networks and offline_rl.scorer",
+    )
+
+
+def _numbered(widths: Mapping[str, int], prefix: str) -> list[int]:
+    """Widths of `<prefix>0`, `<prefix>1`, ... as far as they go."""
+    found: list[int] = []
+    while f"{prefix}{len(found)}" in widths:
+        found.append(widths[f"{prefix}{len(found)}"])
+    return found
+
+
+def original(contract: PolicyContract) -> Actor:
+    """The actor in JAX that a contract describes."""
+    num_choices, num_features, num_context = contract.widths
+    example = Example(
+        (
+            jax.ShapeDtypeStruct((num_features, num_choices, 1), jnp.float32),
+            jax.ShapeDtypeStruct((num_context, 1), jnp.float32),
+        ),
+        jax.ShapeDtypeStruct((num_choices, 1), jnp.bool_),
+        None,
+    )
+    facts = contract.network
+    if facts.kind == MLP:
+        return actor(example, facts.hidden)
+    return scorer(example, ScorerConfig(facts.hidden, facts.identity, facts.pooled))
+
+
+def split_flat(flat: np.ndarray, contract: PolicyContract) -> tuple[np.ndarray, np.ndarray]:
+    """Flattened observations [n, F * A + R] as choices [n, A, F] and context [n, R]."""
+    num_choices, num_features, _ = contract.widths
+    cut = num_choices * num_features
+    choices = flat[:, :cut].reshape(len(flat), num_features, num_choices)
+    return np.ascontiguousarray(choices.transpose(0, 2, 1)), np.ascontiguousarray(flat[:, cut:])
 
 
 def golden_decisions(
@@ -116,42 +143,57 @@ def golden_decisions(
     taken there is a matter of rounding, not of the policy.
 
     Returns:
-        features [n, F], legal [n, A], logits [n, A], action [n].
+        choices [n, A, F], context [n, R], legal [n, A], logits [n, A], action [n].
 
     Raises:
         ProductError: `observed` has another number of features, or values that are not finite.
     """
     rng = np.random.default_rng(seed)
-    num_features, num_actions = len(contract.features), len(contract.actions)
-    features = rng.normal(size=(NUM_RANDOM, num_features)).astype(np.float32)
+    num_choices, num_features, num_context = contract.widths
+    flat = rng.normal(size=(NUM_RANDOM, num_choices * num_features + num_context)).astype(np.float32)
     if observed is not None:
-        seen = np.asarray(observed, np.float32)
-        if seen.ndim != 2 or seen.shape[1] != num_features or not np.isfinite(seen).all():
-            raise ProductError(
-                "the observed features cannot serve as golden observations",
-                where=f"shape {list(seen.shape)}",
-                allowed=f"[n, {num_features}], finite",
-            )
-        features = np.concatenate([features, seen])
-    legal = rng.random((len(features), num_actions)) < rng.choice([0.1, 0.5, 1.0], (len(features), 1))
-    legal[np.arange(len(features)), rng.integers(num_actions, size=len(features))] = True
+        flat = np.concatenate([flat, _fit_to_serve(observed, flat.shape[1])])
+    legal = rng.random((len(flat), num_choices)) < rng.choice([0.1, 0.5, 1.0], (len(flat), 1))
+    legal[np.arange(len(flat)), rng.integers(num_choices, size=len(flat))] = True
 
-    example = Example(
-        jax.ShapeDtypeStruct((num_features, 1), jnp.float32),
-        jax.ShapeDtypeStruct((num_actions, 1), jnp.bool_),
-        None,
-    )
-    with jax.default_matmul_precision("highest"):
-        network = actor(example, contract.hidden)
-        masked = network.logits(params, jnp.asarray(features.T[:, None]), jnp.asarray(legal.T[:, None]))
-    logits, action = np.asarray(masked)[:, 0].T, np.asarray(greedy(masked))[0].astype(np.int64)
+    choices, context = split_flat(flat, contract)
+    logits, action = decided(params, contract, choices, context, legal)
     best = np.sort(np.where(legal, logits, -np.inf), axis=1)[:, -2:]
     is_clear = (legal.sum(axis=1) == 1) | (
         best[:, -1] - best[:, 0] > 2 * TOLERANCE * np.maximum(1, abs(best[:, -1]))
     )
-    return {
-        "features": features[is_clear],
-        "legal": legal[is_clear],
-        "logits": logits[is_clear],
-        "action": action[is_clear],
-    }
+    golden = {"choices": choices, "context": context, "legal": legal, "logits": logits, "action": action}
+    return {name: array[is_clear] for name, array in golden.items()}
+
+
+def decided(
+    params: PyTree, contract: PolicyContract, choices: np.ndarray, context: np.ndarray, legal: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the original in JAX makes of observations.
+
+    Args:
+        params: Parameters of the actor.
+        contract: What they are; a network bound to no choices may be asked about any number of them.
+        choices, context, legal: [n, A, F], [n, R], [n, A].
+
+    Returns:
+        Masked logits [n, A] and the greedy action [n] int64.
+    """
+    if contract.network.any_choices:
+        contract = changed(contract, choices=tuple(map(str, range(legal.shape[1]))))
+    network = original(contract)
+    observation = jnp.asarray(choices.transpose(2, 1, 0)[:, :, None]), jnp.asarray(context.T[:, None])
+    with jax.default_matmul_precision("highest"):
+        masked = network.logits(params, observation, jnp.asarray(legal.T[:, None]))
+    return np.asarray(masked)[:, 0].T, np.asarray(greedy(masked))[0].astype(np.int64)
+
+
+def _fit_to_serve(observed: np.ndarray, num_features: int) -> np.ndarray:
+    seen = np.asarray(observed, np.float32)
+    if seen.ndim != 2 or seen.shape[1] != num_features or not np.isfinite(seen).all():
+        raise ProductError(
+            "the observed features cannot serve as golden observations",
+            where=f"shape {list(seen.shape)}",
+            allowed=f"[n, {num_features}], finite",
+        )
+    return seen

@@ -1,26 +1,28 @@
 """The policy's network as an ONNX graph, built operator by operator: nothing is traced, nothing is
 guessed."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from logs_schema.errors import ProductError
-from offline_rl.bundle import MASKED_LOGIT, Layers
+from offline_rl.contract import MLP, PolicyContract
+from offline_rl.numpy_networks import MASKED_LOGIT, Arrays, by_choice
 
 OPSET = 17
 IR_VERSION = 9
 
 
-def masked_mlp(layers: Layers) -> bytes:
-    """The graph `features [batch, F] float32, legal [batch, A] bool -> logits [batch, A], action [batch]
-    int64`.
+def graph_of(arrays: Arrays, contract: PolicyContract) -> bytes:
+    """The graph `choices [batch, A, F], context [batch, R], legal [batch, A] -> logits [batch, A], action [batch]`.
 
     Args:
-        layers: The network.
+        arrays: The contract's network.
+        contract: Its shape.
 
     Returns:
-        The serialised and checked model; `batch` is dynamic.
+        The serialised and checked model; `batch` is free, and A where the network is bound to no choices.
 
     Raises:
         ProductError: onnx is not installed.
@@ -32,42 +34,105 @@ def masked_mlp(layers: Layers) -> bytes:
             "exporting a policy needs onnx and onnxruntime, which are not installed",
             advice="pip install 'schedtwin[onnx]'",
         ) from error
-    helper, kinds = onnx.helper, onnx.TensorProto
-    nodes, constants = _layer_nodes(layers, onnx)
-    constants.append(onnx.numpy_helper.from_array(np.array(MASKED_LOGIT, np.float32), "masked"))
-    nodes.append(helper.make_node("Where", ["legal", "scores", "masked"], ["logits"]))
-    nodes.append(helper.make_node("ArgMax", ["logits"], ["action"], axis=1, keepdims=0, select_last_index=0))
-    num_features, num_actions = layers.widths[0], layers.widths[-1]
-    graph = helper.make_graph(
-        nodes,
-        "policy",
-        [
-            helper.make_tensor_value_info("features", kinds.FLOAT, ["batch", num_features]),
-            helper.make_tensor_value_info("legal", kinds.BOOL, ["batch", num_actions]),
-        ],
-        [
-            helper.make_tensor_value_info("logits", kinds.FLOAT, ["batch", num_actions]),
+    graph = _Graph(onnx, arrays)
+    scores = _mlp(graph, contract) if contract.network.kind == MLP else _scorer(graph, contract)
+    masked = graph.constant("masked", np.array(MASKED_LOGIT, np.float32))
+    graph.add("Where", "legal", scores, masked, out="logits")
+    graph.add("ArgMax", "logits", out="action", axis=1, keepdims=0, select_last_index=0)
+    return graph.model(contract)
+
+
+class _Graph:
+    """Nodes and constants as they are added, each output under its own name."""
+
+    def __init__(self, onnx: Any, arrays: Arrays) -> None:
+        self.onnx, self.arrays = onnx, arrays
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Any] = {}
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        if name not in self.constants:
+            self.constants[name] = self.onnx.numpy_helper.from_array(np.ascontiguousarray(value), name)
+        return name
+
+    def weight(self, name: str) -> str:
+        return self.constant(name, np.asarray(self.arrays[name], np.float32))
+
+    def integers(self, *values: int) -> str:
+        return self.constant(f"integers_{'_'.join(map(str, values))}", np.array(values, np.int64))
+
+    def add(self, operator: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
+        out = out or f"{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [out], **attributes))
+        return out
+
+    def affine(self, name: str, values: str) -> str:
+        """`values @ kernel + bias` over the last axis, whatever stands before it."""
+        product = self.add("MatMul", values, self.weight(f"{name}/kernel"))
+        return self.add("Add", product, self.weight(f"{name}/bias"))
+
+    def model(self, contract: PolicyContract) -> bytes:
+        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+        num_choices, num_features, num_context = contract.widths
+        free = "choices" if contract.network.any_choices else num_choices
+        inputs = [
+            helper.make_tensor_value_info("choices", kinds.FLOAT, ["batch", free, num_features]),
+            helper.make_tensor_value_info("context", kinds.FLOAT, ["batch", num_context]),
+            helper.make_tensor_value_info("legal", kinds.BOOL, ["batch", free]),
+        ]
+        outputs = [
+            helper.make_tensor_value_info("logits", kinds.FLOAT, ["batch", free]),
             helper.make_tensor_value_info("action", kinds.INT64, ["batch"]),
-        ],
-        constants,
-    )
-    model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="schedtwin"
-    )
-    model.ir_version = IR_VERSION
-    onnx.checker.check_model(model, full_check=True)
-    return bytes(model.SerializeToString(deterministic=True))
+        ]
+        graph = helper.make_graph(self.nodes, "policy", inputs, outputs, list(self.constants.values()))
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="schedtwin"
+        )
+        model.ir_version = IR_VERSION
+        self.onnx.checker.check_model(model, full_check=True)
+        return bytes(model.SerializeToString(deterministic=True))
 
 
-def _layer_nodes(layers: Layers, onnx: Any) -> tuple[list[Any], list[Any]]:
-    nodes, constants, values = [], [], "features"
-    last = len(layers.kernels) - 1
-    for index, (kernel, bias) in enumerate(zip(layers.kernels, layers.biases, strict=True)):
-        constants.append(onnx.numpy_helper.from_array(kernel, f"kernel_{index}"))
-        constants.append(onnx.numpy_helper.from_array(bias, f"bias_{index}"))
-        affine = "scores" if index == last else f"affine_{index}"
-        nodes.append(onnx.helper.make_node("Gemm", [values, f"kernel_{index}", f"bias_{index}"], [affine]))
-        if index != last:
-            values = f"hidden_{index}"
-            nodes.append(onnx.helper.make_node("Relu", [affine], [values]))
-    return nodes, constants
+def _mlp(graph: _Graph, contract: PolicyContract) -> str:
+    num_choices, num_features, _ = contract.widths
+    by_feature = graph.add("Transpose", "choices", perm=[0, 2, 1])
+    flat = graph.add("Reshape", by_feature, graph.integers(-1, num_choices * num_features))
+    values = graph.add("Concat", flat, "context", axis=1)
+    last = len(contract.network.hidden)
+    for index in range(last):
+        values = graph.add("Relu", graph.affine(f"Dense_{index}", values))
+    return graph.affine(f"Dense_{last}", values)
+
+
+def _scorer(graph: _Graph, contract: PolicyContract) -> str:
+    facts, width = contract.network, contract.network.hidden[0]
+    own = graph.affine("choice", "choices")
+    if facts.identity:
+        parts = (
+            by_choice(graph.arrays[f"context/{part}"], len(contract.choices)) for part in ("kernel", "bias")
+        )
+        kernel, bias = (
+            graph.constant(f"context/{name}", np.asarray(part, np.float32))
+            for name, part in zip(("kernel", "bias"), parts, strict=True)
+        )
+        together = graph.add("Add", graph.add("MatMul", "context", kernel), bias)
+        shared = graph.add("Reshape", together, graph.integers(-1, len(contract.choices), width))
+    else:
+        shared = graph.add("Unsqueeze", graph.affine("context", "context"), graph.integers(1))
+    hidden = graph.add("Relu", graph.add("Add", own, shared))
+    mean_over_legal = _legal_mean(graph) if facts.pooled else None
+    for index in range(len(facts.hidden) - 1):
+        mixed = graph.affine(f"layer_{index}", hidden)
+        if mean_over_legal is not None:
+            mixed = graph.add("Add", mixed, graph.affine(f"pool_{index}", mean_over_legal(hidden)))
+        hidden = graph.add("Relu", mixed)
+    return graph.add("Squeeze", graph.affine("score", hidden), graph.integers(2))
+
+
+def _legal_mean(graph: _Graph) -> Callable[[str], str]:
+    """The mean over the legal choices: [batch, A, H] -> [batch, 1, H]; zero where nothing is legal."""
+    as_number = graph.add("Cast", "legal", to=graph.onnx.TensorProto.FLOAT)
+    weight = graph.add("Unsqueeze", as_number, graph.integers(1))
+    one = graph.constant("one", np.array(1.0, np.float32))
+    count = graph.add("Max", graph.add("ReduceSum", weight, graph.integers(2)), one)
+    return lambda hidden: graph.add("Div", graph.add("MatMul", weight, hidden), count)

@@ -1,7 +1,9 @@
 """Runs an exported policy with NumPy alone, or ONNX Runtime where it is installed. No JAX, no Arrow."""
 
 from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, OutOfRange, Request
-from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy, load
+from offline_rl.runner.ledger import Ledger
+from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy, load_network
+from offline_rl.runner.policy import Policy, load
 
 __all__ = [
     "NOTHING_LEGAL",
@@ -9,8 +11,11 @@ __all__ = [
     "Explanation",
     "ExportedPolicy",
     "Held",
+    "Ledger",
     "Node",
     "OutOfRange",
+    "Policy",
     "Request",
     "load",
+    "load_network",
 ]

@@ -1,10 +1,9 @@
-"""Runs an exported policy without the training stack: NumPy, or ONNX Runtime where it is installed. No JAX.
+"""A bundle as a function of arrays, for any problem: verified, replayed against its goldens, then ready to decide.
 
 Pin the threads of NumPy's matrix product to one (`OPENBLAS_NUM_THREADS=1`) where latency matters; the network
 is small, and waiting threads cost more than they bring.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,43 +12,39 @@ import numpy as np
 
 from logs_schema.errors import ProductError
 from logs_schema.product import verify
-from offline_rl.bundle import (
-    GOLDEN,
-    GRAPH,
-    KIND,
-    PolicyContract,
-    first_disagreement,
-    read_arrays,
-    read_contract,
-    read_layers,
-)
+from offline_rl.bundle import GRAPH, KIND, first_disagreement, read_golden, read_network
+from offline_rl.contract import PolicyContract, read_contract
 from offline_rl.errors import PolicyInputError
+from offline_rl.numpy_networks import Network, numpy_network
 
 NOTHING_LEGAL = -1
 """The decision where no choice is legal."""
-
-Network = Callable[[np.ndarray, np.ndarray], np.ndarray]
+BATCH_ROWS = 4096
+"""Golden rows held against a copy at a time: bounds the memory."""
+Backend = Literal["numpy", "onnx"]
 
 
 @dataclass(frozen=True)
 class ExportedPolicy:
-    """A policy that decides from features and a legality mask.
+    """A policy that decides from arrays.
 
     Attributes:
-        contract: Names, units and order of features and actions.
+        contract: Names, units and order of features and choices.
         content_hash: Of the bundle it came from.
-        network: (features [batch, F] float32, legal [batch, A] bool) -> masked logits [batch, A] float32.
+        network: The unchecked network.
     """
 
     contract: PolicyContract
     content_hash: str
     network: Network
 
-    def logits(self, features: np.ndarray, legal: np.ndarray) -> np.ndarray:
+    def logits(self, choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
         """Masked logits.
 
         Args:
-            features: [batch, F] in the contract's order and units, finite.
+            choices: [batch, A, F] features of every choice, in the contract's order and units, finite; A is the
+                contract's number of choices, or any where the network is bound to none.
+            context: [batch, R] features that all choices share.
             legal: [batch, A] bool.
 
         Returns:
@@ -58,61 +53,69 @@ class ExportedPolicy:
         Raises:
             PolicyInputError: Shapes or types are not the contract's, or a feature is not finite.
         """
-        return self.network(*self._checked(features, legal))
+        choices, context, legal = self._checked(choices, context, legal)
+        return self.network(choices, context, legal) if legal.size else np.zeros(legal.shape, np.float32)
 
-    def decide(self, features: np.ndarray, legal: np.ndarray) -> np.ndarray:
+    def decide(self, choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
         """The likeliest legal choice.
 
         Args:
-            features: [batch, F] in the contract's order and units, finite.
-            legal: [batch, A] bool.
+            choices, context, legal: As for `logits`.
 
         Returns:
-            [batch] int64 index into `contract.actions`; `NOTHING_LEGAL` where no choice is legal.
+            [batch] int64 index of the choice; `NOTHING_LEGAL` where no choice is legal.
 
         Raises:
             PolicyInputError: As `logits`.
         """
-        features, legal = self._checked(features, legal)
-        best = np.argmax(self.network(features, legal), axis=1)
+        choices, context, legal = self._checked(choices, context, legal)
+        if not legal.size:
+            return np.full(len(legal), NOTHING_LEGAL)
+        best = np.argmax(self.network(choices, context, legal), axis=1)
         return np.where(legal.any(axis=1), best, NOTHING_LEGAL)
 
-    def _checked(self, features: np.ndarray, legal: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        features, legal = np.asarray(features, np.float32), np.asarray(legal)
-        num_features, num_actions = len(self.contract.features), len(self.contract.actions)
-        wanted = f"features [batch, {num_features}] and legal [batch, {num_actions}] bool"
-        rows = features.shape[0] if features.ndim == 2 else -1
-        if (
-            features.shape != (rows, num_features)
-            or legal.shape != (rows, num_actions)
-            or legal.dtype != bool
-        ):
+    def _checked(
+        self, choices: np.ndarray, context: np.ndarray, legal: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        choices, context = (np.ascontiguousarray(one, np.float32) for one in (choices, context))
+        legal = np.asarray(legal)
+        num_choices, num_features, num_context = self.contract.widths
+        if self.contract.network.any_choices and legal.ndim == 2:
+            num_choices = legal.shape[1]
+        batch = len(context) if context.ndim == 2 else -1
+        shapes = choices.shape, context.shape, legal.shape
+        wanted = (batch, num_choices, num_features), (batch, num_context), (batch, num_choices)
+        if shapes != wanted or legal.dtype != bool:
             raise PolicyInputError(
                 "the policy cannot decide on arrays of these shapes",
-                where=f"features {list(features.shape)}, legal {list(legal.shape)} {legal.dtype}",
-                allowed=wanted,
+                where=f"choices {shapes[0]}, context {shapes[1]}, legal {shapes[2]} {legal.dtype}",
+                allowed=f"[batch, {num_choices}, {num_features}], [batch, {num_context}], [batch, {num_choices}] bool",
             )
-        bad = np.argwhere(~np.isfinite(features))
-        if len(bad):
-            row, column = bad[0]
-            name, unit = self.contract.features[column]
+        self._refuse_infinite(choices.reshape(-1, num_features), context)
+        return choices, context, legal
+
+    def _refuse_infinite(self, choices: np.ndarray, context: np.ndarray) -> None:
+        pairs = (choices, self.contract.choice_features), (context, self.contract.context_features)
+        for values, facts in pairs:
+            if np.isfinite(values).all():
+                continue
+            row, column = np.argwhere(~np.isfinite(values))[0]
             raise PolicyInputError(
                 "a feature is not finite",
-                where=f"row {row}, feature '{name}' [{unit}] ({len(bad)} values in all)",
+                where=f"row {row}, feature '{facts[column].name}' [{facts[column].unit}]",
                 advice="compute the features as the contract says; unknown durations are not infinite",
             )
-        return features, legal
 
 
-def load(folder: Path | str, backend: Literal["numpy", "onnx"] = "numpy") -> ExportedPolicy:
-    """Loads a bundle, after checking every hash and replaying its golden observations.
+def load_network(folder: Path | str, backend: Backend = "numpy") -> ExportedPolicy:
+    """Loads a bundle of any problem, after checking every hash and replaying its golden observations.
 
     Args:
         folder: The bundle.
-        backend: `numpy`, or `onnx` (needs onnxruntime; the fastest).
+        backend: `numpy`, or `onnx` (needs onnxruntime).
 
     Returns:
-        The policy.
+        The policy as a function of arrays.
 
     Raises:
         ProductError: No bundle there, a file is missing, altered or damaged, the bundle is of another
@@ -120,7 +123,7 @@ def load(folder: Path | str, backend: Literal["numpy", "onnx"] = "numpy") -> Exp
             original.
     """
     folder = Path(folder)
-    builders = {"numpy": numpy_network, "onnx": onnx_network}
+    builders = {"numpy": from_arrays, "onnx": from_graph}
     if backend not in builders:
         raise ProductError(f"unknown backend '{backend}'", allowed=", ".join(builders))
     manifest = verify(folder, KIND)
@@ -137,30 +140,29 @@ def replay_golden(policy: ExportedPolicy, folder: Path) -> None:
         ProductError: A decision differs, or a logit by more than the tolerance, or the goldens cannot be
             read.
     """
-    golden = read_arrays(folder / GOLDEN)
-    if set(golden) != {"features", "legal", "logits", "action"}:
-        raise ProductError(
-            "the golden observations are incomplete", where=f"{folder / GOLDEN}: {sorted(golden)}"
-        )
-    features, legal = golden["features"], golden["legal"]
-    trouble = first_disagreement(
-        policy.logits(features, legal), policy.decide(features, legal), golden, legal
-    )
-    if trouble:
-        raise ProductError(
-            "the exported policy does not decide as the original",
-            where=f"{folder}: {trouble}",
-            advice="export the policy again; if it stays, tell the versions of numpy and onnxruntime",
-        )
+    golden = read_golden(folder)
+    for first in range(0, len(golden["action"]), BATCH_ROWS):
+        rows = {name: array[first : first + BATCH_ROWS] for name, array in golden.items()}
+        seen = rows["choices"], rows["context"], rows["legal"]
+        try:
+            trouble = first_disagreement(policy.logits(*seen), policy.decide(*seen), rows)
+        except PolicyInputError as error:
+            trouble = str(error)
+        if trouble:
+            raise ProductError(
+                "the exported policy does not decide as the original",
+                where=f"{folder}: {trouble}",
+                advice="export the policy again; if it stays, tell the versions of numpy and onnxruntime",
+            )
 
 
-def numpy_network(folder: Path, contract: PolicyContract) -> Network:
+def from_arrays(folder: Path, contract: PolicyContract) -> Network:
     """The network of a bundle in NumPy; raises ProductError where its arrays are not those of the
     contract."""
-    return read_layers(folder, contract).logits
+    return numpy_network(read_network(folder, contract), contract)
 
 
-def onnx_network(folder: Path, contract: PolicyContract) -> Network:
+def from_graph(folder: Path, contract: PolicyContract) -> Network:
     """The network of a bundle in ONNX Runtime, on one thread.
 
     Raises:
@@ -172,7 +174,7 @@ def onnx_network(folder: Path, contract: PolicyContract) -> Network:
     except ImportError as error:
         raise ProductError(
             "the onnx backend needs onnxruntime, which is not installed",
-            advice="pip install 'schedtwin[onnx]', or load the bundle with backend='numpy'",
+            advice="pip install 'schedtwin[runner]', or load the bundle with backend='numpy'",
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -187,12 +189,21 @@ def onnx_network(folder: Path, contract: PolicyContract) -> Network:
             where=f"{folder / GRAPH}: {error}",
             advice="export the policy again, or load the bundle with backend='numpy'",
         ) from error
-    shapes = {one.name: one.shape[-1] for one in session.get_inputs()}
-    if shapes != {"features": len(contract.features), "legal": len(contract.actions)}:
-        raise ProductError("the graph is not the one of the contract", where=f"{folder / GRAPH}: {shapes}")
+    num_choices, num_features, num_context = contract.widths
+    free = "choices" if contract.network.any_choices else num_choices
+    wanted = {"choices": ["batch", free, num_features], "context": ["batch", num_context]}
+    wanted["legal"] = ["batch", free]
+    found = {one.name: one.shape for one in session.get_inputs()}
+    if found != wanted:
+        raise ProductError(
+            "the graph is not the one of the contract",
+            where=f"{folder / GRAPH}: {found}",
+            allowed=str(wanted),
+            advice="export the policy again",
+        )
 
-    def network(features: np.ndarray, legal: np.ndarray) -> np.ndarray:
-        (logits,) = session.run(["logits"], {"features": features, "legal": legal})
+    def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
+        (logits,) = session.run(["logits"], {"choices": choices, "context": context, "legal": legal})
         return np.asarray(logits)
 
     return network

@@ -28,8 +28,10 @@ from evaluation.training import TrainingConfig, load_observed, load_schedulers
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
+from offline_rl.bundle import read_golden
+from offline_rl.export import split_flat
 from offline_rl.networks import actor, example_in, greedy
-from offline_rl.runner import load
+from offline_rl.runner import load_network
 from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
 from twin.placement.history import replay_log
@@ -121,8 +123,9 @@ def test_the_bundle_decides_as_the_policy(products: dict[str, Path]) -> None:
     flat = np.moveaxis(np.asarray(features), 1, -1).reshape(-1, features.shape[1])
     legal = np.moveaxis(np.asarray(history.legal), 1, -1).reshape(-1, history.legal.shape[1])
     for backend in ("numpy", "onnx"):
-        policy = load(products["bundle"] / "bundle", backend=backend)  # type: ignore[arg-type]
-        assert np.mean(policy.decide(flat, legal) == np.asarray(wanted).reshape(-1)) == 1.0
+        policy = load_network(products["bundle"] / "bundle", backend=backend)  # type: ignore[arg-type]
+        choices, context = split_flat(flat, policy.contract)
+        assert np.mean(policy.decide(choices, context, legal) == np.asarray(wanted).reshape(-1)) == 1.0
 
 
 def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Path], tmp_path: Path) -> None:
@@ -204,7 +207,8 @@ def test_what_does_not_belong_together_is_refused_before_judging(
 
 def test_golden_observations_hold_logged_ones(products: dict[str, Path]) -> None:
     seen = load_observed(products["policy"])
-    with np.load(products["bundle"] / "bundle" / "golden.npz") as golden:
-        kept = {row.tobytes() for row in golden["features"]}
+    golden = read_golden(products["bundle"] / "bundle")
+    by_feature = golden["choices"].transpose(0, 2, 1).reshape(len(golden["choices"]), -1)
+    kept = {row.tobytes() for row in np.concatenate([by_feature, golden["context"]], axis=1)}
     assert len(seen) > 100
     assert np.mean([row.astype(np.float32).tobytes() in kept for row in seen]) > 0.5

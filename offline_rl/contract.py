@@ -1,0 +1,180 @@
+"""What a caller of an exported policy must know and keep to: `contract.json`. Needs the standard library only.
+
+The same form serves every problem whose decision is one choice out of several: what is seen of every choice (nodes,
+waiting jobs), the context that all choices share (the request in hand, the pool), which choices are legal, and what
+the system was like in training. What only one problem needs stands in `setting`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from logs_schema.errors import ProductError
+
+CONTRACT = "contract.json"
+SCHEMA_VERSION = 2
+"""Version of the bundle's files."""
+PROBLEMS = ("placement", "ordering", "orchestration", "assignment", "autoscaling")
+"""Kinds of decisions a bundle may hold."""
+MLP, SCORER = "mlp", "scorer"
+"""Kinds of networks: see `offline_rl.numpy_networks`."""
+NOT_STATED = "not stated by whoever exported it"
+
+
+@dataclass(frozen=True)
+class FeatureFacts:
+    """One feature.
+
+    Attributes:
+        name: Its name.
+        unit: Unit of the number itself.
+        low, high: Range in the logged observations of the training days; over all choices; None if not known.
+        description: What it says.
+    """
+
+    name: str
+    unit: str
+    low: float | None = None
+    high: float | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """The network.
+
+    Attributes:
+        kind: `mlp`: all choices and the context in one vector; `scorer`: one small network scores every choice.
+        hidden: Widths of the hidden layers.
+        identity: Of a scorer: every choice has context weights of its own, so it is bound to its choices.
+        pooled: Of a scorer: further layers see the mean over the legal choices.
+        activation: Of the hidden layers.
+    """
+
+    kind: str
+    hidden: tuple[int, ...]
+    identity: bool = True
+    pooled: bool = False
+    activation: str = "relu"
+
+    @property
+    def any_choices(self) -> bool:
+        """Whether it decides among any number of choices, known in training or not."""
+        return self.kind == SCORER and not self.identity
+
+
+@dataclass(frozen=True)
+class PolicyContract:
+    """What a caller of the policy must know.
+
+    Attributes:
+        problem: Kind of decision, of `PROBLEMS`.
+        choice_features: Features of a choice, in order.
+        context_features: Features that all choices share, in order.
+        choices: Names of the choices in training, in order.
+        network: What the network is.
+        legality: When a choice is legal, in words.
+        action: What a decision means, in words.
+        normalisation: How the numbers are made of order one, in words.
+        unknown: Kind of label -> what to do where training never saw it, in words.
+        trained_on: The data window: archive days and what else identifies it.
+        setting: What features are computed with; plain JSON, of the problem's own kind.
+        certificate: Content hash of the twin's certificate; None if it was not certified.
+        licence: Under which terms the bundle may be used.
+        schema_version: Version of the bundle's files.
+    """
+
+    problem: str
+    choice_features: tuple[FeatureFacts, ...]
+    context_features: tuple[FeatureFacts, ...]
+    choices: tuple[str, ...]
+    network: NetworkFacts
+    legality: str
+    action: str = "index of the chosen choice"
+    normalisation: str = "none is fitted"
+    unknown: dict[str, str] = field(default_factory=dict)
+    trained_on: dict[str, Any] = field(default_factory=dict)
+    setting: dict[str, Any] = field(default_factory=dict)
+    certificate: str | None = None
+    licence: str = NOT_STATED
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def widths(self) -> tuple[int, int, int]:
+        """Number of choices, of features of a choice, of features of the context."""
+        return len(self.choices), len(self.choice_features), len(self.context_features)
+
+
+def write_contract(folder: Path, contract: PolicyContract) -> None:
+    """Writes `contract.json`; ProductError where it holds what has no JSON form (NaN, infinity)."""
+    try:
+        text = json.dumps(asdict(contract), indent=1, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ProductError(
+            "the contract has no JSON form",
+            where=str(error),
+            allowed="finite numbers, text, lists, mappings, null",
+        ) from error
+    (folder / CONTRACT).write_text(text + "\n", encoding="utf-8")
+
+
+def read_contract(folder: Path) -> PolicyContract:
+    """Reads `contract.json`.
+
+    Raises:
+        ProductError: It is missing, damaged, of another version, or of a problem or network unknown here.
+    """
+    path = folder / CONTRACT
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content["schema_version"]
+        contract = _parsed(content) if version == SCHEMA_VERSION else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ProductError(
+            "the bundle's contract cannot be read",
+            where=f"{path}: {type(error).__name__}: {error}",
+            advice="export the policy again",
+        ) from error
+    if contract is None:
+        raise ProductError(
+            f"the bundle is of version {version}",
+            where=str(path),
+            allowed=f"version {SCHEMA_VERSION}",
+            advice="use the runner that came with it, or export the policy again",
+        )
+    network = contract.network
+    for what, found, allowed in (
+        ("activation", network.activation, ("relu",)),
+        ("network", network.kind, (MLP, SCORER)),
+        ("problem", contract.problem, PROBLEMS),
+    ):
+        if found not in allowed:
+            raise ProductError(f"unknown {what} '{found}'", where=str(path), allowed=", ".join(allowed))
+    return contract
+
+
+def _parsed(content: Mapping[str, Any]) -> PolicyContract:
+    content = dict(content)
+    _refuse_surprises(PolicyContract, content)
+    for name in ("choice_features", "context_features"):
+        content[name] = tuple(FeatureFacts(**_checked(FeatureFacts, one)) for one in content[name])
+    network = dict(_checked(NetworkFacts, content["network"]))
+    network["hidden"] = tuple(int(width) for width in network["hidden"])
+    content["network"] = NetworkFacts(**network)
+    content["choices"] = tuple(map(str, content["choices"]))
+    for name in ("unknown", "trained_on", "setting"):
+        content[name] = dict(content[name])
+    return PolicyContract(**content)
+
+
+def _checked(kind: type, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    _refuse_surprises(kind, content)
+    return content
+
+
+def _refuse_surprises(kind: type, content: Mapping[str, Any]) -> None:
+    surprises = sorted(content.keys() - {one.name for one in fields(kind)})
+    if surprises:
+        raise ValueError(f"unexpected: {', '.join(surprises)}")

@@ -1,0 +1,107 @@
+"""The policy networks in NumPy, from named arrays; the same arithmetic as `twin.networks` and `offline_rl.scorer`.
+
+`mlp`     h = [choices, feature by feature; context];  h = relu(h K_i + b_i); the last layer without the relu
+`scorer`  h_c = relu(K x_c + V_c context + b);  h_c = relu(K_i h_c + P_i mean of h over legal ones + b_i);  w h_c
+
+Both map choices [batch, A, F], context [batch, R] and legal [batch, A] to logits [batch, A]; an illegal choice gets
+`MASKED_LOGIT`. A scorer without `identity` takes any A.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from offline_rl.contract import MLP, PolicyContract
+
+MASKED_LOGIT = -1e9
+"""Logit of an illegal choice; the same as in training."""
+
+Arrays = Mapping[str, np.ndarray]
+Network = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""(choices [batch, A, F], context [batch, R], legal [batch, A] bool) -> masked logits [batch, A]; all float32."""
+
+
+def wanted_shapes(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every array of the contract's network: `<layer>/kernel` [inputs, outputs], `<layer>/bias`."""
+    num_choices, num_features, num_context = contract.widths
+    facts = contract.network
+    widths = list(zip(facts.hidden, facts.hidden[1:], strict=False))
+    if facts.kind == MLP:
+        ends = [(num_choices * num_features + num_context, facts.hidden[0]), *widths]
+        ends.append((facts.hidden[-1], num_choices))
+        layers = {f"Dense_{index}": pair for index, pair in enumerate(ends)}
+    else:
+        first = facts.hidden[0]
+        layers = {
+            "choice": (num_features, first),
+            "context": (num_context, first * num_choices if facts.identity else first),
+        }
+        for index, pair in enumerate(widths):
+            layers |= {f"layer_{index}": pair} | ({f"pool_{index}": pair} if facts.pooled else {})
+        layers["score"] = (facts.hidden[-1], 1)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (inputs, outputs) in layers.items():
+        shapes |= {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
+    return shapes
+
+
+def numpy_network(arrays: Arrays, contract: PolicyContract) -> Network:
+    """The contract's network over these arrays (of `wanted_shapes`)."""
+    ready = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
+    build = _mlp if contract.network.kind == MLP else _scorer
+    return build(ready, contract)
+
+
+def by_choice(array: np.ndarray, num_choices: int) -> np.ndarray:
+    """A context array [..., width * choices] of a scorer with identity as [..., choices * width], choice by choice."""
+    leading = array.shape[:-1]
+    parts = array.reshape(*leading, -1, num_choices)
+    return np.ascontiguousarray(np.swapaxes(parts, -1, -2)).reshape(*leading, -1)
+
+
+def _mlp(arrays: Arrays, contract: PolicyContract) -> Network:
+    num_layers = len(contract.network.hidden) + 1
+    layers = [(arrays[f"Dense_{index}/kernel"], arrays[f"Dense_{index}/bias"]) for index in range(num_layers)]
+
+    def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
+        flat = choices.transpose(0, 2, 1).reshape(len(choices), -1)
+        values = np.concatenate([flat, context], axis=1)
+        for kernel, bias in layers[:-1]:
+            values = np.maximum(values @ kernel + bias, 0.0)
+        kernel, bias = layers[-1]
+        return np.where(legal, values @ kernel + bias, np.float32(MASKED_LOGIT))
+
+    return network
+
+
+def _scorer(arrays: Arrays, contract: PolicyContract) -> Network:
+    facts = contract.network
+    own, shared, shared_bias = arrays["choice/kernel"], arrays["context/kernel"], arrays["context/bias"]
+    if facts.identity:
+        shared, shared_bias = (by_choice(one, len(contract.choices)) for one in (shared, shared_bias))
+    width, own_bias = facts.hidden[0], arrays["choice/bias"]
+    layers = [
+        tuple(
+            arrays.get(f"{name}_{index}/{part}") for name in ("layer", "pool") for part in ("kernel", "bias")
+        )
+        for index in range(len(facts.hidden) - 1)
+    ]
+    score, score_bias = arrays["score/kernel"][:, 0], arrays["score/bias"][0]
+
+    def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
+        common = (context @ shared + shared_bias).reshape(len(context), -1, width)
+        hidden = np.maximum(choices @ own + (common + own_bias), 0.0)
+        for kernel, bias, pool, pool_bias in layers:
+            mixed = hidden @ kernel + bias
+            if pool is not None:
+                mixed += (_mean_over_legal(hidden, legal) @ pool + pool_bias)[:, None]
+            hidden = np.maximum(mixed, 0.0)
+        return np.where(legal, hidden @ score + score_bias, np.float32(MASKED_LOGIT))
+
+    return network
+
+
+def _mean_over_legal(hidden: np.ndarray, legal: np.ndarray) -> np.ndarray:
+    """[batch, H] from hidden [batch, A, H]; zero where nothing is legal."""
+    weight = legal.astype(np.float32)[:, None]
+    return np.matmul(weight, hidden)[:, 0] / np.maximum(weight.sum(axis=2), np.float32(1.0))

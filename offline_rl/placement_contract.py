@@ -1,0 +1,126 @@
+"""The contract of a placement policy, from the encoding it was trained with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from offline_rl.contract import NOT_STATED, FeatureFacts, NetworkFacts, PolicyContract
+from twin.placement.encoding import Encoding
+from twin.placement.features import NODE_FEATURES, Feature, request_features
+from twin.placement.types import RESOURCES
+
+LEGALITY = (
+    "A node may take a request if it is available, among the request's candidates (where it lists any), and could ever "
+    "hold it: demand / num_nodes within its largest machine, demand within the node, each with a slack of 1e-6. The "
+    "request may have to queue there. In training every available node was legal where nothing fitted."
+)
+ACTION = "index of the node (of the contract's choices) that the request is offered to"
+UNKNOWN = {
+    "node": "never chosen by a policy bound to its nodes; by one that is not, where its capacity is told",
+    "missing node": "taken as not available and idle, with the capacity it had in training",
+    "site": "taken as the first site of training",
+    "scenario, service, queue": "taken as 'unknown', which training used for rare and missing labels",
+    "candidates": "kept to exactly; one unseen in training is shown to the policy as the smallest known one around it",
+    "run time": "where a request states none, the median run time of its service in training",
+}
+
+
+def placement_contract(
+    encoding: Encoding,
+    network: NetworkFacts,
+    *,
+    ranges: tuple[np.ndarray, np.ndarray] | None = None,
+    trained_on: Mapping[str, Any] | None = None,
+    certificate: str | None = None,
+    licence: str | None = None,
+) -> PolicyContract:
+    """What callers of a placement policy must know.
+
+    Args:
+        encoding: What the policy's numbers mean.
+        network: What it is.
+        ranges: Least and largest value of every feature, flattened as `flatten_features` has them, each
+            [F * nodes + R]; ranges of a node's features are taken over all nodes.
+        trained_on: Facts about the data window, besides the training days.
+        certificate: Content hash of the certificate of the twin it was trained in.
+        licence: Under which terms the bundle may be used.
+
+    Returns:
+        The contract.
+    """
+    cluster, problem = encoding.cluster, encoding.problem
+    of_nodes, of_request = _facts(NODE_FEATURES), _facts(request_features(cluster))
+    if ranges is not None:
+        low, high = ranges
+        cut = len(of_nodes) * cluster.num_nodes
+        by_node = low[:cut].reshape(len(of_nodes), -1), high[:cut].reshape(len(of_nodes), -1)
+        of_nodes = _with_ranges(of_nodes, by_node[0].min(axis=1), by_node[1].max(axis=1))
+        of_request = _with_ranges(of_request, low[cut:], high[cut:])
+    days = [day.isoformat() for day in encoding.train_days]
+    return PolicyContract(
+        problem="placement",
+        choice_features=of_nodes,
+        context_features=of_request,
+        choices=cluster.node_names,
+        network=network,
+        legality=LEGALITY,
+        action=ACTION,
+        normalisation="none is fitted: shares of capacity, flags, and log1p of counts, amounts and durations "
+        f"(in units of {problem.time_unit_s:g} s)",
+        unknown=UNKNOWN,
+        trained_on={
+            "first_day": min(days),
+            "last_day": max(days),
+            "num_days": len(days),
+            **(trained_on or {}),
+        },
+        setting=setting_of(encoding),
+        certificate=certificate,
+        licence=licence or NOT_STATED,
+    )
+
+
+def setting_of(encoding: Encoding) -> dict[str, Any]:
+    """What placement features are computed with, as plain JSON (see `offline_rl.runner.setting`)."""
+    cluster, names = encoding.cluster, encoding.cluster.node_names
+    nodes = []
+    for row, name in enumerate(names):
+        node: dict[str, Any] = {"name": name, "site": cluster.sites[cluster.site_of_node[row]]}
+        node["is_cloud"] = bool(cluster.is_cloud[row])
+        for resource, kind in enumerate(RESOURCES):
+            node[kind] = _finite(cluster.capacity[resource, row])
+            node[f"machine_{kind}"] = _finite(cluster.unit_capacity[resource, row])
+        nodes.append(node)
+    machines = {name: names[row] for name, row in encoding.node_of_name.items() if name not in names}
+    return {
+        "nodes": nodes,
+        "sites": list(cluster.sites),
+        "scenarios": list(cluster.scenarios),
+        "services": list(cluster.services),
+        "queues": list(cluster.queues),
+        "candidate_sets": [
+            [name for name, allowed in zip(names, rule, strict=True) if allowed] for rule in cluster.rules
+        ],
+        "run_of_service_s": list(encoding.run_of_service_s),
+        "time_unit_s": encoding.problem.time_unit_s,
+        "memory_s": encoding.problem.memory_s,
+        "node_of_machine": machines,
+    }
+
+
+def _facts(features: tuple[Feature, ...]) -> tuple[FeatureFacts, ...]:
+    return tuple(FeatureFacts(one.name, one.unit, description=one.description) for one in features)
+
+
+def _with_ranges(
+    features: tuple[FeatureFacts, ...], low: np.ndarray, high: np.ndarray
+) -> tuple[FeatureFacts, ...]:
+    return tuple(
+        FeatureFacts(one.name, one.unit, least, most, one.description)
+        for one, least, most in zip(features, low.tolist(), high.tolist(), strict=True)
+    )
+
+
+def _finite(amount: float) -> float | None:
+    return float(amount) if np.isfinite(amount) else None

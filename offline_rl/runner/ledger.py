@@ -1,0 +1,240 @@
+"""Books of what is in flight, kept by events: the runner's own copy of `twin.placement.bookkeeping`.
+
+Between decisions requests are placed, start and finish; at a decision the books say what every node holds. Sums that
+only events change are kept as they change; what the clock changes is one pass over the requests that run. The fading
+memory of waits moves from decision to decision, as in training: waits seen since the last decision count in full.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from offline_rl.errors import PolicyInputError
+from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, Request, described
+from offline_rl.runner.features import Load
+from offline_rl.runner.reading import as_held
+from offline_rl.runner.setting import RESOURCES
+
+if TYPE_CHECKING:
+    from offline_rl.runner.policy import Policy
+
+_WAITING_CORES, _RUNNING, _WAITING, _WAITING_WORK = range(len(RESOURCES), len(RESOURCES) + 4)
+
+
+@dataclass(slots=True)
+class _Entry:
+    row: int
+    slot: int
+    arrival_s: float
+    start_s: float | None
+    run_s: float
+    demand: tuple[float, float, float]
+
+
+class Ledger:
+    """What is in flight on a policy's nodes. Not for several threads at once.
+
+    Args:
+        policy: Whose features are computed.
+        nodes: All nodes, with what they hold at first (its requests are known by `(node name, position)`).
+        clock_s: When that was; None where they hold nothing.
+
+    Raises:
+        PolicyInputError: A node is described twice, or its `used_*` is stated (books count what is held).
+    """
+
+    def __init__(self, policy: Policy, nodes: Sequence[Node], clock_s: float | None = None) -> None:
+        self._policy, self._table = policy, policy.table_of(nodes)
+        num_rows = len(self._table.names)
+        self._entries: dict[Any, _Entry] = {}
+        self._sums = np.zeros((len(RESOURCES) + 4, num_rows))
+        self._waiting: list[dict[Any, float]] = [{} for _ in range(num_rows)]
+        self._oldest = np.full(num_rows, np.inf)
+        self._slots = _Slots()
+        self._recent, self._new = np.zeros((2, num_rows)), np.zeros((2, num_rows))
+        self._decided_s = clock_s
+        self._available = self._table.choosable.copy()
+        for node in nodes:
+            self._begin(node)
+
+    @property
+    def num_in_flight(self) -> int:
+        """Requests waiting or running."""
+        return len(self._entries)
+
+    def place(self, request_id: Any, node: str, request: Request | Mapping[str, Any], clock_s: float) -> None:
+        """A node has taken a request: it waits there until `start`.
+
+        Raises:
+            PolicyInputError: The request is in flight already.
+        """
+        self.hold(request_id, node, as_held(described(Request, request), clock_s))
+
+    def hold(self, request_id: Any, node: str, held: Held) -> None:
+        """A request that a node was found to hold already; its wait so far is not counted as seen.
+
+        Raises:
+            PolicyInputError: The request is in flight already.
+        """
+        if request_id in self._entries:
+            raise PolicyInputError("this request is in flight already", where=repr(request_id))
+        row = self._row(node)
+        run_s = (
+            self._policy.expected_run_s(held.service) if held.expected_run_s is None else held.expected_run_s
+        )
+        asked = (held.cpu_cores, held.memory_gib, held.gpus)
+        known = self._policy.setting.demanded
+        demand = tuple(float(each) if counts else 0.0 for each, counts in zip(asked, known, strict=True))
+        amounts = (held.arrival_s, run_s, *asked, held.start_s or 0.0)
+        if not all(map(math.isfinite, amounts)) or min(run_s, *asked) < 0.0:
+            raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
+        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand)  # type: ignore[arg-type]
+        self._entries[request_id] = entry
+        if row < 0:
+            return
+        if held.start_s is None:
+            self._add_waiting(request_id, entry)
+        else:
+            self._add_running(entry)
+
+    def start(self, request_id: Any, at_s: float) -> bool:
+        """A request began to run; False where it is not in flight or runs already."""
+        entry = self._entries.get(request_id)
+        if entry is None or entry.start_s is not None:
+            return False
+        entry.start_s = at_s
+        if entry.row >= 0:
+            self._remove_waiting(request_id, entry)
+            self._add_running(entry)
+            self._new[:, entry.row] += at_s - entry.arrival_s, 1.0
+        return True
+
+    def finish(self, request_id: Any) -> bool:
+        """A request left its node: completed, failed, killed or dropped; False where it is not in flight."""
+        entry = self._entries.pop(request_id, None)
+        if entry is None:
+            return False
+        if entry.row >= 0:
+            if entry.start_s is None:
+                self._remove_waiting(request_id, entry)
+            else:
+                self._remove_running(entry)
+        return True
+
+    def set_available(self, node: str, available: bool) -> None:
+        """Whether a node can be offered now."""
+        row = self._row(node)
+        if row >= 0:
+            self._available[row] = available
+
+    def decide(self, request: Request | Mapping[str, Any], clock_s: float) -> Decision:
+        """The decision for a request in hand, now; see `Policy.decide`."""
+        asked = described(Request, request)
+        return self._policy.decide_on(self._table, self.load(clock_s), self._available, asked, clock_s)
+
+    def explain(self, request: Request | Mapping[str, Any], clock_s: float) -> Explanation:
+        """The decision and what it rests on; see `Policy.explain`."""
+        asked = described(Request, request)
+        return self._policy.explain_on(self._table, self.load(clock_s), self._available, asked, clock_s)
+
+    def load(self, clock_s: float) -> Load:
+        """What every node holds at a decision; moves the fading memory of waits to it."""
+        elapsed_s = 0.0 if self._decided_s is None else max(clock_s - self._decided_s, 0.0)
+        self._decided_s = clock_s
+        self._recent *= math.exp(-elapsed_s / self._policy.setting.memory_s)
+        self._recent += self._new
+        self._new[:] = 0.0
+        left = self._sums[_WAITING_WORK] + self._slots.core_seconds_left(clock_s, len(self._oldest))
+        return Load(
+            used=self._sums[: len(RESOURCES)],
+            waiting_cores=self._sums[_WAITING_CORES],
+            num_running=self._sums[_RUNNING],
+            num_waiting=self._sums[_WAITING],
+            core_seconds_left=left,
+            oldest_wait_s=np.maximum(clock_s - self._oldest, 0.0),
+            recent_wait_s=self._recent[0],
+            recent_starts=self._recent[1],
+        )
+
+    def _begin(self, node: Node) -> None:
+        if (node.used_cpu_cores, node.used_memory_gib, node.used_gpus) != (None, None, None):
+            raise PolicyInputError("books count what is held, not what is stated as used", where=node.name)
+        row = self._row(node.name)
+        if row >= 0:
+            self._available[row] &= node.available
+            self._recent[:, row] = node.recent_wait_s, node.recent_starts
+        for position, one in enumerate(node.held):
+            self.hold((node.name, position), node.name, one)
+
+    def _row(self, node: str) -> int:
+        """The row of a node or of a machine's node; -1 for strangers, whose requests count for nothing."""
+        row_of = self._table.row_of
+        return (
+            row_of[node]
+            if node in row_of
+            else row_of.get(self._policy.setting.node_of_machine.get(node, ""), -1)
+        )
+
+    def _add_waiting(self, request_id: Any, entry: _Entry) -> None:
+        cores = entry.demand[0]
+        self._waiting[entry.row][request_id] = entry.arrival_s
+        self._oldest[entry.row] = min(self._oldest[entry.row], entry.arrival_s)
+        self._change(entry.row, (0.0, 0.0, 0.0, cores, 0.0, 1.0, entry.run_s * cores))
+
+    def _remove_waiting(self, request_id: Any, entry: _Entry) -> None:
+        cores, waiting = entry.demand[0], self._waiting[entry.row]
+        del waiting[request_id]
+        if entry.arrival_s <= self._oldest[entry.row]:
+            self._oldest[entry.row] = min(waiting.values(), default=math.inf)
+        self._change(entry.row, (0.0, 0.0, 0.0, -cores, 0.0, -1.0, -entry.run_s * cores))
+
+    def _add_running(self, entry: _Entry) -> None:
+        start_s = entry.arrival_s if entry.start_s is None else entry.start_s
+        entry.slot = self._slots.take(entry.row, start_s + entry.run_s, entry.demand[0])
+        self._change(entry.row, (*entry.demand, 0.0, 1.0, 0.0, 0.0))
+
+    def _remove_running(self, entry: _Entry) -> None:
+        self._slots.free(entry.slot)
+        self._change(entry.row, (*(-each for each in entry.demand), 0.0, -1.0, 0.0, 0.0))
+
+    def _change(self, row: int, amounts: tuple[float, ...]) -> None:
+        column = self._sums[:, row]
+        column += amounts
+        if column[_RUNNING] == 0.0:
+            column[: len(RESOURCES)] = 0.0  # what rounding left
+        if column[_WAITING] == 0.0:
+            column[_WAITING_CORES] = column[_WAITING_WORK] = 0.0
+
+
+class _Slots:
+    """Running requests as flat arrays: node row, expected end, cores; free slots have no cores."""
+
+    def __init__(self) -> None:
+        self._row = np.zeros(64, int)
+        self._amounts = np.zeros((2, 64))
+        self._unused = list(range(64))
+
+    def take(self, row: int, expected_end_s: float, cores: float) -> int:
+        if not self._unused:
+            size = len(self._row)
+            self._row = np.concatenate([self._row, np.zeros(size, int)])
+            self._amounts = np.concatenate([self._amounts, np.zeros((2, size))], axis=1)
+            self._unused = list(range(size, 2 * size))
+        slot = self._unused.pop()
+        self._row[slot] = row
+        self._amounts[:, slot] = expected_end_s, cores
+        return slot
+
+    def free(self, slot: int) -> None:
+        self._amounts[:, slot] = 0.0
+        self._unused.append(slot)
+
+    def core_seconds_left(self, clock_s: float, num_rows: int) -> np.ndarray:
+        end_s, cores = self._amounts
+        left = np.maximum(end_s - clock_s, 0.0) * cores
+        return np.bincount(self._row, weights=left, minlength=num_rows)

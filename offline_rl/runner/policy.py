@@ -1,0 +1,289 @@
+"""A placement policy that decides from plain descriptions: no arrays, no training stack.
+
+    policy = load("bundle")
+    policy.decide(nodes, request, clock_s).node
+    policy.explain(nodes, request, clock_s).out_of_range
+
+Legal is what the policy knows, what is available, a candidate of the request, and large enough for it; where nothing
+is, nothing is decided (in training every available node would then be legal, so that a decision exists).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from logs_schema.errors import ProductError
+from offline_rl.contract import FeatureFacts
+from offline_rl.numpy_networks import MASKED_LOGIT
+from offline_rl.runner import features, reading, table
+from offline_rl.runner.descriptions import Decision, Explanation, Node, OutOfRange, Request, described
+from offline_rl.runner.features import Load
+from offline_rl.runner.ledger import Ledger
+from offline_rl.runner.network import Backend, ExportedPolicy, load_network
+from offline_rl.runner.setting import PlacementSetting, parse_setting
+
+RANGE_SLACK = 1e-5
+"""A feature may leave the range seen in training by so much, for rounding."""
+
+
+class Seen(NamedTuple):
+    """One decision as arrays; the rows are those of the node table."""
+
+    choices: np.ndarray  # [rows, F] float32
+    context: np.ndarray  # [R] float32
+    legal: np.ndarray  # [rows] bool
+    candidate: np.ndarray  # [rows] bool: the request may run there by its candidate list
+    large_enough: np.ndarray  # [rows] bool
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Ranges seen in training, [features] each; infinite where not known."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    def outside(self, values: np.ndarray) -> np.ndarray:
+        """Which values [..., features] are outside."""
+        return (values < self.low) | (values > self.high)
+
+
+class Policy:
+    """A placement policy of a bundle; safe to share between threads.
+
+    Args:
+        exported: The bundle's network.
+
+    Raises:
+        ProductError: The bundle decides something else, or by features unknown to this runner.
+    """
+
+    def __init__(self, exported: ExportedPolicy) -> None:
+        contract = exported.contract
+        if contract.problem != "placement":
+            raise ProductError(
+                f"the bundle does not decide placements but '{contract.problem}'",
+                allowed="placement",
+                advice="decide from arrays: offline_rl.runner.load_network",
+            )
+        self.exported, self.contract = exported, contract
+        self.setting: PlacementSetting = parse_setting(contract.setting)
+        self.vocabulary = table.vocabulary_of(self.setting)
+        _refuse_other_features(contract.choice_features, features.NODE_FEATURES)
+        _refuse_other_features(contract.context_features, table.request_feature_names(self.vocabulary))
+        if tuple(node.name for node in self.setting.nodes) != contract.choices:
+            raise ProductError("the contract's nodes are not its choices", advice="export the policy again")
+        self._of_nodes, self._of_request = (
+            _ranges(contract.choice_features),
+            _ranges(contract.context_features),
+        )
+        self._last: tuple[tuple, table.NodeTable] | None = None
+
+    @property
+    def content_hash(self) -> str:
+        """Content hash of the bundle."""
+        return self.exported.content_hash
+
+    def decide(
+        self, nodes: Sequence[Node | Mapping[str, Any]], request: Request | Mapping[str, Any], clock_s: float
+    ) -> Decision:
+        """The node that a request should be offered to.
+
+        Args:
+            nodes: All nodes and what they hold; names unknown to the policy are never chosen.
+            request: The request in hand.
+            clock_s: Now, seconds since 1970.
+
+        Returns:
+            The decision; its `node` is None where no node may take the request.
+
+        Raises:
+            PolicyInputError: A description is not one, or holds impossible numbers.
+        """
+        known, load, available = self._described(nodes, clock_s)
+        return self.decide_on(known, load, available, described(Request, request), clock_s)
+
+    def explain(
+        self, nodes: Sequence[Node | Mapping[str, Any]], request: Request | Mapping[str, Any], clock_s: float
+    ) -> Explanation:
+        """The decision and what it rests on; arguments and errors as for `decide`."""
+        known, load, available = self._described(nodes, clock_s)
+        return self.explain_on(known, load, available, described(Request, request), clock_s)
+
+    def ledger(self, nodes: Sequence[Node | Mapping[str, Any]], clock_s: float | None = None) -> Ledger:
+        """Books of what the nodes hold, kept up to date by events: decides faster than from descriptions.
+
+        Args:
+            nodes: All nodes, with what they hold at first.
+            clock_s: When that was; not needed for nodes that hold nothing.
+        """
+        return Ledger(self, [described(Node, node) for node in nodes], clock_s)
+
+    def table_of(self, nodes: Sequence[Node]) -> table.NodeTable:
+        """The table of some nodes; the last one is remembered, as nodes seldom change."""
+        facts = tuple(
+            (
+                node.name, node.site, node.is_cloud, node.cpu_cores, node.memory_gib, node.gpus,
+                node.machine_cpu_cores, node.machine_memory_gib, node.machine_gpus,
+            )
+            for node in nodes
+        )  # fmt: skip
+        last = self._last
+        if last is None or last[0] != facts:
+            last = self._last = facts, table.node_table(nodes, self.contract, self.setting)
+        return last[1]
+
+    def see(
+        self, known: table.NodeTable, load: Load, available: np.ndarray, request: Request, clock_s: float
+    ) -> Seen:
+        """What the network is shown.
+
+        Args:
+            known: The nodes.
+            load: What they hold.
+            available: [rows] bool.
+            request: The request in hand.
+            clock_s: Now.
+
+        Returns:
+            Features and legality.
+
+        Raises:
+            PolicyInputError: Impossible numbers.
+        """
+        asked = reading.asked_of(request, clock_s, known, self.setting, self.vocabulary)
+        bound = not self.contract.network.any_choices
+        candidate, told = reading.candidates_of(request.candidates, known, self.setting, bound=bound)
+        large_enough = features.fits(known.facts, asked)
+        unit_s = self.setting.time_unit_s
+        choices = features.observe_nodes(known.facts, load, asked, told & large_enough, unit_s)
+        context = features.observe_request(asked, self.vocabulary.num_features, unit_s)
+        legal = candidate & large_enough & available & known.choosable
+        return Seen(choices, context, legal, candidate, large_enough)
+
+    def decide_on(
+        self, known: table.NodeTable, load: Load, available: np.ndarray, request: Request, clock_s: float
+    ) -> Decision:
+        """`decide` from a table and its load."""
+        return self._decided(known, self.see(known, load, available, request, clock_s), request)
+
+    def explain_on(
+        self, known: table.NodeTable, load: Load, available: np.ndarray, request: Request, clock_s: float
+    ) -> Explanation:
+        """`explain` from a table and its load."""
+        seen = self.see(known, load, available, request, clock_s)
+        of_nodes = [one.name for one in self.contract.choice_features]
+        of_request = [one.name for one in self.contract.context_features]
+        shown = {
+            name: dict(zip(of_nodes, seen.choices[known.row_of[name]].tolist(), strict=True))
+            for name in known.described
+            if name in known.row_of
+        }
+        return Explanation(
+            decision=self._decided(known, seen, request),
+            features=shown,
+            request=dict(zip(of_request, seen.context.tolist(), strict=True)),
+            out_of_range=tuple(self._out_of_range(known, seen)),
+            unknown=table.unknown_labels(request, self.vocabulary),
+            illegal=_why_illegal(known, seen, available),
+        )
+
+    def _described(
+        self, nodes: Sequence[Node | Mapping[str, Any]], clock_s: float
+    ) -> tuple[table.NodeTable, Load, np.ndarray]:
+        ready = [described(Node, node) for node in nodes]
+        known = self.table_of(ready)
+        return known, *reading.load_of(ready, known, self.setting, clock_s, self.expected_run_s)
+
+    def expected_run_s(self, service: str | None) -> float:
+        """The run time to expect of a service where none is stated."""
+        return reading.run_of_service(self.setting, self.vocabulary, service)
+
+    def _decided(self, known: table.NodeTable, seen: Seen, request: Request) -> Decision:
+        chosen = None
+        if seen.legal.any():
+            scores = self.exported.network(seen.choices[None], seen.context[None], seen.legal[None])[0]
+            chosen = known.names[int(scores.argmax())]
+        else:
+            scores = np.full(len(known.names), MASKED_LOGIT, np.float32)
+        outside = (
+            self._of_nodes.outside(seen.choices)[seen.legal].sum()
+            + self._of_request.outside(seen.context).sum()
+        )
+        legal = seen.legal
+        if known.described != known.names:
+            is_row = known.rows >= 0
+            legal = legal[known.rows] & is_row if len(legal) else is_row
+            scores = (
+                np.where(legal, scores[known.rows], np.float32(MASKED_LOGIT)) if len(scores) else np.zeros(0)
+            )
+        num_unknown = len(table.unknown_labels(request, self.vocabulary))
+        return Decision(chosen, known.described, scores, legal, int(outside), num_unknown)
+
+    def _out_of_range(self, known: table.NodeTable, seen: Seen) -> list[OutOfRange]:
+        found = []
+        for row, column in np.argwhere(self._of_nodes.outside(seen.choices) & seen.legal[:, None]).tolist():
+            facts = self.contract.choice_features[column]
+            found.append(_told(facts, known.names[row], float(seen.choices[row, column])))
+        for (column,) in np.argwhere(self._of_request.outside(seen.context)).tolist():
+            found.append(_told(self.contract.context_features[column], None, float(seen.context[column])))
+        return found
+
+
+def load(folder: Path | str, backend: Backend = "numpy") -> Policy:
+    """Loads a placement policy, after checking every hash of its bundle and replaying its golden decisions.
+
+    Args:
+        folder: The bundle.
+        backend: `numpy`, or `onnx` (needs onnxruntime).
+
+    Returns:
+        The policy.
+
+    Raises:
+        ProductError: The bundle is missing, altered, damaged, of another version or problem, does not decide as the
+            original, or the backend is not known or not installed.
+    """
+    return Policy(load_network(folder, backend))
+
+
+def _why_illegal(known: table.NodeTable, seen: Seen, available: np.ndarray) -> dict[str, str]:
+    reasons = dict(known.refused)
+    for name in known.described:
+        row = known.row_of.get(name, -1)
+        if name in reasons or seen.legal[row]:
+            continue
+        if not seen.candidate[row]:
+            reasons[name] = "not among the request's candidates"
+        elif not seen.large_enough[row]:
+            reasons[name] = "too small: its capacity, or that of its largest machine"
+        elif not available[row]:
+            reasons[name] = "not available"
+    return reasons
+
+
+def _told(facts: FeatureFacts, node: str | None, value: float) -> OutOfRange:
+    low, high = (np.nan if bound is None else bound for bound in (facts.low, facts.high))
+    return OutOfRange(facts.name, node, value, low, high)
+
+
+def _ranges(facts: Sequence[FeatureFacts]) -> Ranges:
+    low = np.array([-np.inf if one.low is None else one.low - RANGE_SLACK for one in facts], np.float32)
+    high = np.array([np.inf if one.high is None else one.high + RANGE_SLACK for one in facts], np.float32)
+    return Ranges(low, high)
+
+
+def _refuse_other_features(found: Sequence[FeatureFacts], wanted: Sequence[str]) -> None:
+    names = tuple(one.name for one in found)
+    if names == tuple(wanted):
+        return
+    differing = [f"{a} for {b}" for a, b in zip(names, wanted, strict=False) if a != b]
+    raise ProductError(
+        "this runner cannot compute the policy's features",
+        where=differing[0] if differing else f"{len(names)} features",
+        allowed=f"{len(wanted)} features as this runner names them",
+        advice="use the runner that came with the bundle, or decide from arrays (offline_rl.runner.load_network)",
+    )
