@@ -6,13 +6,17 @@ With `f_r` the share of resource r (cores, memory) that would be requested on th
     MostAllocated       mean over r of floor(100 min(f_r, 1))
     BalancedAllocation  floor(100 (1 - deviation of min(f_r, 1) over r))
 
-Each plugin has weight one; equals are chosen at random. A pod that fits nowhere stays pending there; here it must
+The first two are strategies of the plugin NodeResourcesFit (LeastAllocated unless configured), the last is the plugin
+NodeResourcesBalancedAllocation. A scheduler's score is the sum of its plugins', each of weight one; equals are chosen
+at random. `k8s_default` and `k8s_most_allocated` are schedulers with both plugins; `k8s_least_allocated` and
+`k8s_balanced` have one of them alone. A pod that fits nowhere stays pending there; here it must
 queue somewhere, so nodes where it fits now come first, and where there is none the scores decide among all legal ones.
 The observation tells the cores of waiting requests but not their memory, which therefore counts when they run.
 
-Source: Kubernetes documentation, "Resource Bin Packing" and "Scheduler Configuration"; plugins NodeResourcesFit and
-NodeResourcesBalancedAllocation.
+Source: Kubernetes documentation, "Resource Bin Packing" and "Scheduler Configuration".
 """
+
+from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
@@ -66,22 +70,22 @@ def _percent(share: Array) -> Array:
     return jnp.floor(100.0 * share + 1e-4)  # float32 shares: 0.29 is 29 percent, as in integer arithmetic
 
 
-def _default(cluster: Cluster) -> Policy:
-    def decide(key: Array, observation: Observation, legal: Array) -> Array:
-        shares = jnp.stack(requested_shares(cluster, observation))
-        score = least_allocated(shares) + balanced_allocation(shares)
-        return any_best_legal(key, score + _room(shares), legal)
-
-    return decide
+Score = Callable[[Array], Array]
+"""Shares [resources, nodes, seats, *streams] -> [nodes, seats, *streams] in [0, 100]."""
 
 
-def _packing(cluster: Cluster) -> Policy:
-    def decide(key: Array, observation: Observation, legal: Array) -> Array:
-        shares = jnp.stack(requested_shares(cluster, observation))
-        score = most_allocated(shares) + balanced_allocation(shares)
-        return any_best_legal(key, score + _room(shares), legal)
+def _scheduler(*scores: Score) -> Callable[[Cluster], Policy]:
+    """The policy that sums the scores of its plugins."""
 
-    return decide
+    def policy(cluster: Cluster) -> Policy:
+        def decide(key: Array, observation: Observation, legal: Array) -> Array:
+            shares = jnp.stack(requested_shares(cluster, observation))
+            total = sum((score(shares) for score in scores), start=_room(shares))
+            return any_best_legal(key, total, legal)
+
+        return decide
+
+    return policy
 
 
 def _room(shares: Array) -> Array:
@@ -89,8 +93,20 @@ def _room(shares: Array) -> Array:
 
 
 K8S_DEFAULT = Baseline(
-    "k8s_default", "kube-scheduler's default scores: least allocated, and balanced", _default
+    "k8s_default",
+    "kube-scheduler's default scores: least allocated, and balanced",
+    _scheduler(least_allocated, balanced_allocation),
 )
 K8S_MOST_ALLOCATED = Baseline(
-    "k8s_most_allocated", "kube-scheduler's scores for packing: most allocated, and balanced", _packing
+    "k8s_most_allocated",
+    "kube-scheduler's scores for packing: most allocated, and balanced",
+    _scheduler(most_allocated, balanced_allocation),
+)
+K8S_LEAST_ALLOCATED = Baseline(
+    "k8s_least_allocated", "kube-scheduler's score for spreading, alone", _scheduler(least_allocated)
+)
+K8S_BALANCED = Baseline(
+    "k8s_balanced",
+    "kube-scheduler's score for even use of cores and memory, alone",
+    _scheduler(balanced_allocation),
 )

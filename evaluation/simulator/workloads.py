@@ -76,9 +76,16 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
         The workload; of a log with fewer days, those.
 
     Raises:
-        ConfigError: no such pattern, or the archive does not support it.
+        ConfigError: no such pattern, the archive does not support it, or the world's agents decide who asks.
     """
     chosen = pattern(pattern_name)
+    if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
+        raise ConfigError(
+            "agents that leave or pause decide who asks, so requests cannot come from a list",
+            where=f"simulated world {world.name!r}, reactions.leaving and reactions.pausing",
+            allowed="0 with --arrivals",
+            advice="let the world draw its requests, or switch these reactions off",
+        )
     days = chosen.days(read_pool(archive, world), world, num_days, seed)
     inside = [_within(day, world.day_s) for day in days]
     return Workload(chosen.name, archive.content_hash, world.day_s, tuple(inside))

@@ -11,7 +11,9 @@ from evaluation.baselines import (
     BASELINES,
     CLOUD_ONLY,
     HOME,
+    K8S_BALANCED,
     K8S_DEFAULT,
+    K8S_LEAST_ALLOCATED,
     K8S_MOST_ALLOCATED,
     LEAST_BACKLOG,
     LEAST_LOADED,
@@ -134,6 +136,24 @@ def test_kubernetes_prefers_room_now_then_the_empty_or_the_full_node():
     assert often_chosen(K8S_DEFAULT, seen) == {0}
     assert often_chosen(K8S_MOST_ALLOCATED, seen) == {1}  # 2 and 3 would be fuller, but there is no room
     assert often_chosen(K8S_MOST_ALLOCATED, seen, [True, False, True, True]) == {0}
+
+
+def test_kubernetes_plugins_alone_and_together_disagree_where_they_should():
+    """Cores and memory that would be asked for: 20 and 60 %, 45 and 45 %, 10 and 75 %, 70 and 30 %.
+
+    Least allocated 60, 55, 57, 50; balanced 80, 100, 67, 80; their sum 140, 155, 124, 130.
+    """
+    needed, free_cores = 0.1, np.array([0.9, 0.65, 1.0, 0.4])
+    free_memory = np.array([0.4, 0.55, 0.25, 0.7])
+    seen = seen_as(free_cpu_cores=free_cores, needed_share=[needed] * 4, free_memory_gib=free_memory)
+    shares = jnp.stack(requested_shares(cluster(), seen))[..., 0]
+    np.testing.assert_array_equal(least_allocated(shares), [60.0, 55.0, 57.0, 50.0])
+    np.testing.assert_array_equal(balanced_allocation(shares), [80.0, 100.0, 67.0, 80.0])
+    assert often_chosen(K8S_LEAST_ALLOCATED, seen) == {0}
+    assert often_chosen(K8S_BALANCED, seen) == {1}
+    assert often_chosen(K8S_DEFAULT, seen) == {1}
+    assert often_chosen(K8S_DEFAULT, seen, [True, False, True, True]) == {0}
+    assert often_chosen(K8S_BALANCED, seen, [True, False, True, True]) == {0, 3}
 
 
 def test_random_is_uniform_over_legal_nodes():

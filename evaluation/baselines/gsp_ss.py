@@ -1,0 +1,132 @@
+"""GSP-SS: how requests should be split over nodes in the long run, if the arrival rate of every service is known.
+
+The shadow schedule is a linear programme over `x[b, s, n]`, the share of the requests for service s at site b that go
+to node n:
+
+    maximise    sum rate[b, s] x[b, s, n]  -  EVENNESS * total rate * r
+    subject to  sum_n x[b, s, n] <= 1                                            for every b, s
+                sum_{b, s} rate[b, s] x[b, s, n] work[s] / speed[n] <= r cores[n]  for every n,   r <= 1
+                x[b, s, n] = 0  where the way there and the run take longer than the mean deadline of s
+
+so it serves as many requests as the nodes can compute in time and, among such schedules, keeps the busiest node least
+busy. A request is sent to node n with probability `x[b, s, n] / sum_n x[b, s, n]`; what cannot be served is spread over
+all nodes by their speed and cores. It looks at no queue: where the load is mild that is good, and under high load it
+cannot balance, which is how paper 001 describes it.
+
+What it knows: the world's mean rates of day 0, mean work, the nodes' declared speeds and cores, links without noise.
+Not: affinities, preferences, drift, daily cycles. In these worlds every node holds every service its rules allow, so
+there is no placement left to do, and only the scheduling half of GSP-SS remains.
+
+Source: V. Farhadi et al., Service placement and request scheduling for data-intensive applications in edge clouds,
+INFOCOM 2019; baseline (iii) of paper 001, section V.
+"""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from evaluation.baselines.truth_baseline import TruthBaseline
+from evaluation.simulator.conditions import Conditions, Population, conditions, service_mix, world_draw
+from evaluation.simulator.names import Names
+from evaluation.simulator.world import World
+from twin.contracts import Array
+from twin.placement.types import PlacementState
+
+EVENNESS = 1e-3
+"""Weight of the busiest node's load: small, so that no request is given up for it."""
+
+
+@lru_cache(maxsize=16)
+def shadow_schedule(world: World) -> np.ndarray:
+    """[sites, services, nodes] probabilities of the nodes, as this module says; world's own indices.
+
+    Args:
+        world: A validated world.
+    """
+    today, population = conditions(world, 0.0), world_draw(world)
+    rate = rates(world, population)
+    cores = today.core_exists.sum(axis=0).astype(float)
+    run_s = today.work_s[:, None] / today.speed[None]
+    way_s = today.latency_s[today.link][:, None] + (
+        today.input_mib[None, :, None] * today.s_per_mib[today.link][:, None]
+    )
+    useful = way_s + run_s[None] <= _deadlines(today, population)[None, :, None]
+    useful &= allowed(world)[None]
+    share = solve(rate, run_s, cores, useful)
+    spread = cores * today.speed * allowed(world)
+    whole = share.sum(axis=2, keepdims=True)
+    fallback = np.broadcast_to((spread / spread.sum(axis=1, keepdims=True))[None], share.shape)
+    return np.where(whole > 1e-6, share / np.maximum(whole, 1e-6), fallback)
+
+
+def rates(world: World, population: Population) -> np.ndarray:
+    """[sites, services] mean requests per second while the nominal day lasts."""
+    mix = service_mix(world, population, 0.0)
+    per_agent = population.share * world.requests_per_day / world.day_s
+    home = np.arange(len(world.sites))[:, None] == population.site[None]
+    return home @ (per_agent[:, None] * mix[:, population.scenario].T)
+
+
+def allowed(world: World) -> np.ndarray:
+    """[services, nodes] bool: the rules let the service run there."""
+    return np.array([[world.may_host(node, service) for node in world.nodes] for service in world.services])
+
+
+def solve(rate: np.ndarray, run_s: np.ndarray, cores: np.ndarray, useful: np.ndarray) -> np.ndarray:
+    """The linear programme.
+
+    Args:
+        rate: [sites, services] requests per second.
+        run_s: [services, nodes] mean run time there.
+        cores: [nodes].
+        useful: [sites, services, nodes] bool: where requests can be served in time.
+
+    Returns:
+        [sites, services, nodes] shares x.
+    """
+    site, service, node = np.nonzero(useful & (rate > 0.0)[..., None])
+    num, num_kinds = len(node), rate.size
+    offered = rate[site, service]
+    if num == 0:
+        return np.zeros(useful.shape)
+    column = np.arange(num)
+    rows = np.concatenate(
+        [site * rate.shape[1] + service, num_kinds + node, num_kinds + np.arange(len(cores))]
+    )
+    columns = np.concatenate([column, column, np.full(len(cores), num)])
+    values = np.concatenate([np.ones(num), offered * run_s[service, node], -cores])
+    matrix = coo_array((values, (rows, columns)), shape=(num_kinds + len(cores), num + 1)).tocsr()
+    limit = np.concatenate([np.ones(num_kinds), np.zeros(len(cores))])
+    objective = np.append(-offered, EVENNESS * rate.sum())
+    solved = linprog(objective, matrix, limit, bounds=(0.0, 1.0))
+    share = np.zeros(useful.shape)
+    share[site, service, node] = solved.x[:num]
+    return share
+
+
+def _deadlines(today: Conditions, population: Population) -> np.ndarray:
+    """[services] mean deadline over the agents."""
+    scenario_share = np.bincount(population.scenario, population.share, today.deadline_s.shape[1])
+    return today.deadline_s @ scenario_share
+
+
+def _decide(key: Array, world: World, names: Names, _today: Conditions, state: PlacementState) -> Array:
+    cumulative = np.cumsum(shadow_schedule(world), axis=2)
+    in_world = np.argsort(names.world_node)
+    site = jnp.asarray(names.world_site)[state.request.site]
+    service = jnp.asarray(names.world_service)[state.request.service]
+    reached = jnp.asarray(cumulative / cumulative[..., -1:], jnp.float32)[site, service]
+    uniform = jax.random.uniform(key, site.shape)
+    node = jnp.sum(uniform[..., None] >= reached, axis=-1, dtype=jnp.int32)
+    return jnp.asarray(in_world, jnp.int32)[jnp.minimum(node, len(world.nodes) - 1)]
+
+
+GSP_SS = TruthBaseline(
+    "gsp_ss",
+    "a static split of every site's services over the nodes, by a linear programme that knows the mean arrival rates",
+    _decide,
+)
