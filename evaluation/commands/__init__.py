@@ -6,7 +6,7 @@ for.
 
 from types import ModuleType
 
-from evaluation.commands import bench, check, compare, export, fit, import_log, replay, run, simulate, train
+from evaluation.commands import bench, check, compare, export, fit, import_log, replay, run, serve, simulate, train
 
 COMMANDS: tuple[ModuleType, ...] = (
     import_log,
@@ -17,6 +17,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     compare,
     replay,
     export,
+    serve,
     run,
     bench,
 )

@@ -1,0 +1,253 @@
+"""The HTTP doors of the decision service, as an ASGI application.
+
+| path | |
+|---|---|
+| `POST /filter`, `POST /prioritize` | a Kubernetes scheduler extender (`offline_rl.serving.extender`) |
+| `POST /decide`, `POST /events` | plain JSON (`offline_rl.serving.plain`) |
+| `POST /reload` | load the bundle anew; refused from other machines where no token is set |
+| `GET /healthz`, `GET /readyz` | alive; able to answer. No token needed |
+| `GET /metrics` | Prometheus |
+
+Whatever comes in, something sensible goes out: 400 for what cannot be understood, 401 without the token, 404, 405, 408
+for a body that does not arrive, 413 for one that is too large. `/filter` also says it in the result's `Error`.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import ipaddress
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import orjson
+
+from logs_schema.errors import SchedtwinError
+from offline_rl.errors import PolicyInputError
+from offline_rl.serving.errors import AskError
+from offline_rl.serving.extender import GO, args_of, filter_error, filter_result, host_priorities, spelling_of
+from offline_rl.serving.plain import ask_of_json, events_of_json
+from offline_rl.serving.service import Service
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Reply = tuple[int, Any]
+"""Status and JSON content; bytes are sent as they are."""
+
+MAX_BODY_BYTES = 32 * 2**20
+"""Largest question: 5,000 whole node objects fit."""
+BODY_S = 10.0
+"""How long a question's body may take to arrive."""
+_UNGUARDED = ("/healthz", "/readyz")
+
+
+class BadCall(Exception):
+    """A call that is answered with an error status before anybody looks at its content."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status, self.message = status, message
+        super().__init__(message)
+
+
+class App:
+    """The application.
+
+    Args:
+        service: Answers the questions.
+        token: What callers must present (`Authorization: Bearer`, or as the password of `Basic`); None asks for none.
+        on_start, on_stop: Called when the server begins and ends.
+    """
+
+    def __init__(
+        self, service: Service, token: str | None = None,
+        on_start: Callable[[], None] | None = None, on_stop: Callable[[], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.service, self.token, self.ready = service, token, False
+        self._on_start, self._on_stop = on_start, on_stop
+        self._doors: dict[str, tuple[str, Callable[[Scope, bytes, float], Awaitable[Reply]]]] = {
+            "/filter": ("POST", self._filter),
+            "/prioritize": ("POST", self._prioritize),
+            "/decide": ("POST", self._decide),
+            "/events": ("POST", self._events),
+            "/reload": ("POST", self._reload),
+            "/healthz": ("GET", self._healthz),
+            "/readyz": ("GET", self._readyz),
+            "/metrics": ("GET", self._metrics),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one call, or the server's beginning and end."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            begun_s = time.monotonic()
+            path = scope["path"] if scope["path"] in self._doors else "other"
+            try:
+                status, content = await self._serve(scope, receive, begun_s)
+            except BadCall as error:
+                status, content = error.status, {"error": error.message}
+            await _send(send, status, content)
+            metrics = self.service.metrics
+            metrics.answers.labels(path, status).inc()
+            metrics.answer_s.labels(path).observe(time.monotonic() - begun_s)
+
+    async def _serve(self, scope: Scope, receive: Receive, begun_s: float) -> Reply:
+        path = scope["path"]
+        method, door = self._doors.get(path, ("", None))
+        if door is None:
+            raise BadCall(404, f"no such path; there are {', '.join(self._doors)}")
+        if scope["method"] != method:
+            raise BadCall(405, f"{path} takes {method}")
+        headers = {
+            name: value for name, value in scope["headers"] if name in (b"authorization", b"content-length")
+        }
+        if (
+            self.token is not None
+            and path not in _UNGUARDED
+            and not self._admits(headers.get(b"authorization", b""))
+        ):
+            raise BadCall(401, "the token is missing or wrong")
+        body = await _body(receive, headers.get(b"content-length", b"0"))
+        try:
+            return await door(scope, body, begun_s)
+        except (AskError, PolicyInputError) as error:
+            return 400, {"error": str(error)}
+
+    async def _filter(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
+        words = GO
+        try:
+            content = _json(body)
+            words = spelling_of(content)
+            args = args_of(content, self.service.clock())
+            view = self.service.filter(args.ask)
+        except (AskError, PolicyInputError) as error:
+            status = 400 if error.what == NOT_JSON else 200  # kube-scheduler reads `Error` of a 200 only
+            return status, filter_error(str(error), words)
+        return 200, filter_result(args, view.failed, view.unresolvable)
+
+    async def _prioritize(self, _scope: Scope, body: bytes, begun_s: float) -> Reply:
+        args = args_of(_json(body), self.service.clock())
+        answer = await self.service.decide(args.ask, begun_s)
+        return 200, host_priorities(answer.view.names, answer.scores, args.spelling)
+
+    async def _decide(self, _scope: Scope, body: bytes, begun_s: float) -> Reply:
+        service = self.service
+        ask = ask_of_json(_json(body), service.cluster.names, service.clock())
+        answer = await service.decide(ask, begun_s)
+        return 200, {
+            "request_id": ask.request_id,
+            "node": answer.node,
+            "arm": answer.arm,
+            "reason": answer.reason or None,
+            "scores": dict(zip(answer.view.names, answer.scores, strict=True)),
+            "infeasible": answer.view.unresolvable | answer.view.failed,
+        }
+
+    async def _events(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
+        events = events_of_json(_json(body), self.service.clock())
+        known = self.service.report(events)
+        return 200, {"known": known, "unknown": len(events) - known}
+
+    async def _reload(self, scope: Scope, _body: bytes, _begun_s: float) -> Reply:
+        if self.token is None and not _is_loopback(scope):
+            raise BadCall(403, "only this machine may reload the bundle")
+        try:
+            policy = await asyncio.to_thread(self.service.slot.reload)
+        except SchedtwinError as error:
+            kept = self.service.slot.policy.content_hash
+            return 409, {"error": str(error), "content_hash": kept}
+        return 200, {"content_hash": policy.content_hash}
+
+    async def _healthz(self, _scope: Scope, _body: bytes, _begun_s: float) -> Reply:
+        return 200, {"status": "alive"}
+
+    async def _readyz(self, _scope: Scope, _body: bytes, _begun_s: float) -> Reply:
+        policy = self.service.slot.policy
+        return (200 if self.ready else 503), {"ready": self.ready, "content_hash": policy.content_hash}
+
+    async def _metrics(self, _scope: Scope, _body: bytes, _begun_s: float) -> Reply:
+        return 200, self.service.metrics.text()
+
+    def _admits(self, header: bytes) -> bool:
+        """Whether an `Authorization` header presents the token."""
+        kind, _, value = header.partition(b" ")
+        if kind.lower() == b"basic":
+            try:
+                value = base64.b64decode(value, validate=True).partition(b":")[2]
+            except binascii.Error:
+                return False
+        return hmac.compare_digest(value.strip(), (self.token or "").encode())
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            kind = (await receive())["type"]
+            if kind == "lifespan.startup":
+                self.ready = True
+                if self._on_start:
+                    self._on_start()
+                await send({"type": "lifespan.startup.complete"})
+            elif kind == "lifespan.shutdown":
+                self.ready = False
+                await self.service.drain()
+                if self._on_stop:
+                    self._on_stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+NOT_JSON = "the content is no JSON"
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise AskError(NOT_JSON, where=str(error)) from error
+
+
+async def _body(receive: Receive, length: bytes) -> bytes:
+    """The whole body.
+
+    Raises:
+        BadCall: It is too large, does not arrive in time, or the caller has gone.
+    """
+    if length.isdigit() and int(length[:20]) > MAX_BODY_BYTES:
+        raise BadCall(413, f"the content is larger than {MAX_BODY_BYTES} bytes")
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise BadCall(400, "the caller has gone")
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > MAX_BODY_BYTES:
+                    raise BadCall(413, f"the content is larger than {MAX_BODY_BYTES} bytes")
+                if not message.get("more_body"):
+                    return b"".join(parts)
+    except TimeoutError as error:
+        raise BadCall(408, f"the content did not arrive within {BODY_S:g} s") from error
+
+
+async def _send(send: Send, status: int, content: Any) -> None:
+    plain = isinstance(content, bytes)
+    body = content if plain else orjson.dumps(content)
+    kind = b"text/plain; version=0.0.4; charset=utf-8" if plain else b"application/json"
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    if status in (401, 408, 413):
+        headers.append((b"connection", b"close"))
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _is_loopback(scope: Scope) -> bool:
+    client = scope.get("client")
+    try:
+        return client is not None and ipaddress.ip_address(client[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,11 @@
+"""What a caller of the server can do wrong, and what whoever starts it can."""
+
+from logs_schema.errors import SchedtwinError
+
+
+class AskError(SchedtwinError):
+    """A call's content cannot be understood; it is answered with status 400, or in the `Error` field."""
+
+
+class ServingError(SchedtwinError):
+    """The server cannot be started as it was asked to."""

@@ -1,0 +1,163 @@
+"""The plain JSON door: `POST /decide` asks, `POST /events` tells what became of requests.
+
+    {"request": {"request_id": "r1", "service": "resize", "site": "edge-1", "cpu_cores": 2, "deadline_s": 5},
+     "nodes": ["n1", {"name": "n2", "cpu_cores": 8, "site": "edge-1"}]}
+
+The request's keys are columns of the table `requests` that are known when deciding; a node is a name, or an object with
+the fields of `offline_rl.runner.Node` that say what it is. Without `nodes`, all nodes known to the server are meant.
+
+    {"request_id": "r1", "event": "start", "time": "2024-05-01T12:00:00Z", "node": "n2"}
+    {"request_id": "r1", "event": "finish", "status": "completed"}
+
+`event` is `start` or `finish`; `time` is now unless said; `node` where it ran, if not where it was offered; `status` of
+a finish is completed (by default), failed, killed, dropped or rejected. A list of events may be sent at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from logs_schema.errors import first
+from offline_rl.runner import Node, Request
+from offline_rl.serving.asks import Ask, instant_of, list_of, mapping_of, number_of, text_of
+from offline_rl.serving.errors import AskError
+
+LABELS = ("site", "service", "scenario", "queue")
+AMOUNTS = ("cpu_cores", "memory_gib", "gpus", "num_nodes", "requested_run_s", "deadline_s", "input_mib")
+ABOUT = ("request_id", "arrival", "agent", "session", "output_mib")
+NODE_AMOUNTS = (
+    "cpu_cores", "memory_gib", "gpus", "machine_cpu_cores", "machine_memory_gib", "machine_gpus",
+)  # fmt: skip
+NODE_FLAGS = ("available", "is_cloud")
+FINISHED = ("completed", "failed", "killed", "dropped", "rejected")
+MAX_EVENTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What became of a request; `status` is None for a start."""
+
+    request_id: str
+    time_s: float
+    node: str | None
+    status: str | None
+
+
+def ask_of_json(content: Any, known: Sequence[str], now_s: float) -> Ask:
+    """Reads the content of `POST /decide`.
+
+    Args:
+        content: The JSON value.
+        known: The nodes meant where the content names none.
+        now_s: The clock.
+
+    Raises:
+        AskError: A key is unknown, or a value is not what it should be.
+    """
+    asked = _object(content, "the content", ("request", "nodes"))
+    said = _object(asked.get("request"), "request", (*ABOUT, *LABELS, *AMOUNTS))
+    identity = text_of(said.get("request_id"), "request.request_id")
+    if identity is None:
+        raise AskError("the request has no identity", where="request.request_id")
+    labels = {name: text_of(said.get(name), f"request.{name}") for name in LABELS}
+    lower = {"num_nodes": 1.0}
+    amounts = {
+        name: number_of(said.get(name), f"request.{name}", lower=lower.get(name, 0.0)) for name in AMOUNTS
+    }
+    if amounts["num_nodes"] is not None and not amounts["num_nodes"].is_integer():
+        raise AskError(
+            "a request is spread over whole nodes", where=f"request.num_nodes: {amounts['num_nodes']}"
+        )
+    named = {name: value for name, value in amounts.items() if value is not None}
+    arrival_s = instant_of(said.get("arrival"), "request.arrival")
+    names, machines = _nodes(asked.get("nodes"), known)
+    return Ask(
+        request_id=identity,
+        arrival_s=min(now_s, now_s if arrival_s is None else arrival_s),
+        request=Request(**labels, **named),  # type: ignore[arg-type]
+        names=names,
+        machines=machines,
+        agent=text_of(said.get("agent"), "request.agent"),
+        session=text_of(said.get("session"), "request.session"),
+        output_mib=number_of(said.get("output_mib"), "request.output_mib"),
+        unsaid=frozenset(AMOUNTS) - named.keys(),
+    )
+
+
+def events_of_json(content: Any, now_s: float) -> list[Event]:
+    """Reads the content of `POST /events`.
+
+    Args:
+        content: One event, or a list of at most `MAX_EVENTS`.
+        now_s: The time of events that do not say theirs.
+
+    Raises:
+        AskError: An event is malformed; none of them counts.
+    """
+    listed = content if isinstance(content, list) else [content]
+    if len(listed) > MAX_EVENTS:
+        raise AskError("too many events at once", where=f"{len(listed)} events", allowed=f"{MAX_EVENTS}")
+    return [_event(one, f"event {index}", now_s) for index, one in enumerate(listed)]
+
+
+def _event(content: Any, where: str, now_s: float) -> Event:
+    said = _object(content, where, ("request_id", "event", "time", "node", "status"))
+    identity, kind = text_of(said.get("request_id"), f"{where}, request_id"), said.get("event")
+    if identity is None or kind not in ("start", "finish"):
+        raise AskError(
+            "this is no event",
+            where=where,
+            allowed="request_id, and event: start or finish",
+            advice="see the README",
+        )
+    status = said.get("status") or "completed"
+    if kind == "finish" and status not in FINISHED:
+        raise AskError("no such end of a request", where=f"{where}, status", allowed=", ".join(FINISHED))
+    time_s = instant_of(said.get("time"), f"{where}, time")
+    node = text_of(said.get("node"), f"{where}, node")
+    return Event(identity, now_s if time_s is None else time_s, node, status if kind == "finish" else None)
+
+
+def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Node]]:
+    if content is None:
+        return tuple(known), {}
+    names: dict[str, None] = {}
+    machines: dict[str, Node] = {}
+    for index, one in enumerate(list_of(content, "nodes")):
+        where = f"nodes[{index}]"
+        said = _object({"name": one} if isinstance(one, str) else one, where, _NODE_KEYS)
+        name = text_of(said.get("name"), f"{where}.name")
+        if name is None:
+            raise AskError("a node has no name", where=where)
+        names[name] = None
+        if len(said) > 1:
+            machines[name] = _machine(name, said, where)
+    return tuple(names), machines
+
+
+_NODE_KEYS = ("name", "site", *NODE_FLAGS, *NODE_AMOUNTS)
+
+
+def _machine(name: str, said: dict[str, Any], where: str) -> Node:
+    for flag in NODE_FLAGS:
+        if not isinstance(said.get(flag), bool | None):
+            raise AskError("true or false is needed here", where=f"{where}.{flag}")
+    amounts = {key: number_of(said.get(key), f"{where}.{key}") for key in NODE_AMOUNTS}
+    return Node(
+        name=name,
+        available=said.get("available") is not False,
+        site=text_of(said.get("site"), f"{where}.site"),
+        is_cloud=said.get("is_cloud"),
+        **amounts,  # type: ignore[arg-type]
+    )
+
+
+def _object(content: Any, where: str, allowed: Sequence[str]) -> dict[str, Any]:
+    """A JSON object with no keys but the allowed ones."""
+    if content is None:
+        raise AskError(f"{where} is missing", allowed=", ".join(allowed))
+    said = mapping_of(content, where)
+    unknown = [str(key)[:80] for key in said if key not in allowed]
+    if unknown:
+        raise AskError(f"{where} has unknown keys", where=first(sorted(unknown)), allowed=", ".join(allowed))
+    return said

@@ -1,0 +1,149 @@
+"""The policy that serves, and how it is replaced while it does."""
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+
+from logs_schema.errors import SchedtwinError
+from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, load
+from offline_rl.runner.features import Load
+from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.worker import Worker
+
+Backend = Literal["numpy", "onnx"]
+Question = Callable[[], Decision]
+"""A question with everything it needs: may be asked later, and in another thread."""
+
+
+class Books(Protocol):
+    """What is in flight, kept for one policy's features. One thread owns it."""
+
+    def hold(self, request_id: str, node: str, held: Held) -> None:
+        """A node holds a request."""
+
+    def start(self, request_id: str, at_s: float) -> bool:
+        """A waiting request began to run."""
+
+    def finish(self, request_id: str) -> bool:
+        """A request left its node."""
+
+    def set_available(self, node: str, available: bool) -> None:
+        """Whether a node can be offered now."""
+
+    def question(self, request: Request, clock_s: float) -> Question:
+        """What the policy would decide now."""
+
+
+class LedgerBooks(Ledger):
+    """The runner's books, which can be asked later about how things stood."""
+
+    def question(self, request: Request, clock_s: float) -> Question:
+        """What the policy would decide now; see `Books`."""
+        load_now = Load(*(np.array(values) for values in self.load(clock_s)))
+        return partial(
+            self._policy.decide_on, self._table, load_now, self._available.copy(), request, clock_s
+        )
+
+
+@dataclass(frozen=True)
+class ServedPolicy:
+    """A policy that has proved itself against its golden decisions.
+
+    Attributes:
+        content_hash: Of its bundle.
+        nodes: Nodes known from training, facts only.
+        open_books: (all nodes, clock in seconds since 1970) -> empty books about them.
+        any_nodes: Whether it can also score nodes that training did not know.
+        node_of_machine: Machine -> node, where the policy names classes of machines.
+        site: Where a request counts as arrived that does not say.
+        expected_run_s: Service -> median run time, in training.
+    """
+
+    content_hash: str
+    nodes: tuple[Node, ...]
+    open_books: Callable[[Sequence[Node], float], Books]
+    any_nodes: bool = False
+    node_of_machine: Mapping[str, str] = field(default_factory=dict)
+    site: str = "default"
+    expected_run_s: Callable[[str | None], float] = lambda service: 60.0
+
+
+def load_policy(bundle: Path, backend: Backend = "numpy") -> ServedPolicy:
+    """Loads a bundle for serving: verified, and replayed against its golden decisions.
+
+    Raises:
+        ProductError: See `offline_rl.runner.load`.
+    """
+    policy = load(bundle, backend)
+    return ServedPolicy(
+        content_hash=policy.content_hash,
+        nodes=facts_of(policy),
+        open_books=partial(LedgerBooks, policy),
+        any_nodes=policy.contract.network.any_choices,
+        node_of_machine=policy.setting.node_of_machine,
+        site=policy.setting.sites[0],
+        expected_run_s=policy.expected_run_s,
+    )
+
+
+def facts_of(policy: Policy) -> tuple[Node, ...]:
+    """What the contract says about the nodes of training; no limit known is None."""
+
+    def known(amounts: tuple[float, ...]) -> list[float | None]:
+        return [amount if math.isfinite(amount) else None for amount in amounts]
+
+    facts = []
+    for node in policy.setting.nodes:
+        (cores, memory_gib, gpus), machine = known(node.capacity), known(node.machine)
+        facts.append(
+            Node(
+                node.name, site=node.site, is_cloud=node.is_cloud, cpu_cores=cores, memory_gib=memory_gib, gpus=gpus,
+                machine_cpu_cores=machine[0], machine_memory_gib=machine[1], machine_gpus=machine[2],
+            )
+        )  # fmt: skip
+    return tuple(facts)
+
+
+class PolicySlot:
+    """Holds the policy in use; `reload` replaces it, or keeps it and says why not.
+
+    Args:
+        load: Loads, verifies and replays the bundle; called again at every reload.
+        metrics: Where reloads are counted.
+
+    Raises:
+        SchedtwinError: The bundle cannot be used.
+    """
+
+    def __init__(self, load: Callable[[], ServedPolicy], metrics: Metrics) -> None:
+        self._load, self._metrics, self._reloading = load, metrics, threading.Lock()
+        self.policy, self.worker = load(), Worker()
+        self._metrics.bundle.labels(self.policy.content_hash).set(1)
+
+    def reload(self) -> ServedPolicy:
+        """Loads the bundle anew and puts it in use, with a fresh thread: one that hangs is left behind.
+
+        Raises:
+            SchedtwinError: The bundle is not fit for use; the policy in use stays.
+        """
+        with self._reloading:
+            try:
+                policy = self._load()
+            except (SchedtwinError, OSError) as error:
+                self._metrics.reloads.labels("refused").inc()
+                if isinstance(error, SchedtwinError):
+                    raise
+                raise SchedtwinError("the bundle cannot be read", where=str(error)) from error
+            older, idle = self.policy, self.worker
+            self.policy, self.worker = policy, Worker()
+            idle.stop()
+            self._metrics.reloads.labels("done").inc()
+            self._metrics.bundle.labels(older.content_hash).set(0)
+            self._metrics.bundle.labels(policy.content_hash).set(1)
+            return policy

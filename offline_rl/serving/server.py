@@ -1,0 +1,233 @@
+"""Starting the server: where it may listen, with what protection, and how it ends.
+
+On loopback it needs nothing. Anywhere else it needs a token and TLS: whoever can reach it can steer the cluster.
+"""
+
+import asyncio
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from logs_schema.errors import SchedtwinError
+from offline_rl.serving.app import App
+from offline_rl.serving.decision_log import DecisionLog
+from offline_rl.serving.errors import ServingError
+from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.policies import Backend, PolicySlot, ServedPolicy, load_policy
+from offline_rl.serving.service import Service, ServiceConfig
+
+HEADER_S = 10.0
+"""How long a caller may take to say what it wants."""
+KEEP_ALIVE_S = 120
+"""How long an idle connection stays: longer than Go's 90 s, so that kube-scheduler never writes into a closed one."""
+MAX_CONNECTIONS = 2000
+STOP_S = 5
+MIN_TOKEN = 16
+"""Shortest token, in characters."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Where and how to serve.
+
+    Attributes:
+        bundle: The bundle; loaded anew on SIGHUP and `POST /reload`.
+        host, port: Where to listen; port 0 takes any free one.
+        token_file: File with the token that callers must present.
+        tls_cert, tls_key: PEM files.
+        log: Folder of the decision log; None keeps none.
+        backend: What computes the policy's network.
+        service: How decisions are taken.
+    """
+
+    bundle: Path
+    host: str = "127.0.0.1"
+    port: int = 8900
+    token_file: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    log: Path | None = None
+    backend: Backend = "numpy"
+    service: ServiceConfig = field(default_factory=ServiceConfig)
+
+
+class ImpatientProtocol(HttpToolsProtocol):
+    """Hangs up on callers that connect, or begin a question, and then say nothing."""
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A caller has connected."""
+        super().connection_made(transport)
+        self._wait()
+
+    def on_message_begin(self) -> None:
+        """A question begins."""
+        self._wait()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The caller has said what it wants; the application looks after the rest."""
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The caller has gone."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._patience = self.loop.call_later(HEADER_S, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+
+def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda facts: None) -> None:
+    """Serves until it is told to stop (SIGINT, SIGTERM); reloads the bundle on SIGHUP.
+
+    Args:
+        config: See `ServerConfig`.
+        ready: Called once, with where it listens and what it serves.
+
+    Raises:
+        ServingError: It may not or cannot listen there.
+        ProductError: The bundle cannot be used.
+    """
+    token = protection(config)
+    metrics = Metrics()
+    slot = PolicySlot(partial(load_policy, config.bundle, config.backend), metrics)
+    listener = listen(config.host, config.port)
+    log = DecisionLog(config.log, metrics)
+    host, port = listener.getsockname()[:2]
+    facts = {
+        "url": f"{'https' if config.tls_cert else 'http'}://{f'[{host}]' if ':' in host else host}:{port}",
+        "pid": os.getpid(),
+        "bundle": str(config.bundle),
+        "content_hash": slot.policy.content_hash,
+        "log": None if config.log is None else str(config.log),
+    }
+
+    def start() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_aside, slot)
+        ready(facts)
+
+    sys.setswitchinterval(0.001)  # the policy's thread must not keep the answers waiting
+    app = App(Service(slot, config.service, log, metrics), token, start, log.close)
+    try:
+        uvicorn.Server(uvicorn_config(app, config)).run([listener])
+    finally:
+        log.close()
+        listener.close()
+
+
+def uvicorn_config(app: App, config: ServerConfig) -> uvicorn.Config:
+    """How uvicorn is set up."""
+    return uvicorn.Config(
+        app,
+        http=ImpatientProtocol,
+        loop="asyncio",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=STOP_S,
+        limit_concurrency=MAX_CONNECTIONS,
+        backlog=2048,
+        ssl_certfile=config.tls_cert,
+        ssl_keyfile=config.tls_key,
+    )
+
+
+def reload_aside(slot: PolicySlot) -> None:
+    """Reloads the bundle in a thread of its own, and says what came of it on standard error."""
+
+    def run() -> None:
+        try:
+            policy: ServedPolicy = slot.reload()
+        except SchedtwinError as error:
+            print(f"schedtwin serve: the bundle in use stays: {error}", file=sys.stderr, flush=True)
+        else:
+            print(f"schedtwin serve: serving {policy.content_hash}", file=sys.stderr, flush=True)
+
+    threading.Thread(target=run, name="reload", daemon=True).start()
+
+
+def protection(config: ServerConfig) -> str | None:
+    """The token, if there is to be one.
+
+    Raises:
+        ServingError: The server would be open to others without token or TLS, a file is missing, or the token is short.
+    """
+    if (config.tls_cert is None) != (config.tls_key is None):
+        raise ServingError("TLS needs a certificate and its key", allowed="--tls-cert and --tls-key together")
+    if not is_loopback(config.host) and (config.token_file is None or config.tls_cert is None):
+        raise ServingError(
+            "the server would be open to other machines without protection",
+            where=f"--host {config.host}",
+            allowed="loopback, or --token-file with --tls-cert and --tls-key",
+            advice="listen on 127.0.0.1, or make a token and a certificate",
+        )
+    for path in (config.tls_cert, config.tls_key):
+        if path is not None and not path.is_file():
+            raise ServingError("there is no such file", where=str(path), allowed="a PEM file")
+    if config.token_file is None:
+        return None
+    try:
+        token = config.token_file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise ServingError("the token cannot be read", where=str(error)) from error
+    if len(token) < MIN_TOKEN:
+        raise ServingError(
+            "the token is too short to protect anything",
+            where=f"{config.token_file}: {len(token)} characters",
+            allowed=f"at least {MIN_TOKEN}",
+            advice="openssl rand -hex 32",
+        )
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host's address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        ServingError: The address cannot be listened on.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise ServingError(
+            "this address cannot be listened on",
+            where=f"{host}:{port}: {error}",
+            advice="choose another --port",
+        ) from error

@@ -1,0 +1,301 @@
+"""The decision service: question in, answer out, whatever becomes of the policy.
+
+Everything but the policy's own arithmetic happens on the event loop's thread; the policy is asked in another, with a
+deadline. When it is too slow, raises, or can name no candidate, the fallback answers, and a counter says why.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from offline_rl.runner import Decision
+from offline_rl.serving.asks import Ask
+from offline_rl.serving.choosing import (
+    NOBODY,
+    Choice,
+    fallback_choice,
+    policy_choice,
+    propensity,
+    share_of,
+    ten_point_scores,
+)
+from offline_rl.serving.cluster import Cluster, Placement, View, by_name
+from offline_rl.serving.decision_log import DecisionLog
+from offline_rl.serving.fallbacks import LEAST_LOADED, Fallback
+from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.plain import Event
+from offline_rl.serving.policies import PolicySlot, Question
+from offline_rl.serving.rows import RUNNING, UNKNOWN, WAITING, decision_row, request_row
+
+POLICY, FALLBACK, EXPLORE, ONLY = "policy", "fallback", "explore", "only"
+SLOW, BUSY, RAISED, UNABLE, NOTHING = "deadline", "busy", "error", "no_known_node", "nothing_feasible"
+MAX_COMPARISONS = 64
+"""Comparisons with the policy that may be under way after the answer; beyond that they are left out."""
+COMPARISON_S = 1.0
+"""How long a comparison may take: nobody waits for it."""
+
+
+@dataclass(frozen=True)
+class ServiceConfig:
+    """How decisions are taken.
+
+    Attributes:
+        deadline_s: Time after which the fallback answers instead of the policy.
+        shadow: The fallback answers everything; what the policy would have done is logged.
+        canary: Share of requests that the policy answers.
+        explore: Probability of any feasible node instead, so that tomorrow's log can tell policies apart.
+        fallback: The heuristic.
+        seed: Of the draws.
+    """
+
+    deadline_s: float = 0.05
+    shadow: bool = False
+    canary: float = 1.0
+    explore: float = 0.0
+    fallback: Fallback = LEAST_LOADED
+    seed: int | None = None
+
+    @property
+    def share(self) -> float:
+        """Share of requests that the policy answers."""
+        return 0.0 if self.shadow else self.canary
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is answered.
+
+    Attributes:
+        node: The named node; None where no candidate is feasible.
+        scores: 0 to 10 of every candidate.
+        arm: Who answered.
+        reason: Why the fallback answered in the policy's place; empty if it did not.
+        view: The candidates as they were.
+    """
+
+    node: str | None
+    scores: list[int]
+    arm: str
+    reason: str
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the policy said; `choice` is None where it did not answer, and `reason` says why."""
+
+    choice: Choice | None = None
+    decision: Decision | None = None
+    reason: str = ""
+    took_s: float | None = None
+
+
+class Service:
+    """Answers questions. Belongs to one event loop.
+
+    Args:
+        slot: The policy in use.
+        config: How decisions are taken.
+        log: Where they are written.
+        metrics: Where they are counted.
+        clock: Seconds since 1970.
+    """
+
+    def __init__(
+        self, slot: PolicySlot, config: ServiceConfig, log: DecisionLog, metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
+        self._policy = slot.policy
+        self.cluster = Cluster(self._policy)
+        self._rng = np.random.default_rng(config.seed)
+        self._positions: tuple[tuple[str, ...], dict[str, int]] = ((), {})
+        self._comparisons: set[asyncio.Task] = set()
+        self._said: set[str] = set()
+
+    def filter(self, ask: Ask) -> View:
+        """The candidates and what speaks against them; a pod that has one node left is taken to go there.
+
+        kube-scheduler does not ask for priorities where one node is left.
+        """
+        now_s = self._turn(ask)
+        view = self.cluster.view(ask)
+        left = np.flatnonzero(view.feasible)
+        if len(left) == 1:
+            answer = Answer(view.names[int(left[0])], [], ONLY, "", view)
+            self._record(self._place(ask, answer, now_s), answer, 1.0)
+        elif not len(left):
+            self.metrics.nothing_feasible.inc()
+        return view
+
+    async def decide(self, ask: Ask, begun_s: float | None = None) -> Answer:
+        """Answers a question within its deadline.
+
+        Args:
+            ask: The question.
+            begun_s: When it arrived, on the clock of `time.monotonic`; now by default.
+        """
+        deadline_s = (time.monotonic() if begun_s is None else begun_s) + self.config.deadline_s
+        now_s = self._turn(ask)
+        view = self.cluster.view(ask)
+        if not view.feasible.any():
+            self.metrics.nothing_feasible.inc()
+            answer = Answer(None, [0] * len(view.names), FALLBACK, NOTHING, view)
+            self._record(self.cluster.placement(ask, view, "", now_s), answer, None)
+            return answer
+        question = self.cluster.question(ask, now_s)
+        fallback = fallback_choice(self.config.fallback, view, self._rng)
+        if self._rng.random() < self.config.explore:
+            named = int(self._rng.choice(np.flatnonzero(view.feasible)))
+            answer = _answer(EXPLORE, fallback, named, "", view)
+        elif share_of(ask.request_id) >= self.config.share:
+            answer = _answer(FALLBACK, fallback, fallback.best, "", view)
+        else:
+            return await self._decide_by_policy(ask, question, fallback, view, now_s, deadline_s)
+        placement = self._place(ask, answer, now_s)
+        if len(self._comparisons) < MAX_COMPARISONS:
+            task = asyncio.create_task(self._compare(placement, answer, question, fallback))
+            self._comparisons.add(task)
+            task.add_done_callback(self._comparisons.discard)
+        else:
+            self._record_reply(placement, answer, Reply(reason=BUSY), fallback)
+        return answer
+
+    def report(self, events: list[Event]) -> int:
+        """Notes what became of requests; how many of the events were about requests that the server holds."""
+        known = 0
+        for event in events:
+            placement = self.cluster.report(event)
+            if placement is None:
+                self.metrics.unknown_events.inc()
+            else:
+                known += 1
+                self.log.request(request_row(placement, event.status or RUNNING, self._policy.site))
+        return known
+
+    async def drain(self) -> None:
+        """Waits for comparisons under way."""
+        await asyncio.gather(*self._comparisons, return_exceptions=True)
+
+    async def _decide_by_policy(
+        self, ask: Ask, question: Question, fallback: Choice, view: View, now_s: float, deadline_s: float
+    ) -> Answer:
+        reply = await self._ask(question, view, deadline_s)
+        if reply.choice is None:
+            self.metrics.fallbacks.labels(reply.reason).inc()
+            answer = _answer(FALLBACK, fallback, fallback.best, reply.reason, view)
+        else:
+            answer = _answer(POLICY, reply.choice, reply.choice.best, "", view)
+        self._record_reply(self._place(ask, answer, now_s), answer, reply, fallback)
+        return answer
+
+    async def _compare(
+        self, placement: Placement, answer: Answer, question: Question, fallback: Choice
+    ) -> None:
+        """Asks the policy after the answer was given, and writes down what it would have done."""
+        reply = await self._ask(question, answer.view, time.monotonic() + COMPARISON_S)
+        self._record_reply(placement, answer, reply, fallback)
+
+    async def _ask(self, question: Question, view: View, deadline_s: float) -> Reply:
+        """What the policy says, if it says anything in time."""
+        begun_s, worker = time.monotonic(), self.slot.worker
+        if worker.stalled(self.config.deadline_s):
+            return Reply(reason=BUSY)
+        try:
+            async with asyncio.timeout(max(0.0, deadline_s - begun_s)):
+                decision = await worker.submit(question)
+        except TimeoutError:
+            return Reply(reason=SLOW)
+        except Exception as error:  # whatever the policy's libraries raise: the show goes on
+            self._say_once(f"the policy failed, the fallback answers: {type(error).__name__}: {error}"[:500])
+            return Reply(reason=RAISED)
+        took_s = time.monotonic() - begun_s
+        self.metrics.decision_s.observe(took_s)
+        self.metrics.unknown_labels.inc(decision.num_unknown)
+        self.metrics.out_of_distribution.inc(decision.num_out_of_range > 0)
+        position = self._position(decision, view.names)
+        self.metrics.unknown_nodes.inc(int((position < 0).sum()))
+        choice = policy_choice(decision, position, view)
+        if choice.best == NOBODY:
+            return Reply(None, decision, UNABLE, took_s)
+        return Reply(choice, decision, "", took_s)
+
+    def _position(self, decision: Decision, names: tuple[str, ...]) -> np.ndarray:
+        """[n] where each candidate stands among the nodes of the decision; -1 for strangers."""
+        nodes, place = self._positions
+        if nodes is not decision.nodes:
+            place = by_name(decision)
+            machines = self._policy.node_of_machine
+            place |= {
+                name: place[node] for name, node in machines.items() if name not in place and node in place
+            }
+            self._positions = decision.nodes, place
+        return np.fromiter((place.get(name, -1) for name in names), int, len(names))
+
+    def _turn(self, ask: Ask) -> float:
+        """What is done before every question; returns the clock."""
+        if self.slot.policy is not self._policy:
+            self._policy = self.slot.policy
+            self.cluster.use(self._policy)
+        now_s = self.clock()
+        self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
+        self.cluster.note(ask.machines.values())
+        return now_s
+
+    def _place(self, ask: Ask, answer: Answer, now_s: float) -> Placement:
+        self.metrics.decisions.labels(answer.arm).inc()
+        placement = self.cluster.placement(ask, answer.view, answer.node or "", now_s)
+        self.cluster.place(placement)
+        self.metrics.in_flight.set(len(self.cluster.placements))
+        return placement
+
+    def _record_reply(self, placement: Placement, answer: Answer, reply: Reply, fallback: Choice) -> None:
+        """Writes a decision down, with what the policy and the fallback would have named."""
+        names, choice = answer.view.names, reply.choice
+        if choice is not None and fallback.best != NOBODY:
+            self.metrics.compared.inc()
+            self.metrics.disagreements.inc(choice.best != fallback.best)
+        weight = propensity(
+            names.index(placement.offered), choice, fallback, canary=self.config.share,
+            explore=self.config.explore, num_feasible=len(placement.ask.names),
+        )  # fmt: skip
+        self._record(
+            placement, answer, weight, reply,
+            policy_node=None if choice is None else names[choice.best],
+            fallback_node=None if fallback.best == NOBODY else names[fallback.best],
+        )  # fmt: skip
+
+    def _record(
+        self,
+        placement: Placement,
+        answer: Answer,
+        weight: float | None,
+        reply: Reply | None = None,
+        **nodes: str | None,
+    ) -> None:
+        placement = self.cluster.weigh(placement, weight)
+        status = WAITING if self.cluster.hears_events else UNKNOWN
+        self.log.request(request_row(placement, status, self._policy.site))
+        reply = reply or Reply()
+        decision = reply.decision
+        self.log.decision(
+            decision_row(
+                placement, arm=answer.arm, reason=answer.reason or reply.reason or None,
+                num_candidates=len(answer.view.names), took_s=reply.took_s, bundle=self._policy.content_hash,
+                num_unknown_labels=None if decision is None else decision.num_unknown,
+                num_out_of_range=None if decision is None else decision.num_out_of_range, **nodes,
+            )
+        )  # fmt: skip
+
+    def _say_once(self, sentence: str) -> None:
+        if sentence not in self._said and len(self._said) < 100:
+            self._said.add(sentence)
+            print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)
+
+
+def _answer(arm: str, choice: Choice, named: int, reason: str, view: View) -> Answer:
+    return Answer(view.names[named], ten_point_scores(choice, named), arm, reason, view)

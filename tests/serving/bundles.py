@@ -1,0 +1,84 @@
+"""Small bundles made without the training stack: a scorer with drawn weights, its goldens computed in NumPy."""
+
+from pathlib import Path
+
+import numpy as np
+
+from logs_schema.product import writing
+from offline_rl.bundle import GOLDEN, GRAPH, KIND, write_network
+from offline_rl.contract import FeatureFacts, NetworkFacts, PolicyContract, write_contract
+from offline_rl.numpy_networks import numpy_network, wanted_shapes
+from offline_rl.onnx_graph import graph_of
+from offline_rl.runner.features import NODE_FEATURES
+from offline_rl.runner.setting import parse_setting
+from offline_rl.runner.table import request_feature_names, vocabulary_of
+
+SITES = ("zone-a", "zone-b")
+SERVICES = ("unknown", "resize", "detect")
+RUN_S = 5.0
+
+
+def contract_of(
+    num_nodes: int, *, identity: bool = False, hidden: tuple[int, ...] = (16, 8)
+) -> PolicyContract:
+    """A placement policy of nodes `node-0`, ... with 16 cores and 64 GiB each, in two zones."""
+    names = [f"node-{index}" for index in range(num_nodes)]
+    amounts = {"cpu_cores": 16.0, "memory_gib": 64.0, "gpus": 0.0}
+    machine = {f"machine_{name}": amount for name, amount in amounts.items()}
+    nodes = [
+        {"name": name, "site": SITES[index % len(SITES)], "is_cloud": False, **amounts, **machine}
+        for index, name in enumerate(names)
+    ]
+    setting = {
+        "nodes": nodes,
+        "candidate_sets": [names],
+        "run_of_service_s": [RUN_S] * len(SERVICES),
+        "time_unit_s": 1.0,
+        "memory_s": 300.0,
+        "sites": list(SITES),
+        "scenarios": ["unknown"],
+        "services": list(SERVICES),
+        "queues": ["unknown"],
+    }
+    context = request_feature_names(vocabulary_of(parse_setting(setting)))
+    return PolicyContract(
+        problem="placement",
+        choice_features=tuple(FeatureFacts(name, "1", -1.0, 20.0) for name in NODE_FEATURES),
+        context_features=tuple(FeatureFacts(name, "1", -1.0, 20.0) for name in context),
+        choices=tuple(names),
+        network=NetworkFacts("scorer", hidden, identity, True),
+        legality="the node can ever run it",
+        setting=setting,
+    )
+
+
+def make_bundle(
+    out: Path, *, num_nodes: int = 4, seed: int = 0, replace: bool = False, with_graph: bool = False
+) -> Path:
+    """Writes a bundle whose weights are drawn from `seed`."""
+    contract = contract_of(num_nodes)
+    rng = np.random.default_rng(seed)
+    arrays = {
+        name: rng.normal(size=shape).astype(np.float32) * 0.3
+        for name, shape in wanted_shapes(contract).items()
+    }
+    network = numpy_network(arrays, contract)
+    num_choices, num_features, num_context = contract.widths
+    choices = rng.normal(size=(32, num_choices, num_features)).astype(np.float32)
+    context = rng.normal(size=(32, num_context)).astype(np.float32)
+    legal = np.ones((32, num_choices), bool)
+    logits = network(choices, context, legal)
+    golden = {
+        "choices": choices,
+        "context": context,
+        "legal": legal,
+        "logits": logits,
+        "action": logits.argmax(1),
+    }
+    with writing(out, KIND, seed=seed, replace=replace) as folder:
+        write_contract(folder, contract)
+        write_network(folder, arrays)
+        if with_graph:
+            (folder / GRAPH).write_bytes(graph_of(arrays, contract))
+        np.savez(folder / GOLDEN, allow_pickle=False, **golden)
+    return out
