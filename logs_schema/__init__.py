@@ -1,31 +1,39 @@
-"""Tables, columns with units, checks, log formats and the day-partitioned archive."""
+"""Tables, columns with units, checks, log formats and the day-partitioned archive.
 
-from logs_schema.archive import Archive
-from logs_schema.archive_writer import ArchiveWriter
-from logs_schema.casting import cast_rows, complete
-from logs_schema.check import check_archive
-from logs_schema.check_report import CheckReport
-from logs_schema.checks import Checked, check_rows
-from logs_schema.columns import Column, Order, TableSpec, arrow_schema
-from logs_schema.errors import (
-    ArchiveError,
-    ConfigError,
-    FormatError,
-    ProductError,
-    SchedtwinError,
-    SchemaError,
-)
-from logs_schema.importing import ImportReport, import_log
-from logs_schema.samples import sample_rows
-from logs_schema.tables import (
-    DEPLOYMENT_SAMPLES,
-    NODE_SAMPLES,
-    NODES,
-    REPLICAS,
-    REQUESTS,
-    SCHEMA_VERSION,
-    TABLES,
-)
+Names are imported when they are first asked for, so that whoever needs only errors and manifests (a policy's runner)
+does not need Arrow.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logs_schema.archive import Archive
+    from logs_schema.archive_writer import ArchiveWriter
+    from logs_schema.casting import cast_rows, complete
+    from logs_schema.check import check_archive
+    from logs_schema.check_report import CheckReport
+    from logs_schema.checks import Checked, check_rows
+    from logs_schema.columns import Column, Order, TableSpec, arrow_schema
+    from logs_schema.errors import (
+        ArchiveError,
+        ConfigError,
+        FormatError,
+        ProductError,
+        SchedtwinError,
+        SchemaError,
+    )
+    from logs_schema.importing import ImportReport, import_log
+    from logs_schema.samples import sample_rows
+    from logs_schema.tables import (
+        DEPLOYMENT_SAMPLES,
+        NODE_SAMPLES,
+        NODES,
+        REPLICAS,
+        REQUESTS,
+        SCHEMA_VERSION,
+        TABLES,
+    )
 
 __all__ = [
     "DEPLOYMENT_SAMPLES",
@@ -57,3 +65,26 @@ __all__ = [
     "import_log",
     "sample_rows",
 ]
+
+_HOMES = {
+    "archive": ("Archive",),
+    "archive_writer": ("ArchiveWriter",),
+    "casting": ("cast_rows", "complete"),
+    "check": ("check_archive",),
+    "check_report": ("CheckReport",),
+    "checks": ("Checked", "check_rows"),
+    "columns": ("Column", "Order", "TableSpec", "arrow_schema"),
+    "errors": ("ArchiveError", "ConfigError", "FormatError", "ProductError", "SchedtwinError", "SchemaError"),
+    "importing": ("ImportReport", "import_log"),
+    "samples": ("sample_rows",),
+    "tables": (
+        "DEPLOYMENT_SAMPLES", "NODE_SAMPLES", "NODES", "REPLICAS", "REQUESTS", "SCHEMA_VERSION", "TABLES",
+    ),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

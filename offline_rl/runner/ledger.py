@@ -132,6 +132,15 @@ class Ledger:
         if row >= 0:
             self._available[row] = available
 
+    def held(self, node: str) -> list[Held]:
+        """What a node holds, as a description; waiting or running, in the order of its coming."""
+        row = self._row(node)
+        return [
+            Held(one.arrival_s, one.start_s, one.run_s, None, *one.demand)
+            for one in self._entries.values()
+            if one.row == row >= 0
+        ]
+
     def decide(self, request: Request | Mapping[str, Any], clock_s: float) -> Decision:
         """The decision for a request in hand, now; see `Policy.decide`."""
         asked = described(Request, request)

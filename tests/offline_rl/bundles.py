@@ -1,0 +1,96 @@
+"""Bundles of untrained placement policies on made clusters, and made logs retold to the runner."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from offline_rl.contract import NetworkFacts
+from offline_rl.export import export_policy, original
+from offline_rl.placement_contract import placement_contract
+from offline_rl.runner import Held, Request
+from tests.twin.made import made_cluster, made_encoding, made_rows
+from twin.contracts import PyTree
+from twin.placement.encode import MONDAY_S, cut_windows
+from twin.placement.encoding import DAY_S, Encoding
+from twin.placement.types import Requests
+from twin.placement.windows import Windows
+
+MLP = NetworkFacts("mlp", (32, 16))
+BOUND = NetworkFacts("scorer", (16, 8), identity=True, pooled=True)
+FREE = NetworkFacts("scorer", (16, 8), identity=False, pooled=True)
+
+
+def made_policy(folder: Path, encoding: Encoding, network: NetworkFacts, **facts: object) -> PyTree:
+    """Writes the bundle of an opinionated policy; its parameters."""
+    contract = placement_contract(encoding, network, **facts)  # type: ignore[arg-type]
+    rng = np.random.default_rng(5)
+    params = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf + 0.2 * rng.normal(size=leaf.shape), jnp.float32),
+        original(contract).init(jax.random.key(1)),
+    )
+    export_policy(params, folder, contract)
+    return params
+
+
+def made_system(num_steps: int = 48, num_windows: int = 4, **cluster: int) -> tuple[Encoding, Windows]:
+    """A cluster and a random log on it in windows; times of day follow from the arrivals, as in real logs.
+
+    Only the first node has a GPU; requests that want one and must not run there fit nowhere.
+    """
+    made = made_cluster(**cluster)
+    gpus = np.eye(1, made.num_nodes)
+    capacity, unit_capacity = (np.concatenate([one[:2], gpus]) for one in (made.capacity, made.unit_capacity))
+    encoding = made_encoding(replace(made, capacity=capacity, unit_capacity=unit_capacity), depth=64)
+    rows = made_rows(np.random.default_rng(3), encoding.cluster, num_steps * num_windows)
+    week = 7 * DAY_S
+    request = rows.request._replace(
+        day_fraction=((rows.arrival_s % DAY_S) / DAY_S).astype(np.float32),
+        week_fraction=(((rows.arrival_s - MONDAY_S) % week) / week).astype(np.float32),
+    )
+    everything = np.ones(rows.num_rows, bool)
+    return encoding, cut_windows(rows._replace(request=request), everything, encoding, num_steps=num_steps)
+
+
+def told_request(encoding: Encoding, requests: Requests, *index: int) -> Request:
+    """One request of arrays [*batch] as a caller would describe it."""
+    cluster = encoding.cluster
+    one = {name: getattr(requests, name)[index].item() for name in requests._fields if name != "demand"}
+    cpu_cores, memory_gib, gpus = (float(amount[index]) for amount in requests.demand)
+    rule = cluster.rules[one["rule"]]
+    names = [name for name, allowed in zip(cluster.node_names, rule, strict=True) if allowed]
+    return Request(
+        cpu_cores=cpu_cores,
+        memory_gib=memory_gib,
+        gpus=gpus,
+        num_nodes=one["num_nodes"],
+        site=cluster.sites[one["site"]],
+        service=cluster.services[one["service"]],
+        scenario=cluster.scenarios[one["scenario"]],
+        queue=cluster.queues[one["queue"]],
+        requested_run_s=one["expected_run_s"],
+        deadline_s=one["deadline_s"] if np.isfinite(one["deadline_s"]) else None,
+        input_mib=one["input_mib"],
+        candidates=None if rule.all() else names,
+    )
+
+
+def carried_in(encoding: Encoding, windows: Windows, window: int) -> list[tuple[str, Held, float, float]]:
+    """Node, request, start and finish of what was in flight when a window begins; the latter two are still to come."""
+    table, fate, origin_s = windows.carried, windows.carried_fate, float(windows.origin_s[window])
+    found = []
+    for node, slot in zip(*np.nonzero(table.decision[..., window] != -1), strict=True):
+        at = (node, slot, window)
+        begun = float(table.start_s[at])
+        held = Held(
+            origin_s + float(table.arrival_s[at]),
+            origin_s + begun if np.isfinite(begun) else None,
+            float(table.expected_run_s[at]),
+            None,
+            *(float(amount[at]) for amount in table.demand),
+        )
+        name = encoding.cluster.node_names[node]
+        found.append((name, held, origin_s + float(fate.start_s[at]), origin_s + float(fate.finish_s[at])))
+    return found
