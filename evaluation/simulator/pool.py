@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from evaluation.simulator.asked import Asked, distinct
 from evaluation.simulator.conditions import Population, service_mix, world_draw
+from evaluation.simulator.laws import SMALLEST_UNIFORM, Law
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -113,7 +114,7 @@ def asked_of(
     drawn = random.choice(world.num_agents, len(row), p=population.share)
     agent = np.where(pool.agent[row] == HIDDEN, drawn, pool.agent[row])
     service = pool.service[row]
-    law = np.asarray(world.input.quantile(jnp.asarray(random.uniform(1e-6, 1.0, len(row)), jnp.float32)))
+    law = _drawn(world.input, random, len(row))
     factor = np.where(np.isfinite(pool.input_factor[row]), pool.input_factor[row], law)
     input_mib = np.array([one.input_mib for one in world.services])[service] * factor
     deadline_s = _deadlines(world)[service, population.scenario[agent]] * pool.deadline_factor[row]
@@ -121,6 +122,12 @@ def asked_of(
         distinct(arrival_s), agent.astype(np.int32), service.astype(np.int32),
         *(leaf.astype(np.float32) for leaf in (pool.run_s[row], input_mib, deadline_s)),
     )  # fmt: skip
+
+
+def _drawn(law: Law, random: np.random.Generator, num: int) -> np.ndarray:
+    """[num] values of a law, drawn in powers of two so that few shapes are compiled."""
+    uniform = random.uniform(SMALLEST_UNIFORM, 1.0 - SMALLEST_UNIFORM, 1 << max(num - 1, 0).bit_length())
+    return np.asarray(law.quantile(jnp.asarray(uniform, jnp.float32)))[:num]
 
 
 def mean_work_s(world: World, population: Population) -> float:
