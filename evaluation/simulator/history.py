@@ -13,21 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.answers import Queues, answer, empty_queues
-from evaluation.simulator.arrivals import next_request
 from evaluation.simulator.asked import Asked
 from evaluation.simulator.behaviour import Behaviour, View
 from evaluation.simulator.conditions import Conditions, conditions
-from evaluation.simulator.names import Names, own_names
+from evaluation.simulator.failures import is_up
+from evaluation.simulator.hosting import allowed_nodes
+from evaluation.simulator.mechanics import Mechanics, Told, mechanics_of
+from evaluation.simulator.names import own_names
 from evaluation.simulator.world import World
-from twin.contracts import Array
+from twin.contracts import Array, PyTree
 from twin.placement.types import Fate, Requests
 
-TABLE_DEPTH = 96
-"""Requests in a node's hands that a behaviour can count; beyond it the load looks smaller than it is."""
 CHUNK_STEPS = 2_000
-ANY_WEEKDAY = 0
-"""The week is no part of the mechanics; whoever reads the log finds it in the dates."""
 
 
 class History(NamedTuple):
@@ -42,21 +39,15 @@ class History(NamedTuple):
     node: Array  # int32
     propensity: Array  # probability with which the behaviour chose the node
     fate: Fate
-
-
-class _Table(NamedTuple):
-    """Requests in the nodes' hands; leaves [nodes, depth]."""
-
-    finish_s: Array
-    expected_run_s: Array
+    session: Array | None = None  # int32, of the agent and the day, where agents react
+    left: Array | None = None  # bool: the agent left for good after this request
 
 
 class _System(NamedTuple):
     clock_s: Array
     request: Requests
     live: Array
-    queues: Queues
-    table: _Table
+    mechanics: PyTree
 
 
 def play(
@@ -101,67 +92,91 @@ def play_streams(
     progress: Callable[[int], None] = lambda num_requests: None,
 ) -> History:
     """As `play`, with the streams' conditions (leaves [streams, ...]) and keys [streams] given."""
-    begin, advance = _programs(world, behaviour, chunk_steps)
+    begin, advance, finish = _programs(world, behaviour, chunk_steps)
     chunks: list[History] = []
+    told: list[Told | None] = []
     system, num_requests = begin(today, keys), 0
     while bool(jnp.any(system.live)):
-        system, rows = advance(today, keys, system, len(chunks))
-        chunks.append(jax.tree.map(lambda leaf: np.swapaxes(np.asarray(leaf), 0, 1), rows))
+        system, (rows, late) = advance(today, keys, system, len(chunks))
+        chunks.append(jax.tree.map(_time_first, rows))
+        told.append(jax.tree.map(_time_first, late))
         num_requests += int(chunks[-1].live.sum())
         progress(num_requests)
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *chunks)
+    told.append(jax.tree.map(_time_first, finish(today, system)))
+    history = jax.tree.map(lambda *leaves: np.concatenate(leaves), *chunks)
+    return history._replace(fate=_completed(history.fate, told))
+
+
+def _time_first(leaf: Array) -> np.ndarray:
+    return np.swapaxes(np.asarray(leaf), 0, 1)
+
+
+def _completed(fate: Fate, told: Sequence[Told | None]) -> Fate:
+    """The fates [steps, days] with what was told later of them, [rows, days]."""
+    start_s, finish_s, status = (np.array(leaf) for leaf in (fate.start_s, fate.finish_s, fate.status))
+    for late in told:
+        if late is not None:
+            row, day = np.nonzero(late.step >= 0)
+            step = late.step[row, day]
+            start_s[step, day] = late.start_s[row, day]
+            finish_s[step, day] = late.finish_s[row, day]
+            status[step, day] = late.status[row, day]
+    return Fate(fate.accepted, start_s, finish_s, status)
 
 
 @lru_cache(maxsize=16)
-def _programs(world: World, behaviour: Behaviour, chunk_steps: int) -> tuple[Callable, Callable]:
-    """The compiled beginning of days and the compiled chunk, kept for the next batch of days."""
+def _programs(world: World, behaviour: Behaviour, chunk_steps: int) -> tuple[Callable, Callable, Callable]:
+    """The compiled beginning of days, chunk and end of days, kept for the next batch of days."""
     names = own_names(world)
-    advance = jax.vmap(partial(_advance, world, names, behaviour, chunk_steps), in_axes=(0, 0, 0, None))
-    return jax.jit(jax.vmap(partial(_begin, world, names))), jax.jit(advance)
+    mechanics = mechanics_of(world, names)
+    advance = partial(_advance, world, mechanics, behaviour, chunk_steps)
 
+    def end(today: Conditions, system: _System) -> Told | None:
+        return mechanics.finish(today, system.mechanics)
 
-def _begin(world: World, names: Names, today: Conditions, key: Array) -> _System:
-    midnight = jnp.float32(0.0)
-    clock_s, request, live = next_request(
-        jax.random.fold_in(key, 0), world, today, names, midnight, midnight, ANY_WEEKDAY
+    return (
+        jax.jit(jax.vmap(partial(_begin, mechanics))),
+        jax.jit(jax.vmap(advance, in_axes=(0, 0, 0, None))),
+        jax.jit(jax.vmap(end)),
     )
-    shape = (today.speed.shape[0], TABLE_DEPTH)
-    table = _Table(jnp.zeros(shape), jnp.zeros(shape))
-    return _System(clock_s, request, live, empty_queues(today, ()), table)
+
+
+def _begin(mechanics: Mechanics, today: Conditions, key: Array) -> _System:
+    state, (clock_s, request, live) = mechanics.begin(jax.random.fold_in(key, 0), today)
+    return _System(clock_s, request, live, state)
 
 
 def _advance(
     world: World,
-    names: Names,
+    mechanics: Mechanics,
     behaviour: Behaviour,
     num_steps: int,
     today: Conditions,
     key: Array,
     system: _System,
     chunk: Array,
-) -> tuple[_System, History]:
-    def one(system: _System, step: Array) -> tuple[_System, History]:
+) -> tuple[_System, tuple[History, Told | None]]:
+    def one(system: _System, step: Array) -> tuple[_System, tuple[History, Told | None]]:
         key_node, key_answer, key_next = jax.random.split(jax.random.fold_in(key, step), 3)
-        probabilities = behaviour.probabilities(today, _view(system))
+        clock_s, request, live, state = system
+        probabilities = behaviour.probabilities(today, _view(world, mechanics, today, system))
         node = _draw(probabilities, jax.random.uniform(key_node))
-        queues, fate = answer(
-            key_answer, world, today, names, system.queues, system.request, system.clock_s, node
-        )
-        row = History(system.live, system.clock_s, system.request, node, probabilities[node], fate)
-        table = _file(system, node, fate)
-        clock_s, request, live = next_request(
-            key_next, world, today, names, jnp.float32(0.0), system.clock_s, ANY_WEEKDAY
-        )
-        return _System(clock_s, request, live & system.live, queues, table), row
+        state, answered = mechanics.offer(key_answer, today, state, request, clock_s, node, step - 1, live)
+        row = History(
+            live, clock_s, request, node, probabilities[node],
+            answered.fate, answered.session, answered.left,
+        )  # fmt: skip
+        state, (clock_s, request, more) = mechanics.following(key_next, today, state, clock_s, live)
+        return _System(clock_s, request, more & live, state), (row, answered.told)
 
     steps = 1 + chunk * num_steps + jnp.arange(num_steps)
     return jax.lax.scan(one, system, steps)
 
 
-def _view(system: _System) -> View:
-    held = system.table.finish_s > system.clock_s
-    work_s = jnp.where(held, system.table.expected_run_s, 0.0)
-    return View(system.request, jnp.sum(held, axis=1, dtype=jnp.float32), jnp.sum(work_s, axis=1))
+def _view(world: World, mechanics: Mechanics, today: Conditions, system: _System) -> View:
+    num_held, work_s = mechanics.held(system.mechanics, system.clock_s)
+    up = is_up(world, today, system.clock_s)
+    return View(system.request, num_held, work_s, allowed_nodes(world, today, system.request.service, up))
 
 
 def _draw(probabilities: Array, uniform: Array) -> Array:
@@ -169,16 +184,6 @@ def _draw(probabilities: Array, uniform: Array) -> Array:
     below = jnp.sum(uniform * jnp.sum(probabilities) >= jnp.cumsum(probabilities), dtype=jnp.int32)
     last = jnp.max(jnp.where(probabilities > 0.0, jnp.arange(probabilities.shape[0], dtype=jnp.int32), 0))
     return jnp.minimum(below, last)
-
-
-def _file(system: _System, node: Array, fate: Fate) -> _Table:
-    slot = jnp.argmin(system.table.finish_s[node])
-    entry = (fate.finish_s, system.request.expected_run_s)
-    put = [
-        jnp.where(fate.accepted, leaf.at[node, slot].set(value), leaf)
-        for leaf, value in zip(system.table, entry, strict=True)
-    ]
-    return _Table(*put)
 
 
 def _stack(days: list[Conditions]) -> Conditions:

@@ -20,12 +20,17 @@ import pyarrow.parquet as pq
 
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.history import History, play
+from evaluation.simulator.log_tables import (
+    left_for_good,
+    node_samples_table,
+    nodes_table,
+    requests_table,
+)
 from evaluation.simulator.presets import preset
 from evaluation.simulator.workloads import FACT, Workload, save_workload, workload
-from evaluation.simulator.world import World
+from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema import Archive, product
 from logs_schema.archive_writer import ArchiveWriter
-from logs_schema.columns import INSTANT
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from twin.placement.types import COMPLETED
@@ -35,7 +40,6 @@ FIRST_DAY = dt.date(2024, 1, 1)
 DAYS_AT_ONCE = 8
 """Days simulated together; memory grows with it, time hardly."""
 
-_EPOCH = dt.date(1970, 1, 1)
 _PROPENSITIES = pa.schema([("request_id", pa.string()), ("propensity", pa.float64())])
 
 
@@ -102,6 +106,7 @@ def simulate(
     world, decider = preset(preset_name), behaviour(behaviour_name)
     _at_least("number of days", num_days, 1)
     _at_least("seed", seed, 0)
+    _validate_first_day(world, first_day)
     out = Path(out).absolute()
     truth: dict[str, Any] = {
         "preset": world.name,
@@ -115,6 +120,7 @@ def simulate(
         truth[FACT] = made.facts
     facts = describe("simulated", clock=ABSOLUTE_CLOCK, notes=_notes(world, made), ground_truth=truth)
     counts = np.zeros(3, np.int64)
+    generation = np.zeros(world.num_agents, np.int64)
     with (
         ArchiveWriter(out, source={}, facts=facts, replace=replace) as archive,
         _propensity_writer(truth_folder(out), truth, made, replace) as propensities,
@@ -125,8 +131,13 @@ def simulate(
             history = play(world, decider, days, seed, asked=None if made is None else made.on)
             for column in range(min(DAYS_AT_ONCE, num_days - begin)):
                 rows = day_of(history, column)
-                table = requests_table(world, rows, first_day + dt.timedelta(days=days[column]))
+                date = first_day + dt.timedelta(days=days[column])
+                table = requests_table(world, rows, date, generation)
                 archive.write("requests", table, source="simulation", first_row=int(counts[0]) + 1)
+                if world.outages:
+                    samples = node_samples_table(world, days[column], date)
+                    archive.write("node_samples", samples, source="simulation")
+                generation = generation + left_for_good(world, rows)
                 propensities.write_table(_propensities(table, rows))
                 counts += [len(table), int(np.sum(~rows.fate.accepted)), int(np.sum(on_time(rows)))]
                 progress(days[column] + 1.0, float(num_days))
@@ -142,6 +153,8 @@ def day_of(history: History, column: int) -> History:
     live = np.asarray(history.live[:, column])
 
     def cut(leaf: Any) -> Any:
+        if leaf is None:
+            return None
         if isinstance(leaf, tuple):
             return type(leaf)(*(cut(part) for part in leaf))
         return np.asarray(leaf)[live, column]
@@ -153,63 +166,6 @@ def on_time(rows: History) -> np.ndarray:
     """[requests] bool: accepted and finished within the deadline."""
     response_s = np.asarray(rows.fate.finish_s) - np.asarray(rows.arrival_s)
     return np.asarray(rows.fate.status == COMPLETED) & (response_s <= np.asarray(rows.request.deadline_s))
-
-
-def nodes_table(world: World) -> pa.Table:
-    """The inventory of a world as the archive's `nodes`."""
-    names = ("site", "tier", "memory_gib", "speed")
-    columns: dict[str, list[Any]] = {name: [getattr(node, name) for node in world.nodes] for name in names}
-    columns["node_id"] = [node.name for node in world.nodes]
-    columns["cpu_cores"] = [float(node.cpu_cores) for node in world.nodes]
-    columns["virtual"] = [False] * len(world.nodes)
-    return pa.table(columns)
-
-
-def requests_table(world: World, rows: History, day: dt.date) -> pa.Table:
-    """One day's history as the archive's `requests`."""
-    request, fate = rows.request, rows.fate
-    midnight_s = (day - _EPOCH).days * 86_400.0
-    arrival = _instants(midnight_s, rows.arrival_s)
-    node = _labels([node.name for node in world.nodes], rows.node)
-    accepted = np.asarray(fate.accepted)
-    count = len(accepted)
-    return pa.table(
-        {
-            "request_id": [f"{day:%Y%m%d}-{index:06d}" for index in range(count)],
-            "arrival": arrival,
-            "site": _labels(world.sites, request.site),
-            "scenario": _labels([one.name for one in world.scenarios], request.scenario),
-            "service": _labels([one.name for one in world.services], request.service),
-            "agent": _labels([f"agent-{index:03d}" for index in range(world.num_agents)], request.agent),
-            "cpu_cores": pa.array(np.asarray(request.demand)[:, 0], pa.float64()),
-            "memory_gib": pa.array(np.asarray(request.demand)[:, 1], pa.float64()),
-            "num_nodes": pa.array(np.ones(count), pa.int32()),
-            "requested_run_s": pa.array(np.asarray(request.expected_run_s), pa.float64()),
-            "input_mib": pa.array(np.asarray(request.input_mib), pa.float64()),
-            "deadline_s": pa.array(np.asarray(request.deadline_s), pa.float64()),
-            "decided": arrival,
-            "offered_node": node,
-            "accepted": pa.array(accepted),
-            "start": _instants(midnight_s, fate.start_s),
-            "finish": _instants(midnight_s, fate.finish_s),
-            "status": _labels(["rejected", "completed"], accepted.astype(np.int32)),
-            "ran_node": pa.DictionaryArray.from_arrays(
-                pa.array(np.asarray(rows.node), mask=~accepted), node.dictionary
-            ),
-        }
-    )
-
-
-def _labels(names: list[str] | tuple[str, ...], index: Any) -> pa.DictionaryArray:
-    return pa.DictionaryArray.from_arrays(pa.array(np.asarray(index, np.int32)), pa.array(names, pa.string()))
-
-
-def _instants(midnight_s: float, seconds: Any) -> pa.Array:
-    """Instants from seconds since midnight; null where they are inf."""
-    seconds = np.asarray(seconds, np.float64)
-    known = np.isfinite(seconds)
-    micros = np.round((midnight_s + np.where(known, seconds, 0.0)) * 1e6).astype(np.int64)
-    return pa.array(micros, pa.int64(), mask=~known).cast(INSTANT)
 
 
 def _propensities(table: pa.Table, rows: History) -> pa.Table:
@@ -231,14 +187,27 @@ def _propensity_writer(
 
 
 def _notes(world: World, made: Workload | None) -> list[str]:
-    quiet_s = 86_400.0 - world.day_s
+    quiet_s = CALENDAR_DAY_S - world.day_s
     return [
         f"Simulated world {world.name!r}; every day begins with an empty system.",
         f"The last {quiet_s:g} s of a calendar day are quiet.",
         "requested_run_s is the run time declared for a reference core, no limit: nodes differ in speed.",
         "start includes the way of the input to the node; a core is held from start to finish.",
+        *(
+            ["finish includes the way of the output back; the core is free before."]
+            if world.has_output
+            else []
+        ),
         *([] if made is None else [f"Requests of another log, as days of pattern {made.pattern}."]),
     ]
+
+
+def _validate_first_day(world: World, first_day: dt.date) -> None:
+    if world.weekend_factor != 1.0 and first_day.weekday() != 0:
+        raise ConfigError(
+            f"day 0 of {world.name!r} is a Monday, {first_day} is not", where="simulate: first day",
+            allowed="a Monday, in a world whose weekends differ", advice="begin on a Monday",
+        )  # fmt: skip
 
 
 def _at_least(what: str, value: int, lower: int) -> None:

@@ -13,12 +13,14 @@ import jax.numpy as jnp
 from evaluation.simulator.answers import Queues, answer, empty_queues
 from evaluation.simulator.arrivals import next_request
 from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.presets import preset
+from evaluation.simulator.unfolding import seated, unfolding_response, unseated
 from evaluation.simulator.workloads import FACT, Workload, missing_arrivals
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, Environment, Streams
+from twin.contracts import Array, Environment, Outcome, PyTree, Response, Streams
 from twin.environment import environment
 from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.placement.responses import Answers, Arrivals, First, Next, drawn_response
@@ -49,24 +51,86 @@ def truth_arrivals(
     def ask_next(key: Array, clock_s: Array) -> tuple[Array, Requests, Array]:
         offset_s = jnp.full_like(clock_s, begin_s)
         clock_s, request, more = next_request(key, world, today, names, offset_s, clock_s, weekday)
-        return clock_s, _seated(request), more
+        return clock_s, seated(request), more
 
     return Arrivals(init, following)
 
 
 def truth_answers(world: World, today: Conditions, names: Names) -> Answers:
-    """The mechanics' answers, starting from an empty system."""
+    """The mechanics' answers, starting from an empty system, where they can be drawn at once.
+
+    Raises:
+        ConfigError: they cannot, in this world: nodes share their cores or agents react.
+    """
+    if world.unfolds:
+        raise ConfigError(
+            f"the fates of {world.name!r} cannot be drawn at the decision", where="truth_answers",
+            allowed="worlds of first come, first served whose agents do not react", advice="use truth_response",
+        )  # fmt: skip
 
     def init(_key: Array, streams: Streams) -> Queues:
         return empty_queues(today, streams)
 
     def answer_seat(key: Array, queues: Queues, state: PlacementState, node: Array) -> tuple[Queues, Fate]:
-        request = _unseated(state.request)
+        request = unseated(state.request)
         held, fate = answer(key, world, today, names, queues, request, state.clock_s, node[0])
         queues = Queues(jnp.where(state.active[0][None, None], held.free_s, queues.free_s))
         return queues, jax.tree.map(lambda leaf: leaf[None], fate)
 
     return Answers(init, answer_seat)
+
+
+def truth_response(
+    world: World,
+    cluster: Cluster,
+    depth: int,
+    today: Conditions,
+    names: Names,
+    *,
+    weekday: int | Array = 0,
+    begin_s: float | Array = 0.0,
+) -> Response:
+    """How the world responds to placements: who asks, what becomes of offers, which nodes are up.
+
+    Args:
+        world: A validated world.
+        cluster: The vocabulary of policies.
+        depth: Slots per node, as in the problem's configuration. Where fates unfold, a node whose slots are all
+            taken refuses offers.
+        today: The day's numbers; may be traced.
+        names: The world's names in that vocabulary.
+        weekday: 0 for Monday; may be traced.
+        begin_s: [] or [*streams] time of day in [0, day_s) at which episodes begin, with an empty system.
+
+    Returns:
+        The response.
+    """
+    today_on_clock = on_clock(world, today, begin_s)
+    if world.unfolds:
+        return unfolding_response(
+            world, cluster, depth, today_on_clock, names, weekday=weekday, begin_s=begin_s
+        )
+    arrivals = truth_arrivals(world, today, names, weekday=weekday, begin_s=begin_s)
+    response = drawn_response(cluster, depth, arrivals, truth_answers(world, today_on_clock, names))
+    return _with_outages(world, today_on_clock, names, response) if world.outages else response
+
+
+def _with_outages(world: World, today: Conditions, names: Names, response: Response) -> Response:
+    """The response, telling which nodes are up when the next decision is due."""
+
+    def told(outcome: Outcome) -> Outcome:
+        up = is_up(world, today, outcome.news.clock_s)[jnp.asarray(names.world_node)]
+        return outcome._replace(news=outcome.news._replace(available=up))
+
+    def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
+        private, outcome = response.init(key, streams)
+        return private, told(outcome)
+
+    def advance(key: Array, private: PyTree, state: PyTree, action: PyTree) -> tuple[PyTree, Outcome]:
+        private, outcome = response.advance(key, private, state, action)
+        return private, told(outcome)
+
+    return Response(init, advance, response.foretell)
 
 
 def truth_of(
@@ -104,8 +168,7 @@ def truth_of(
             advice="use one seat",
         )
     today, names = day_of_truth(world, day, workload), names_in(world, cluster)
-    arrivals = truth_arrivals(world, today, names, weekday=weekday, begin_s=begin_s)
-    response = drawn_response(cluster, config.depth, arrivals, truth_answers(world, today, names))
+    response = truth_response(world, cluster, config.depth, today, names, weekday=weekday, begin_s=begin_s)
     return environment(placement(cluster, config), response)
 
 
@@ -169,12 +232,3 @@ def ground_truth(facts: Mapping[str, Any]) -> Mapping[str, Any]:
             advice="judge policies on this log by replay instead",
         )  # fmt: skip
     return facts["ground_truth"]
-
-
-def _seated(request: Requests) -> Requests:
-    """A request with a seat axis of length one: leaves [1, *streams], demand [resources, 1, *streams]."""
-    return jax.tree.map(lambda leaf: leaf[None], request)._replace(demand=request.demand[:, None])
-
-
-def _unseated(request: Requests) -> Requests:
-    return jax.tree.map(lambda leaf: leaf[0], request)._replace(demand=request.demand[:, 0])

@@ -1,0 +1,152 @@
+"""Agents who react: each judges its latest request when it asks again, and accepts, stays or goes accordingly.
+
+    annoyance <- annoyance + memory * (late - annoyance)
+
+`late` is 1 if that request was completed after its deadline, failed, was dropped, or is overdue; one that is neither
+completed nor overdue is not judged, and a refused offer changes nothing. Annoyance starts at 0 every day. An offer is
+accepted with probability `preference * (1 - refusing * annoyance)`. After each request the agent leaves for good with
+probability `leaving * annoyance`, or else pauses with probability `pausing * annoyance`; a new session begins when it
+returns.
+
+Arrivals follow the agents who are present: candidates arrive as if everybody were, and those of absent agents are
+skipped (thinning, which is exact). An agent who left for good is replaced over night by one of the same habits, under a
+new name in the log, so that every day begins alike.
+
+Source: paper 000, section 3.1 (agents accept, return or leave).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.simulator.arrivals import next_request, uniforms
+from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.names import Names
+from evaluation.simulator.options import Reactions
+from evaluation.simulator.world import World
+from twin.contracts import Array, Streams
+from twin.placement.types import Requests
+
+
+class Crowd(NamedTuple):
+    """What agents remember; leaves [agents, *streams], times on the episode's clock."""
+
+    annoyance: Array  # in [0, 1]
+    due_s: Array  # when the latest accepted request is due; inf: none, or already judged
+    end_s: Array  # when it was completed; inf: not yet, or never
+    back_s: Array  # absent before; inf: has left for good
+    session: Array  # int32: sessions of the day before this one
+
+
+def fresh_crowd(num_agents: int, streams: Streams) -> Crowd:
+    """Everybody present and of good cheer."""
+    zero = jnp.zeros((num_agents, *streams), jnp.float32)
+    never = jnp.full_like(zero, jnp.inf)
+    return Crowd(zero, never, never, zero, jnp.zeros(zero.shape, jnp.int32))
+
+
+def of_agent(leaf: Array, agent: Array) -> Array:
+    """[*streams] the leaf's [agents, *streams] values of each stream's agent."""
+    return jnp.take_along_axis(leaf, agent[None], axis=0)[0]
+
+
+def _with(leaf: Array, agent: Array, value: Array) -> Array:
+    index = jnp.arange(leaf.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * agent.ndim)
+    return jnp.where(index == agent[None], value[None], leaf)
+
+
+def next_present(
+    key: Array,
+    world: World,
+    today: Conditions,
+    names: Names,
+    offset_s: Array,
+    clock_s: Array,
+    weekday: int | Array,
+    crowd: Crowd,
+) -> tuple[Array, Requests, Array]:
+    """As `arrivals.next_request`, of agents who are present."""
+
+    def draw(key: Array, clock_s: Array) -> tuple[Array, Requests, Array]:
+        return next_request(key, world, today, names, offset_s, clock_s, weekday)
+
+    first = draw(key, clock_s)
+    if not world.reactions.any:
+        return first
+
+    def absent(candidate: tuple[Array, Requests, Array]) -> Array:
+        arrival_s, request, more = candidate
+        return more & (of_agent(crowd.back_s, request.agent) > arrival_s)
+
+    def again(
+        carry: tuple[Array, tuple[Array, Requests, Array]],
+    ) -> tuple[Array, tuple[Array, Requests, Array]]:
+        number, candidate = carry
+        void = absent(candidate)
+        other = draw(jax.random.fold_in(key, number), candidate[0])
+        kept = jax.tree.map(lambda new, old: jnp.where(void, new, old), other, candidate)
+        return number + 1, kept
+
+    _, found = jax.lax.while_loop(lambda carry: jnp.any(absent(carry[1])), again, (jnp.int32(1), first))
+    return found
+
+
+def willingness(reactions: Reactions, crowd: Crowd, agent: Array) -> Array:
+    """[*streams] factor in [0, 1] of the agent's probability to accept."""
+    return 1.0 - reactions.refusing * of_agent(crowd.annoyance, agent)
+
+
+def judge(reactions: Reactions, crowd: Crowd, agent: Array, clock_s: Array) -> Crowd:
+    """The agents who ask at `clock_s` [*streams] judge their latest requests."""
+    due_s, end_s, annoyance = (of_agent(leaf, agent) for leaf in (crowd.due_s, crowd.end_s, crowd.annoyance))
+    judged = jnp.minimum(due_s, end_s) <= clock_s
+    late = jnp.where(end_s <= due_s, 0.0, 1.0)
+    annoyance = jnp.where(judged, annoyance + reactions.memory * (late - annoyance), annoyance)
+    return crowd._replace(
+        annoyance=_with(crowd.annoyance, agent, annoyance),
+        due_s=_with(crowd.due_s, agent, jnp.where(judged, jnp.inf, due_s)),
+        end_s=_with(crowd.end_s, agent, jnp.where(judged, jnp.inf, end_s)),
+    )
+
+
+def react(
+    key: Array,
+    reactions: Reactions,
+    crowd: Crowd,
+    request: Requests,
+    clock_s: Array,
+    accepted: Array,
+    asked: Array,
+) -> tuple[Crowd, Array]:
+    """What agents do after their requests: remember what they wait for, leave, or pause.
+
+    Args:
+        key: PRNG key.
+        reactions: How they react.
+        crowd: Before.
+        request: Leaves [*streams].
+        clock_s: [*streams] now.
+        accepted: [*streams] bool: the offer was taken.
+        asked: [*streams] bool: there was a request at all.
+
+    Returns:
+        The crowd, and who leaves for good [*streams] bool.
+    """
+    agent = request.agent
+    numbers = uniforms(key, 3, clock_s.shape)
+    annoyance, session = of_agent(crowd.annoyance, agent), of_agent(crowd.session, agent)
+    leaves = asked & (numbers[0] < reactions.leaving * annoyance)
+    pauses = asked & ~leaves & (numbers[1] < reactions.pausing * annoyance)
+    absence_s = -jnp.log1p(-numbers[2]) * reactions.absence_s
+    back_s = of_agent(crowd.back_s, agent)
+    back_s = jnp.where(leaves, jnp.inf, jnp.where(pauses, clock_s + absence_s, back_s))
+    due_s = jnp.where(accepted, clock_s + request.deadline_s, of_agent(crowd.due_s, agent))
+    end_s = jnp.where(accepted, jnp.inf, of_agent(crowd.end_s, agent))
+    crowd = crowd._replace(
+        due_s=_with(crowd.due_s, agent, due_s),
+        end_s=_with(crowd.end_s, agent, end_s),
+        back_s=_with(crowd.back_s, agent, back_s),
+        session=_with(crowd.session, agent, session + pauses.astype(jnp.int32)),
+    )
+    return crowd, leaves

@@ -1,0 +1,276 @@
+"""The two ways of playing a world in a history: fates drawn at once, or unfolding with what comes after.
+
+`history.play` scans over either. A world whose nodes are first come, first served and whose agents do not react is
+drawn (`evaluation.simulator.answers`); any other unfolds (`evaluation.simulator.stations`, `.crowd`).
+Both follow the same rules where both can: the tests play worlds of the first kind in both ways.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.simulator.answers import Queues, answer, draw_offer, empty_queues
+from evaluation.simulator.arrivals import next_request
+from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.crowd import Crowd, fresh_crowd, judge, next_present, of_agent, react, willingness
+from evaluation.simulator.names import Names
+from evaluation.simulator.stations import GONE, NOBODY, Jobs, hand_over, no_jobs, pass_time
+from evaluation.simulator.world import World
+from twin.contracts import Array, PyTree
+from twin.placement.slots import place, read, write
+from twin.placement.types import REJECTED, UNKNOWN, Fate, Requests
+
+TABLE_DEPTH = 96
+"""Requests in a node's hands that a behaviour can count; beyond it the load looks smaller than it is."""
+ANY_WEEKDAY = 0
+"""Histories are told no weekday: whoever reads the log finds it in the dates."""
+NOTHING_TOLD = -1
+_REACTION = 2
+"""Folded into an offer's key for what only worlds with reactions draw."""
+
+
+class Told(NamedTuple):
+    """What came of earlier requests, told now; leaves [rows]."""
+
+    step: Array  # int32: whose; NOTHING_TOLD: of none
+    start_s: Array
+    finish_s: Array
+    status: Array
+
+
+class Answered(NamedTuple):
+    """What is known of a request when it has been offered; leaves []."""
+
+    fate: Fate  # as far as known: inf and UNKNOWN where it unfolds
+    session: Array | None = None  # int32, where agents react
+    left: Array | None = None  # bool
+    told: Told | None = None  # one row
+
+
+class Mechanics(NamedTuple):
+    """Pure functions of one stream; `state` is their own."""
+
+    begin: Callable[[Array, Conditions], tuple[PyTree, tuple[Array, Requests, Array]]]
+    # (key, today) -> state, first (arrival, request, whether it comes today)
+    held: Callable[[PyTree, Array], tuple[Array, Array]]
+    # (state, clock) -> [nodes] number in the nodes' hands and their declared work
+    offer: Callable[..., tuple[PyTree, Answered]]
+    # (key, today, state, request, clock, node, step, live) -> state, what is known
+    following: Callable[..., tuple[PyTree, tuple[Array, Requests, Array]]]
+    # (key, today, state, clock, live) -> state, next (arrival, request, whether it comes today)
+    finish: Callable[[Conditions, PyTree], Told | None]
+    # (today, state) -> what is still to be told, once nobody asks any more; leaves [rows]
+
+
+def mechanics_of(world: World, names: Names) -> Mechanics:
+    """How `world` is played, its requests in the vocabulary `names`."""
+    return unfolding(world, names) if world.unfolds else drawn(world, names)
+
+
+class _Table(NamedTuple):
+    """Requests in the nodes' hands; leaves [nodes, depth]."""
+
+    finish_s: Array
+    expected_run_s: Array
+
+
+class _Drawn(NamedTuple):
+    queues: Queues
+    table: _Table
+
+
+def drawn(world: World, names: Names) -> Mechanics:
+    """Fates are drawn at the decision."""
+    midnight = jnp.float32(0.0)
+
+    def begin(key: Array, today: Conditions) -> tuple[_Drawn, tuple[Array, Requests, Array]]:
+        shape = (today.speed.shape[0], TABLE_DEPTH)
+        table = _Table(jnp.zeros(shape), jnp.zeros(shape))
+        first = next_request(key, world, today, names, midnight, midnight, ANY_WEEKDAY)
+        return _Drawn(empty_queues(today, ()), table), first
+
+    def held(state: _Drawn, clock_s: Array) -> tuple[Array, Array]:
+        inside = state.table.finish_s > clock_s
+        work_s = jnp.where(inside, state.table.expected_run_s, 0.0)
+        return jnp.sum(inside, axis=1, dtype=jnp.float32), jnp.sum(work_s, axis=1)
+
+    def offer(
+        key: Array, today: Conditions, state: _Drawn, request: Requests, clock_s: Array, node: Array,
+        _step: Array, _live: Array,
+    ) -> tuple[_Drawn, Answered]:  # fmt: skip
+        queues, fate = answer(key, world, today, names, state.queues, request, clock_s, node)
+        slot = jnp.argmin(state.table.finish_s[node])
+        entry = (fate.finish_s, request.expected_run_s)
+        put = [
+            jnp.where(fate.accepted, leaf.at[node, slot].set(value), leaf)
+            for leaf, value in zip(state.table, entry, strict=True)
+        ]
+        return _Drawn(queues, _Table(*put)), Answered(fate)
+
+    def following(
+        key: Array, today: Conditions, state: _Drawn, clock_s: Array, _live: Array
+    ) -> tuple[_Drawn, tuple[Array, Requests, Array]]:
+        return state, next_request(key, world, today, names, midnight, clock_s, ANY_WEEKDAY)
+
+    return Mechanics(begin, held, offer, following, lambda _today, _state: None)
+
+
+class Unfolding(NamedTuple):
+    """A system whose fates unfold, with the crowd who asks; leaves with any stream axes."""
+
+    now_s: Array  # [*streams]
+    jobs: Jobs
+    crowd: Crowd
+
+
+def begin_unfolding(world: World, today: Conditions, num_slots: int, clock_s: Array) -> Unfolding:
+    """An empty system at `clock_s` [*streams], with `num_slots` places a node."""
+    jobs = no_jobs(today.speed.shape[0], num_slots, clock_s.shape)
+    return Unfolding(
+        clock_s, jobs, fresh_crowd(world.num_agents if world.reactions.any else 0, clock_s.shape)
+    )
+
+
+def offer_unfolding(
+    key: Array,
+    world: World,
+    today: Conditions,
+    names: Names,
+    state: Unfolding,
+    request: Requests,
+    node: Array,
+    slot: Array,
+    asked: Array,
+) -> tuple[Unfolding, Array, Array]:
+    """Offers the requests in hand to nodes.
+
+    Args:
+        key: PRNG key.
+        world: For its laws and options.
+        today: The day's numbers, failures on the clock of `state`.
+        names: Vocabulary that the request and `node` refer to.
+        state: Before.
+        request: Leaves [*streams].
+        node: int32 [*streams], the offer.
+        slot: [streams] the slot that each would take (`twin.placement.slots.place`), its node in the vocabulary
+            of the cluster; out of range where the node is full: then it refuses.
+        asked: [*streams] bool: there is a request.
+
+    Returns:
+        The system afterwards, whether the offers were accepted, and who leaves for good [*streams] bool.
+    """
+    reacts = world.reactions.any
+    willing = willingness(world.reactions, state.crowd, request.agent) if reacts else None
+    drawn = draw_offer(key, world, today, names, request, state.now_s, node, willing)
+    has_slot = (slot < state.jobs.phase.size).reshape(asked.shape)
+    accepted = drawn.accepted & has_slot & asked
+    owner = request.agent if reacts else jnp.full_like(request.agent, NOBODY)
+    position = jnp.where(accepted.reshape(-1), slot, state.jobs.phase.size)
+    jobs = hand_over(today, state.jobs, drawn, state.now_s, position, owner, accepted)
+    if not reacts:
+        return state._replace(jobs=jobs), accepted, jnp.zeros_like(accepted)
+    key_react = jax.random.fold_in(key, _REACTION)
+    crowd, leaves = react(key_react, world.reactions, state.crowd, request, state.now_s, accepted, asked)
+    return Unfolding(state.now_s, jobs, crowd), accepted, leaves
+
+
+def follow_unfolding(
+    key: Array,
+    world: World,
+    today: Conditions,
+    names: Names,
+    state: Unfolding,
+    offset_s: Array,
+    weekday: int | Array,
+    asked: Array,
+) -> tuple[Unfolding, tuple[Array, Requests, Array]]:
+    """Plays on to the next request; streams without one (`asked` False) stand still.
+
+    Returns:
+        The system then, and the next request as `arrivals.next_request` tells it.
+    """
+    clock_s, request, more = next_present(
+        key, world, today, names, offset_s, state.now_s, weekday, state.crowd
+    )
+    until_s = jnp.where(asked, clock_s, state.now_s)
+    jobs, end_s = pass_time(world, today, state.jobs, state.crowd.end_s, state.now_s, until_s)
+    crowd = state.crowd._replace(end_s=end_s)
+    if world.reactions.any:
+        crowd = judge(world.reactions, crowd, request.agent, until_s)
+    return Unfolding(until_s, jobs, crowd), (clock_s, request, more)
+
+
+class _Books(NamedTuple):
+    """What a history files beside the jobs; leaves [nodes, depth]."""
+
+    step: Array  # int32: whose slot it is
+    expected_run_s: Array
+
+
+class _Live(NamedTuple):
+    system: Unfolding
+    books: _Books
+
+
+def unfolding(world: World, names: Names) -> Mechanics:
+    """Fates unfold; they are told when another request takes the slot, or at the end."""
+    midnight = jnp.float32(0.0)
+
+    def begin(key: Array, today: Conditions) -> tuple[_Live, tuple[Array, Requests, Array]]:
+        system = begin_unfolding(world, today, TABLE_DEPTH, midnight)
+        shape = (today.speed.shape[0], TABLE_DEPTH)
+        books = _Books(jnp.full(shape, NOTHING_TOLD, jnp.int32), jnp.zeros(shape))
+        asked = jnp.bool_(True)
+        system, first = follow_unfolding(key, world, today, names, system, midnight, ANY_WEEKDAY, asked)
+        return _Live(system, books), first
+
+    def inside(jobs: Jobs, clock_s: Array) -> Array:
+        returning = jnp.isfinite(jobs.finish_s) & (jobs.finish_s > clock_s)
+        return (jobs.phase != GONE) | returning
+
+    def held(state: _Live, clock_s: Array) -> tuple[Array, Array]:
+        here = inside(state.system.jobs, clock_s)
+        work_s = jnp.where(here, state.books.expected_run_s, 0.0)
+        return jnp.sum(here, axis=1, dtype=jnp.float32), jnp.sum(work_s, axis=1)
+
+    def offer(
+        key: Array, today: Conditions, state: _Live, request: Requests, clock_s: Array, node: Array,
+        step: Array, live: Array,
+    ) -> tuple[_Live, Answered]:  # fmt: skip
+        jobs, agent = state.system.jobs, request.agent
+        free = ~inside(jobs, clock_s)[node]
+        slot = place(jobs.phase.shape, node, jnp.argmax(free), jnp.any(free))
+        session = of_agent(state.system.crowd.session, agent) if world.reactions.any else None
+        system, accepted, leaves = offer_unfolding(
+            key, world, today, names, state.system, request, node, slot, live
+        )
+        slot = jnp.where(accepted, slot, jobs.phase.size)
+        told = Told(
+            read(state.books.step, slot, NOTHING_TOLD),
+            *(read(leaf, slot, 0) for leaf in (jobs.start_s, jobs.finish_s, jobs.status)),
+        )
+        books = _Books(
+            write(state.books.step, slot, step),
+            write(state.books.expected_run_s, slot, request.expected_run_s),
+        )
+        never = jnp.float32(jnp.inf)
+        fate = Fate(accepted, never, never, jnp.where(accepted, UNKNOWN, REJECTED).astype(jnp.int32))
+        left = leaves if world.reactions.any else None
+        return _Live(system, books), Answered(fate, session, left, told)
+
+    def following(
+        key: Array, today: Conditions, state: _Live, _clock_s: Array, live: Array
+    ) -> tuple[_Live, tuple[Array, Requests, Array]]:
+        system, found = follow_unfolding(key, world, today, names, state.system, midnight, ANY_WEEKDAY, live)
+        return state._replace(system=system), found
+
+    def finish(today: Conditions, state: _Live) -> Told:
+        system = state.system
+        never = jnp.full_like(system.now_s, jnp.inf)
+        jobs, _ = pass_time(world, today, system.jobs, system.crowd.end_s, system.now_s, never)
+        leaves = (state.books.step, jobs.start_s, jobs.finish_s, jobs.status)
+        return Told(*(leaf.reshape(-1) for leaf in leaves))
+
+    return Mechanics(begin, held, offer, following, finish)

@@ -1,0 +1,219 @@
+"""Nodes whose requests affect each other while they are served, played event by event between two decisions.
+
+A request accepted by a node waits for a place, is served, and is gone. At most `limit` are in service at once; each
+of n in service advances at `speed * min(1, cores / n)`. With `limit = cores` that is one core a request: first come,
+first served, in the order of dispatch, and a place given to a request waits for its input. Where cores are shared
+(egalitarian processor sharing, limited by memory) a request asks for a place when its input is there, in that order.
+
+Between two decisions every node has events of its own, the next of which are processed for all nodes at once:
+
+    it goes down       all it holds fails                                    (`evaluation.simulator.failures`)
+    a run ends         least remaining work / rate; the output travels back
+    a place is taken   the first who waits, if fewer than `limit` are served
+    a wait is given up the earliest deadline of those who wait, where the world drops the late
+
+Source: L. Kleinrock, Queueing Systems II, 1976, section 4.4 (processor sharing).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.simulator.answers import Offer
+from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.failures import next_down_s, way_s
+from evaluation.simulator.world import World
+from twin.contracts import Array, Streams
+from twin.environment import beside
+from twin.placement.slots import write
+from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN, Leaf
+
+GONE, WAITING, SERVED = range(3)
+"""Where a request is; GONE also marks slots that never held one."""
+NOBODY = -1
+
+
+class Jobs(NamedTuple):
+    """Requests in the nodes' hands, and what became of those before them; leaves [nodes, slots, *streams]."""
+
+    phase: Array  # int32: GONE, WAITING, SERVED
+    enters_s: Array  # from when it may be given a place; inf: it never may, and will be dropped
+    there_s: Array  # when its input is there
+    left_s: Array  # run that is left on a whole core of the node
+    drop_s: Array
+    way_back_s: Array
+    link: Array  # int32
+    owner: Array  # int32: the agent whose latest request it is, else NOBODY
+    start_s: Array  # inf: never, or not yet
+    finish_s: Array
+    status: Array  # int32, UNKNOWN until it is gone
+
+
+def no_jobs(num_nodes: int, num_slots: int, streams: Streams) -> Jobs:
+    """Nothing in the system."""
+    shape = (num_nodes, num_slots, *streams)
+    never, zero = jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros(shape, jnp.float32)
+    none = jnp.zeros(shape, jnp.int32)
+    return Jobs(
+        none + GONE, never, zero, zero, never, zero, none, none + NOBODY, never, never, none + UNKNOWN
+    )
+
+
+def hand_over(
+    today: Conditions,
+    jobs: Jobs,
+    offer: Offer,
+    clock_s: Array,
+    position: Array,
+    agent: Array,
+    accepted: Array,
+) -> Jobs:
+    """Puts an accepted request into a slot.
+
+    Args:
+        today: The day's numbers.
+        jobs: What the nodes hold.
+        offer: As drawn, leaves [*streams].
+        clock_s: [*streams] now.
+        position: [streams] the slot (see `twin.placement.slots.place`); out of range: nothing is put anywhere.
+        agent: int32 [*streams], who asked, or NOBODY where agents do not react.
+        accepted: [*streams] bool: there is something to put; the agent's earlier requests are no longer its latest.
+    """
+    shared = jnp.any(
+        _one_hot(offer.node, today.speed.shape[0]) & _of_nodes(today.shares, clock_s.ndim), axis=0
+    )
+    enters_s = jnp.where(shared, offer.there_s, clock_s)
+    enters_s = jnp.where(offer.there_s > offer.drop_s, jnp.inf, enters_s)
+    never = jnp.full_like(clock_s, jnp.inf)
+    entry = Jobs(
+        phase=jnp.where(offer.possible, WAITING, GONE),
+        enters_s=enters_s,
+        there_s=offer.there_s,
+        left_s=offer.run_s,
+        drop_s=offer.drop_s,
+        way_back_s=offer.way_back_s,
+        link=offer.link,
+        owner=agent,
+        start_s=never,
+        finish_s=jnp.where(offer.possible, never, clock_s),
+        status=jnp.where(offer.possible, UNKNOWN, FAILED),
+    )
+    earlier = (jobs.owner == beside(agent, jobs.owner)) & beside(accepted, jobs.owner)
+    jobs = jobs._replace(owner=jnp.where(earlier, NOBODY, jobs.owner))
+    return Jobs(*(write(old, position, new) for old, new in zip(jobs, entry, strict=True)))
+
+
+class _Carry(NamedTuple):
+    now_s: Array  # [nodes, *streams]
+    jobs: Jobs
+    end_s: Array  # [agents, *streams]
+    goes_on: Array  # [] bool: something happened in the last round
+
+
+def pass_time(
+    world: World, today: Conditions, jobs: Jobs, end_s: Array, clock_s: Array, until_s: Array
+) -> tuple[Jobs, Array]:
+    """Lets the nodes work from `clock_s` to `until_s` [*streams]; inf plays until nothing is left.
+
+    Args:
+        world: For its options.
+        today: The day's numbers.
+        jobs: What the nodes hold at `clock_s`.
+        end_s: [agents, *streams] when each agent's latest request was completed; inf: not yet.
+        clock_s, until_s: [*streams], `clock_s <= until_s`.
+
+    Returns:
+        The jobs and `end_s` afterwards.
+    """
+    num_nodes = today.speed.shape[0]
+    now_s = jnp.broadcast_to(clock_s[None], (num_nodes, *clock_s.shape))
+    begin = _Carry(now_s, jobs, end_s, jnp.bool_(True))
+    final = jax.lax.while_loop(
+        lambda carry: carry.goes_on, lambda carry: _round(world, today, until_s, carry), begin
+    )
+    return final.jobs, final.end_s
+
+
+def _round(world: World, today: Conditions, until_s: Array, carry: _Carry) -> _Carry:
+    """The next event of every node, if it comes before `until_s`."""
+    now_s, jobs = carry.now_s, carry.jobs
+    served, waiting = jobs.phase == SERVED, jobs.phase == WAITING
+    cores = _of_nodes(jnp.sum(jnp.asarray(today.core_exists), axis=0), until_s.ndim)
+    limit = _of_nodes(today.limit, until_s.ndim)
+    num_served = jnp.sum(served, axis=1, dtype=jnp.float32)
+    pace = jnp.minimum(1.0, cores / jnp.maximum(num_served, 1.0))
+    left_s = jnp.where(served, jobs.left_s, jnp.inf)
+    enters_s = jnp.where(waiting, jobs.enters_s, jnp.inf)
+    drop_s = jnp.where(waiting, jobs.drop_s, jnp.inf)
+    done_at = now_s + jnp.min(left_s, axis=1) / pace
+    join_at = jnp.where(num_served < limit, jnp.maximum(now_s, jnp.min(enters_s, axis=1)), jnp.inf)
+    drop_at = jnp.min(drop_s, axis=1)
+    down_at = next_down_s(world, today, now_s)
+    event_at = jnp.minimum(jnp.minimum(done_at, join_at), jnp.minimum(drop_at, down_at))
+    fires = event_at <= jnp.where(jnp.isfinite(until_s), until_s, jnp.finfo(jnp.float32).max)[None]
+    resting_s = jnp.where(jnp.isfinite(until_s)[None], until_s[None], now_s)
+    then_s = jnp.where(fires, event_at, resting_s)
+    down = fires & (down_at <= event_at)
+    done = fires & ~down & (done_at <= event_at)
+    join = fires & ~down & ~done & (join_at <= event_at)
+    drop = fires & ~down & ~done & ~join
+
+    at_done = done[:, None] & _first_least(left_s)
+    at_join = join[:, None] & _first_least(enters_s)
+    at_drop = drop[:, None] & _first_least(drop_s)
+    at_down = down[:, None] & (served | waiting)
+    then = then_s[:, None]
+    passed_s = ((then_s - now_s) * pace)[:, None]
+    left_s = jnp.where(served, jnp.maximum(jobs.left_s - passed_s, 0.0), jobs.left_s)
+    begins_s = jnp.maximum(then, jobs.there_s)
+    left_s = jnp.where(at_join, left_s + (begins_s - then), left_s)
+    start_s = jnp.where(at_join, begins_s, jobs.start_s)
+    start_s = jnp.where(at_down & (start_s >= then), jnp.inf, start_s)
+    back_s = _way_back_s(world, today, jobs, at_done, then_s)
+    finish_s = jnp.where(at_done, (then_s + back_s)[:, None], jobs.finish_s)
+    finish_s = jnp.where(at_drop | at_down, then, finish_s)
+    status = jnp.where(
+        at_done, COMPLETED, jnp.where(at_drop, DROPPED, jnp.where(at_down, FAILED, jobs.status))
+    )
+    phase = jnp.where(at_join, SERVED, jnp.where(at_done | at_drop | at_down, GONE, jobs.phase))
+    end_s = carry.end_s
+    if world.reactions.any:
+        end_s = _note(end_s, jobs.owner, at_done, then_s + back_s)
+    jobs = jobs._replace(phase=phase, left_s=left_s, start_s=start_s, finish_s=finish_s, status=status)
+    return _Carry(then_s, jobs, end_s, jnp.any(fires))
+
+
+def _way_back_s(world: World, today: Conditions, jobs: Jobs, at_done: Array, then_s: Array) -> Array:
+    """[nodes, *streams] how long the output of the run that ends takes."""
+    if not world.has_output:
+        return jnp.zeros_like(then_s)
+    undisturbed_s = jnp.sum(jnp.where(at_done, jobs.way_back_s, 0.0), axis=1)
+    link = jnp.sum(jnp.where(at_done, jobs.link, 0), axis=1)
+    return way_s(world, today, link, then_s, undisturbed_s)
+
+
+def _note(end_s: Array, owner: Array, at_done: Array, finish_s: Array) -> Array:
+    """Tells the agents whose latest request has just been completed when that was."""
+    streams = end_s[0].size
+    agent = jnp.sum(jnp.where(at_done, owner + 1, 0), axis=1) - 1
+    place = agent.reshape(agent.shape[0], -1) * streams + jnp.arange(streams, dtype=jnp.int32)[None]
+    place = jnp.where(agent.reshape(place.shape) >= 0, place, end_s.size)
+    flat = end_s.reshape(-1).at[place.reshape(-1)].set(finish_s.reshape(-1), mode="drop")
+    return flat.reshape(end_s.shape)
+
+
+def _of_nodes(value: Leaf, num_streams_axes: int) -> Array:
+    """[nodes] as [nodes, 1, ...] beside streams."""
+    return jnp.asarray(value).reshape((-1,) + (1,) * num_streams_axes)
+
+
+def _first_least(value: Array) -> Array:
+    """[nodes, slots, *streams] bool: the first slot of each node with its least value."""
+    slot = jnp.argmin(value, axis=1)
+    index = jnp.arange(value.shape[1], dtype=jnp.int32).reshape((1, -1) + (1,) * (value.ndim - 2))
+    return index == slot[:, None]
+
+
+def _one_hot(index: Array, size: int) -> Array:
+    return jnp.arange(size, dtype=jnp.int32).reshape((-1,) + (1,) * index.ndim) == index[None]

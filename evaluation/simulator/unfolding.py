@@ -1,0 +1,107 @@
+"""The truth of worlds whose fates unfold: nodes share their cores, or agents react.
+
+What becomes of a request is not drawn when it is placed: it depends on who comes after it. So the response keeps the
+jobs themselves, under the very slots of the bookkeeping, plays them from decision to decision, and tells what has
+happened by then. At truncation it foretells what would happen if nobody else asked, which is exact at the day's end.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.failures import is_up
+from evaluation.simulator.mechanics import (
+    Unfolding,
+    begin_unfolding,
+    follow_unfolding,
+    offer_unfolding,
+)
+from evaluation.simulator.names import Names
+from evaluation.simulator.stations import GONE, Jobs, pass_time
+from evaluation.simulator.world import World
+from twin.contracts import Array, Outcome, Response, Streams
+from twin.environment import beside
+from twin.placement.bookkeeping import choose_slots
+from twin.placement.types import Cluster, News, PlacementState, Requests
+
+
+def in_order_of(today: Conditions, world_node: np.ndarray) -> Conditions:
+    """The day's numbers with nodes in the order of a cluster's vocabulary."""
+    first = ("speed", "shares", "limit", "down_from_s", "down_to_s")
+    last = ("core_exists", "affinity", "link", "hosts")
+    moved = {name: getattr(today, name)[world_node] for name in first}
+    moved |= {name: getattr(today, name)[:, world_node] for name in last}
+    return today._replace(**moved)
+
+
+def unfolding_response(
+    world: World,
+    cluster: Cluster,
+    depth: int,
+    today: Conditions,
+    names: Names,
+    *,
+    weekday: int | Array = 0,
+    begin_s: float | Array = 0.0,
+) -> Response:
+    """The response; arguments as of `truth.truth_response`, failures of `today` on the episode's clock."""
+    today = in_order_of(today, names.world_node)
+    names = names._replace(world_node=np.arange(cluster.num_nodes, dtype=np.int32))
+
+    def follow(
+        key: Array, system: Unfolding, asked: Array
+    ) -> tuple[Unfolding, tuple[Array, Requests, Array]]:
+        offset_s = jnp.broadcast_to(jnp.asarray(begin_s, jnp.float32), system.now_s.shape)
+        return follow_unfolding(key, world, today, names, system, offset_s, weekday, asked)
+
+    def news(jobs: Jobs, accepted: Array, clock_s: Array, request: Requests, more: Array) -> News:
+        clock = beside(clock_s, jobs.start_s)
+        start_s = jnp.where(jobs.start_s <= clock, jobs.start_s, jnp.inf)
+        finish_s = jnp.where(jobs.finish_s <= clock, jobs.finish_s, jnp.inf)
+        up = is_up(world, today, clock_s)
+        return News(clock_s, accepted[None], start_s, finish_s, jobs.status, seated(request), more[None], up)
+
+    def init(key: Array, streams: Streams) -> tuple[Unfolding, Outcome]:
+        midnight = jnp.zeros(streams, jnp.float32)
+        system = begin_unfolding(world, today, depth, midnight)
+        system, (clock_s, request, more) = follow(key, system, jnp.ones(streams, bool))
+        told = news(system.jobs, jnp.zeros(streams, bool), clock_s, request, more)
+        return system, Outcome(jnp.zeros(streams, jnp.float32), ~more, told)
+
+    def advance(
+        key: Array, system: Unfolding, state: PlacementState, node: Array
+    ) -> tuple[Unfolding, Outcome]:
+        key_next, key_offer = jax.random.split(key)
+        slot, asked = choose_slots(state, node)[0], state.active[0]
+        system, accepted, _ = offer_unfolding(
+            key_offer, world, today, names, system, unseated(state.request), node[0], slot, asked
+        )
+        system, (clock_s, request, more) = follow(key_next, system, asked)
+        told = news(system.jobs, accepted, clock_s, request, more)
+        return system, Outcome(clock_s - state.clock_s, ~more, told)
+
+    def foretell(system: Unfolding, state: PlacementState) -> PlacementState:
+        never = jnp.full_like(system.now_s, jnp.inf)
+        jobs, _ = pass_time(world, today, system.jobs, system.crowd.end_s, system.now_s, never)
+        table = state.in_flight
+        finish_s = jnp.minimum(table.finish_s, jobs.finish_s)
+        known = jnp.isfinite(finish_s) & (jobs.phase == GONE)
+        table = table._replace(
+            start_s=jnp.minimum(table.start_s, jobs.start_s),
+            finish_s=finish_s,
+            status=jnp.where(known, jobs.status, table.status),
+        )
+        return state._replace(in_flight=table)
+
+    return Response(init, advance, foretell)
+
+
+def seated(request: Requests) -> Requests:
+    """A request with a seat axis of length one: leaves [1, *streams], demand [resources, 1, *streams]."""
+    return jax.tree.map(lambda leaf: leaf[None], request)._replace(demand=request.demand[:, None])
+
+
+def unseated(request: Requests) -> Requests:
+    """The request of the only seat: leaves [*streams], demand [resources, *streams]."""
+    return jax.tree.map(lambda leaf: leaf[0], request)._replace(demand=request.demand[:, 0])
