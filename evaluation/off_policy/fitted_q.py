@@ -1,0 +1,160 @@
+"""Fitted Q evaluation, and the fitted reward that the doubly robust estimate leans on.
+
+    Q(s, a) <- r + discount * sum_b pi(b | s') Q(s', b)
+
+The value reported is the mean of `sum_b pi(b | s) Q(s, b)` over the logged states, in units of one decision's reward.
+Source: Le et al. 2019, algorithm 3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from evaluation.bootstrap import blocks_of, estimate
+from evaluation.off_policy.logged import (
+    Logged,
+    OffPolicyConfig,
+    OffPolicyEstimate,
+    Target,
+    declined,
+    effective_size,
+    overlap,
+    ratios,
+)
+from offline_rl.losses import is_choice
+from twin.contracts import Array, PyTree
+from twin.networks import MLP, apply
+
+
+@dataclass(frozen=True)
+class FittedQConfig:
+    """How values are fitted.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        num_updates: Gradient steps.
+        batch_size: Decisions in each.
+        learning_rate: Of Adam, decayed to zero by a cosine.
+        target_rate: How far the target network follows in one step.
+        hidden: Widths of the hidden layers.
+        seed: Of initial parameters and batches.
+    """
+
+    horizon_s: float = 60.0
+    num_updates: int = 2_000
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    target_rate: float = 0.01
+    hidden: tuple[int, ...] = (128, 64)
+    seed: int = 0
+
+
+def fitted_q(
+    logged: Logged, target: Target, fit: FittedQConfig, config: OffPolicyConfig
+) -> OffPolicyEstimate:
+    """The value of a policy by fitted Q evaluation; its interval knows the states' scatter and not the fit's error.
+
+    Args:
+        logged: The log.
+        target: The policy.
+        fit: How to fit.
+        config: It declines where the log hardly tried what the policy does.
+
+    Returns:
+        The estimate, or the reason why there is none.
+    """
+    seen, size = overlap(logged, target, config), effective_size(ratios(logged, target, config))
+    if seen < config.min_overlap:
+        why = f"declines: {1 - seen:.0%} of the policy's choices were hardly ever tried in the log"
+        return OffPolicyEstimate("fitted Q", target.name, declined(why), size, seen, logged.num_rows)
+    values = fit_values(logged, target, fit)
+    each = np.sum(target.probability * values, axis=1)
+    blocks = blocks_of(logged.unit)
+    total = np.bincount(blocks.row_unit, each, blocks.num_units)
+    count = np.bincount(blocks.row_unit, minlength=blocks.num_units)
+
+    def statistic(drawn: np.ndarray) -> np.ndarray:
+        return np.asarray((drawn @ total) / (drawn @ count))
+
+    value = estimate(statistic, blocks.num_units, config.intervals)
+    return OffPolicyEstimate("fitted Q", target.name, value, size, seen, logged.num_rows)
+
+
+def fit_values(logged: Logged, target: Target, fit: FittedQConfig) -> np.ndarray:
+    """Q of the target policy at the logged states, [rows, A], scaled so that earning r at every decision is worth r."""
+    rows = np.flatnonzero(logged.following >= 0)
+    later = logged.following[rows]
+    discount = np.exp(-logged.elapsed_s[rows] / fit.horizon_s)
+    unit = float(np.mean(1.0 - discount)) if len(rows) else 1.0
+    reward = unit * logged.reward[rows]
+    data = (logged.features[rows], logged.action[rows], reward, discount, logged.features[later],
+            target.probability[later])  # fmt: skip
+    return _fit(logged, data, fit)
+
+
+def fitted_reward(logged: Logged, fit: FittedQConfig) -> np.ndarray:
+    """Expected reward of every action at every logged state, [rows, A]; each half of the units is predicted from the
+    other half (cross-fitting), so no row has seen its own reward."""
+    unit = blocks_of(logged.unit).row_unit
+    found = np.zeros(logged.legal.shape)
+    for half in (0, 1):
+        is_here = unit % 2 == half
+        rows = np.flatnonzero(~is_here) if np.any(~is_here) else np.arange(logged.num_rows)
+        nothing = np.zeros_like(logged.features[rows])
+        data = (logged.features[rows], logged.action[rows], logged.reward[rows], np.zeros(len(rows)), nothing,
+                np.zeros_like(logged.legal[rows], float))  # fmt: skip
+        found[is_here] = _fit(logged, data, fit)[is_here]
+    return found
+
+
+def _fit(logged: Logged, data: tuple[np.ndarray, ...], fit: FittedQConfig) -> np.ndarray:
+    num_actions = logged.legal.shape[1]
+    network = MLP(fit.hidden, num_actions)
+    run = _program(network, fit, len(data[0]))
+    columns = tuple(jnp.asarray(np.ascontiguousarray(column), _kind(column)) for column in data)
+    params = run(jax.random.key(fit.seed), columns)
+    return np.asarray(
+        jax.jit(lambda rows: apply(network, params, rows.T).T)(jnp.asarray(logged.features, jnp.float32))
+    )
+
+
+def _kind(column: np.ndarray) -> Any:
+    return jnp.int32 if np.issubdtype(column.dtype, np.integer) else jnp.float32
+
+
+def _program(network: MLP, fit: FittedQConfig, num_rows: int) -> Callable[[Array, tuple[Array, ...]], PyTree]:
+    optimizer = optax.adam(optax.cosine_decay_schedule(fit.learning_rate, fit.num_updates))
+
+    def loss_of(params: PyTree, target: PyTree, batch: tuple[Array, ...]) -> Array:
+        features, action, reward, discount, later, probability = batch
+        values = apply(network, params, features.T)
+        chosen = jnp.sum(jnp.where(is_choice(action, values.shape[0]), values, 0.0), axis=0)
+        following = jnp.sum(probability.T * apply(network, target, later.T), axis=0)
+        return jnp.mean((chosen - reward - discount * jax.lax.stop_gradient(following)) ** 2)
+
+    @jax.jit
+    def run(key: Array, columns: tuple[Array, ...]) -> PyTree:
+        key_init, key_batches = jax.random.split(key)
+        params = network.init(key_init, columns[0][:1].T)
+
+        def step(
+            carry: tuple[PyTree, PyTree, PyTree], index: Array
+        ) -> tuple[tuple[PyTree, PyTree, PyTree], None]:
+            params, target, memory = carry
+            rows = jax.random.randint(jax.random.fold_in(key_batches, index), (fit.batch_size,), 0, num_rows)
+            gradient = jax.grad(loss_of)(params, target, tuple(column[rows] for column in columns))
+            change, memory = optimizer.update(gradient, memory)
+            params = optax.apply_updates(params, change)
+            target = optax.incremental_update(params, target, fit.target_rate)
+            return (params, target, memory), None
+
+        first = (params, params, optimizer.init(params))
+        (params, _, _), _ = jax.lax.scan(step, first, jnp.arange(fit.num_updates))
+        return params
+
+    return run

@@ -1,0 +1,134 @@
+"""Off-policy estimates where the value is known: a contextual bandit and a small Markov decision process."""
+
+import numpy as np
+import pytest
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.off_policy import (
+    FittedQConfig,
+    Logged,
+    OffPolicyConfig,
+    Target,
+    doubly_robust,
+    fitted_q,
+    fitted_reward,
+    importance_sampling,
+)
+from evaluation.off_policy.fitted_q import fit_values
+from logs_schema.errors import ConfigError
+from tests.offline_rl.walks import DISCOUNT, FOLLOWING, HORIZON_S, NUM_STATES, REWARD, STEP_S
+
+NUM_CONTEXTS, NUM_ACTIONS = 4, 3
+MEAN = np.array([[0.2, 0.5, 0.9], [0.8, 0.1, 0.4], [0.3, 0.6, 0.2], [0.5, 0.5, 0.7]])
+TARGET = np.array([[0.1, 0.2, 0.7], [0.6, 0.2, 0.2], [0.3, 0.5, 0.2], [0.1, 0.1, 0.8]])
+VALUE = float(np.mean(np.sum(MEAN * TARGET, axis=1)))
+CONFIG = OffPolicyConfig(intervals=BootstrapConfig(num_replicates=400))
+FIT = FittedQConfig(num_updates=300, hidden=(32,), learning_rate=1e-2)
+
+
+def bandit(num_rows=6000, seed=0):
+    random = np.random.default_rng(seed)
+    context = random.integers(NUM_CONTEXTS, size=num_rows)
+    propensity = np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [1 / 3, 1 / 3, 1 / 3], [0.6, 0.3, 0.1]])[context]
+    action = (random.random(num_rows)[:, None] > np.cumsum(propensity, axis=1)).sum(axis=1)
+    reward = (random.random(num_rows) < MEAN[context, action]).astype(float)
+    following = np.append(np.arange(1, num_rows), -1)
+    logged = Logged(
+        np.eye(NUM_CONTEXTS, dtype=np.float32)[context], np.ones((num_rows, NUM_ACTIONS), bool), action, propensity,
+        reward, np.ones(num_rows), following, np.arange(num_rows) // 100,
+    )  # fmt: skip
+    return logged, Target("wanted", TARGET[context])
+
+
+def covers(estimate) -> bool:
+    return estimate.value.low <= VALUE <= estimate.value.high
+
+
+def test_weighting_and_the_doubly_robust_estimate_cover_the_known_value():
+    logged, target = bandit()
+    weighted = importance_sampling(logged, target, CONFIG)
+    assert covers(weighted)
+    assert weighted.overlap == pytest.approx(1.0)
+    assert logged.num_rows > weighted.effective_size > 1000
+    robust = doubly_robust(logged, target, fitted_reward(logged, FIT), CONFIG)
+    assert covers(robust)
+    assert robust.value.high - robust.value.low < weighted.value.high - weighted.value.low
+
+
+def test_the_doubly_robust_estimate_survives_one_of_two_errors():
+    logged, target = bandit()
+    nonsense = np.random.default_rng(1).normal(size=logged.legal.shape)
+    assert covers(doubly_robust(logged, target, nonsense, CONFIG))
+    truth = MEAN[np.argmax(logged.features, axis=1)]
+    wrong = logged._replace(propensity=np.full_like(logged.propensity, 1 / 3))
+    assert covers(doubly_robust(wrong, target, truth, CONFIG))
+    assert not covers(importance_sampling(wrong, target, CONFIG))
+
+
+def test_intervals_cover_as_often_as_they_say():
+    hits = [covers(importance_sampling(*bandit(2000, seed), CONFIG)) for seed in range(60)]
+    assert np.mean(hits) > 0.85  # 95 % of 60 is 57; fewer than 51 has probability 2e-4
+
+
+def test_weights_over_many_decisions_are_worth_nothing_and_it_declines():
+    logged, target = bandit()
+    sizes = []
+    for num_decisions in (1, 2, 5, 20):
+        found = importance_sampling(logged, target, CONFIG, num_decisions=num_decisions)
+        sizes.append(found.effective_size)
+    assert sizes == sorted(sizes, reverse=True)
+    assert found.value.value is None
+    assert "declines" in found.value.reason
+    by_hand = importance_sampling(
+        logged._replace(following=np.full(logged.num_rows, -1)), target, CONFIG, num_decisions=2
+    )
+    assert by_hand.effective_size == 0.0  # no decision has one before it
+
+
+def test_a_policy_that_does_what_was_never_tried_is_not_estimated():
+    logged, _ = bandit()
+    never = logged._replace(
+        propensity=np.where(np.arange(3)[None] == 2, 0.0, 0.5) * np.ones((logged.num_rows, 1))
+    )
+    always = Target("untried", np.eye(NUM_ACTIONS)[np.full(logged.num_rows, 2)])
+    for found in (
+        importance_sampling(never, always, CONFIG),
+        doubly_robust(never, always, np.zeros(never.legal.shape), CONFIG),
+        fitted_q(never, always, FIT, CONFIG),
+    ):
+        assert found.value.value is None
+        assert "hardly ever tried" in found.value.reason
+    with pytest.raises(ConfigError, match="floors"):
+        OffPolicyConfig(min_overlap=1.5)
+
+
+def test_fitted_q_solves_the_equations_of_a_known_process():
+    """Q of a fixed stochastic policy, by a linear system, against the fit on random walks."""
+    random = np.random.default_rng(3)
+    num_rows = 4000
+    state, states = 0, []
+    action = random.integers(3, size=num_rows)
+    for taken in action:
+        states.append(state)
+        state = FOLLOWING[state, taken]
+    states = np.array(states)
+    policy = np.array([[0.2, 0.2, 0.6], [0.1, 0.8, 0.1], [0.5, 0.4, 0.1]])
+    move = np.zeros((NUM_STATES, NUM_STATES))
+    for taken in range(3):
+        np.add.at(move, (np.arange(NUM_STATES), FOLLOWING[:, taken]), policy[:, taken])
+    value = np.linalg.solve(
+        np.eye(NUM_STATES) - DISCOUNT * move, (1 - DISCOUNT) * np.sum(policy * REWARD, axis=1)
+    )
+    wanted = (1 - DISCOUNT) * REWARD + DISCOUNT * value[FOLLOWING]
+    logged = Logged(
+        np.eye(NUM_STATES, dtype=np.float32)[states], np.ones((num_rows, 3), bool), action,
+        np.full((num_rows, 3), 1 / 3), REWARD[states, action], np.full(num_rows, STEP_S), np.append(np.arange(1, num_rows), -1),
+        np.arange(num_rows) // 200,
+    )  # fmt: skip
+    fit = FittedQConfig(HORIZON_S, num_updates=1500, target_rate=0.05, hidden=(32,), learning_rate=5e-3)
+    target = Target("fixed", policy[states])
+    found = fit_values(logged, target, fit)
+    rows = [int(np.flatnonzero(states == one)[0]) for one in range(NUM_STATES)]
+    np.testing.assert_allclose(found[rows], wanted, atol=0.03)
+    estimate = fitted_q(logged, target, fit, CONFIG)
+    assert estimate.value.value == pytest.approx(float(np.mean(value[states])), abs=0.03)
