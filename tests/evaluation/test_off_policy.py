@@ -122,8 +122,8 @@ def test_fitted_q_solves_the_equations_of_a_known_process():
     wanted = (1 - DISCOUNT) * REWARD + DISCOUNT * value[FOLLOWING]
     logged = Logged(
         np.eye(NUM_STATES, dtype=np.float32)[states], np.ones((num_rows, 3), bool), action,
-        np.full((num_rows, 3), 1 / 3), REWARD[states, action], np.full(num_rows, STEP_S), np.append(np.arange(1, num_rows), -1),
-        np.arange(num_rows) // 200,
+        np.full((num_rows, 3), 1 / 3), REWARD[states, action], np.full(num_rows, STEP_S),
+        np.append(np.arange(1, num_rows), -1), np.arange(num_rows) // 200,
     )  # fmt: skip
     fit = FittedQConfig(HORIZON_S, num_updates=1500, target_rate=0.05, hidden=(32,), learning_rate=5e-3)
     target = Target("fixed", policy[states])
