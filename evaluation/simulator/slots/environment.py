@@ -1,0 +1,41 @@
+"""Slot mode as an environment: rollouts, learning and metrics work in it as they do anywhere else."""
+
+from evaluation.simulator.slots.config import SlotConfig
+from evaluation.simulator.slots.instance import instance
+from evaluation.simulator.slots.problem import slot_problem
+from evaluation.simulator.slots.response import Orchestrator, slot_response
+from evaluation.simulator.world import World
+from twin.contracts import Environment
+from twin.environment import environment
+from twin.placement.types import Cluster
+
+
+def slot_environment(
+    world: World,
+    config: SlotConfig | None = None,
+    *,
+    day: float = 0.0,
+    cluster: Cluster | None = None,
+    begin_s: float = 0.0,
+    time_unit_s: float = 1.0,
+    orchestrator: Orchestrator | None = None,
+) -> Environment:
+    """One day of a world, dispatched by slots.
+
+    Args:
+        world: Any world.
+        config: See `SlotConfig`.
+        day: Days since day 0 of the world.
+        cluster: Vocabulary of requests and nodes; the world's own by default.
+        begin_s: Time of day at which episodes begin, with an empty system.
+        time_unit_s: Unit of durations in features.
+        orchestrator: Changes the deployment at the beginning of every frame; by default nobody does.
+
+    Returns:
+        The environment, with a seat for every site. Episodes end with the world's day.
+
+    Raises:
+        ConfigError: the world or the configuration cannot be, or the cluster does not know the world's names.
+    """
+    case = instance(world, config or SlotConfig(), day, cluster)
+    return environment(slot_problem(case, time_unit_s), slot_response(case, begin_s, orchestrator))

@@ -1,0 +1,148 @@
+"""The numbers of one day in slot mode: what the mechanics look up, in the cluster's vocabulary, fixed before compiling.
+
+Agents are reordered by site, so that those of a site are neighbours on the distribution function: a uniform number
+squeezed into `[low, high)` of a site draws one of its agents.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from evaluation.simulator.conditions import LOCAL, WAN, Conditions, conditions
+from evaluation.simulator.names import Names, names_in
+from evaluation.simulator.slots.config import SlotConfig, validate_config
+from evaluation.simulator.slots.replicas import first_deployment
+from evaluation.simulator.vocabulary import cluster_of
+from evaluation.simulator.world import World, validate
+from twin.placement.types import RESOURCES, Cluster
+
+_MEMORY = RESOURCES.index("memory_gib")
+
+
+class Instance(NamedTuple):
+    """A day of a world as slot mode needs it; services, sites and nodes are indices of `cluster`."""
+
+    world: World
+    config: SlotConfig
+    cluster: Cluster  # memory unlimited: it is replicas that take memory, not requests
+    names: Names
+    by_site: Conditions  # the day, its agents ordered by site
+    agent: np.ndarray  # [agents] int32: own index of every agent of `by_site`
+    low: np.ndarray  # [seats]: where a site's agents begin on the distribution function
+    share: np.ndarray  # [seats]: and how much of it is theirs
+    accepts: np.ndarray  # [links, agents] probability that an agent (own index) accepts
+    seat_site: np.ndarray  # [seats] int32: the site that sits there
+    run_factor: np.ndarray  # [services, nodes]: seconds on the node for a second of declared work
+    cores: np.ndarray  # [nodes]
+    link: np.ndarray  # [sites, nodes] int32
+    memory_gib: np.ndarray  # [nodes]
+    replica_gib: np.ndarray  # [services]
+    work_s: np.ndarray  # [services] mean declared work
+    pull_s: np.ndarray  # [services, nodes] time to pull an image that the node does not have
+    pull_mib: (
+        np.ndarray
+    )  # [services, nodes] what that puts on the WAN: nothing in the cloud, where images are kept
+    replicas: np.ndarray  # [services, nodes] int32: the first deployment
+
+    @property
+    def num_seats(self) -> int:
+        """Number of access points."""
+        return len(self.low)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether some queue follows estimates."""
+        return self.config.eap_queue.adapts or self.config.node_queue.adapts
+
+
+def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluster | None = None) -> Instance:
+    """The numbers of `day` (days since day 0).
+
+    Args:
+        world: Any world; it is validated here.
+        config: See `SlotConfig`.
+        day: Days since day 0.
+        cluster: Whose vocabulary to speak; the world's own by default.
+
+    Returns:
+        The instance.
+
+    Raises:
+        ConfigError: the world or the configuration cannot be, or the cluster does not know the world's names.
+    """
+    validate(world)
+    validate_config(config)
+    cluster = cluster_of(world) if cluster is None else cluster
+    today, names = conditions(world, day), names_in(world, cluster)
+    node, service = names.world_node, names.world_service
+    link = today.link[np.ix_(names.world_site, node)]
+    memory_gib = np.array([world.nodes[index].memory_gib for index in node])
+    cores = today.core_exists.sum(axis=0)[node]
+    order, low, share = _agents_by_site(today)
+    deployed = first_deployment(
+        _work_by_site(today, names, cluster), today.memory_gib, memory_gib, cores, cluster.site_of_node,
+        config.memory_share, config.most_replicas, tuple(one.name for one in world.services),
+    )  # fmt: skip
+    replicas = np.zeros((len(cluster.services), cluster.num_nodes), np.int32)
+    replicas[names.service] = deployed
+    image_mib = config.image_mib_per_gib * today.memory_gib[service]
+    pull = np.where(cluster.is_cloud, LOCAL, WAN)
+    return Instance(
+        world=world,
+        config=config,
+        cluster=_without_memory(cluster),
+        names=names,
+        by_site=_reorder(today, order),
+        agent=order.astype(np.int32),
+        low=low.astype(np.float32),
+        share=share.astype(np.float32),
+        accepts=today.accepts,
+        seat_site=names.site,
+        run_factor=(1.0 / (today.speed[node] * today.affinity[np.ix_(service, node)])).astype(np.float32),
+        cores=cores.astype(np.float32),
+        link=link,
+        memory_gib=memory_gib.astype(np.float32),
+        replica_gib=today.memory_gib[service],
+        work_s=today.work_s[service],
+        pull_s=(today.latency_s[pull] + image_mib[:, None] * today.s_per_mib[pull]).astype(np.float32),
+        pull_mib=np.where(cluster.is_cloud, 0.0, image_mib[:, None]).astype(np.float32),
+        replicas=replicas,
+    )
+
+
+def _agents_by_site(today: Conditions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The agents in the order of their sites; where each site's begin on the distribution function; its share."""
+    order = np.argsort(today.agent_site, kind="stable")
+    share = np.diff(today.agent_cumulative, prepend=0.0)
+    site_share = np.bincount(today.agent_site, share, minlength=len(today.link))
+    return order, np.cumsum(site_share) - site_share, site_share
+
+
+def _reorder(today: Conditions, order: np.ndarray) -> Conditions:
+    share = np.diff(today.agent_cumulative, prepend=0.0)[order]
+    return today._replace(
+        agent_cumulative=np.cumsum(share, dtype=np.float32),
+        agent_site=today.agent_site[order],
+        agent_scenario=today.agent_scenario[order],
+        accepts=today.accepts[:, order],
+    )
+
+
+def _work_by_site(today: Conditions, names: Names, cluster: Cluster) -> np.ndarray:
+    """[services of the world, sites of the cluster] work asked for; where nobody asks, the mean of all sites."""
+    share = np.diff(today.agent_cumulative, prepend=0.0)
+    mix = np.diff(today.service_cumulative, axis=0, prepend=0.0)
+    asked = np.zeros((len(cluster.sites), mix.shape[1]))
+    np.add.at(asked, (names.site[today.agent_site], today.agent_scenario), share)
+    quiet = asked.sum(axis=1) == 0.0
+    asked[quiet] = asked.sum(axis=0) / max(1, np.count_nonzero(~quiet))
+    return today.work_s[:, None] * (mix @ asked.T)
+
+
+def _without_memory(cluster: Cluster) -> Cluster:
+    """The cluster with unlimited memory for requests: their replicas hold it, whether they serve or not."""
+    unlimited = cluster.capacity.copy(), cluster.unit_capacity.copy()
+    for capacity in unlimited:
+        capacity[_MEMORY] = np.inf
+    return replace(cluster, capacity=unlimited[0], unit_capacity=unlimited[1])

@@ -1,0 +1,53 @@
+"""Worlds at the pace of slots.
+
+A world says how many requests a day brings and how long the day is, not how busy an access point is in a slot of
+0.25 s. `hurried` runs its clock faster: day, work and deadlines shrink by one factor, so that every slot brings the
+wanted number of requests to an access point; inputs shrink with the work, so that sending them takes the same share of
+it. Load, mix and drift stay what they are. Latencies do not shrink, so the cloud is as far away as papers 001 and 003
+have it (10, 30 and 100 ms against slots of 250 ms).
+"""
+
+from dataclasses import replace
+
+from evaluation.simulator.slots.config import SlotConfig
+from evaluation.simulator.world import World, validate
+from logs_schema.errors import ConfigError
+
+REQUESTS_PER_SLOT = 0.35
+"""Mean requests that a slot brings to an access point, which can dispatch one; peaks stay below one."""
+
+
+def hurried(world: World, config: SlotConfig, requests_per_slot: float = REQUESTS_PER_SLOT) -> World:
+    """The world with its clock run faster.
+
+    Args:
+        world: Any world.
+        config: For the length of a slot.
+        requests_per_slot: Mean requests that a slot brings to an access point, over the nominal day.
+
+    Returns:
+        A world of the same name and load; its day has `requests_per_day / (sites * requests_per_slot)` slots.
+
+    Raises:
+        ConfigError: as many requests as that could not be dispatched at the peak.
+    """
+    peak = requests_per_slot * (1.0 + world.daily_amplitude)
+    if not 0.0 < peak < 1.0:
+        raise ConfigError(
+            f"{requests_per_slot:g} requests a slot and access point, {peak:g} at the peak",
+            where=f"simulated world {world.name!r} by slots",
+            allowed="more than 0, and less than 1 at the peak: an access point dispatches one a slot",
+            advice="ask for fewer requests a slot",
+        )
+    day_s = world.requests_per_day / (len(world.sites) * requests_per_slot) * config.slot_s
+    factor = day_s / world.day_s
+    services = tuple(
+        replace(
+            service,
+            work_s=service.work_s * factor,
+            deadline_s=service.deadline_s * factor,
+            input_mib=service.input_mib * factor,
+        )
+        for service in world.services
+    )
+    return validate(replace(world, day_s=day_s, services=services))
