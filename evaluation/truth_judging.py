@@ -35,7 +35,7 @@ from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.logs import truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.presets import preset
-from evaluation.simulator.truth import day_of_truth, ground_truth, truth_answers, truth_arrivals
+from evaluation.simulator.truth import day_of_truth, ground_truth, truth_response
 from evaluation.simulator.workloads import FACT, Workload, load_workload, missing_arrivals
 from logs_schema import Archive
 from offline_rl.networks import Actor
@@ -43,7 +43,6 @@ from twin.contracts import Array, PyTree
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.responses import drawn_response
 from twin.placement.types import PlacementState
 from twin.rollout import unroll
 
@@ -86,11 +85,8 @@ def truth_program(
     knowing = [writer, *(baseline.decide for baseline in TRUTH_BASELINES)]
 
     def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Judged:
-        response = drawn_response(
-            encoding.cluster,
-            encoding.problem.depth,
-            truth_arrivals(world, today, names, weekday=weekday),
-            truth_answers(world, today, names),
+        response = truth_response(
+            world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
         problem = placement(encoding.cluster, encoding.problem)
         shown = problem._replace(observe=lambda state: (problem.observe(state), state))

@@ -13,6 +13,7 @@ import numpy as np
 
 from evaluation.simulator.behaviour import Behaviour, View
 from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.hosting import allowed_nodes
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from twin.contracts import Array
@@ -41,7 +42,7 @@ def as_behaviour(
 
     def decide(key: Array, world: World, names: Names, today: Conditions, state: PlacementState) -> Array:
         in_world = np.argsort(names.world_node)  # node of the vocabulary that every node of the world is
-        view = _view(names, in_world, state)
+        view = _view(world, names, today, in_world, state)
 
         def one(key: Array, view: View) -> Array:
             return jax.random.choice(key, len(world.nodes), p=behaviour.probabilities(today, view))
@@ -53,7 +54,7 @@ def as_behaviour(
     return decide
 
 
-def _view(names: Names, in_world: np.ndarray, state: PlacementState) -> View:
+def _view(world: World, names: Names, today: Conditions, in_world: np.ndarray, state: PlacementState) -> View:
     """What a behaviour sees, in the world's own indices; leaves [..., streams]."""
     table, clock = state.in_flight, state.clock_s[None, None]
     held = (table.decision != EMPTY) & (table.finish_s > clock)
@@ -64,4 +65,5 @@ def _view(names: Names, in_world: np.ndarray, state: PlacementState) -> View:
         site=jnp.asarray(names.world_site)[request.site],
         service=jnp.asarray(names.world_service)[request.service],
     )
-    return View(request, count, work_s)
+    allowed = allowed_nodes(world, today, request.service, state.available[in_world])
+    return View(request, count, work_s, allowed)

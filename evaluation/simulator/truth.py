@@ -57,17 +57,21 @@ def truth_arrivals(
 
 
 def truth_answers(world: World, today: Conditions, names: Names) -> Answers:
-    """The mechanics' answers, starting from an empty system, where they can be drawn at once.
+    """The mechanics' answers, starting from an empty system, where nothing but the decisions matters to them.
 
     Raises:
-        ConfigError: they cannot, in this world: nodes share their cores or agents react.
+        ConfigError: nodes share their cores, agents react, or failures are planned: `truth_response` is for all worlds.
     """
-    if world.unfolds:
+    if world.unfolds or world.outages or world.link_faults:
         raise ConfigError(
-            f"the fates of {world.name!r} cannot be drawn at the decision", where="truth_answers",
-            allowed="worlds of first come, first served whose agents do not react", advice="use truth_response",
+            f"the fates of {world.name!r} need more than the decisions", where="truth_answers",
+            allowed="worlds of first come, first served without reactions or failures",
+            advice="use truth_response",
         )  # fmt: skip
+    return _drawn_answers(world, today, names)
 
+
+def _drawn_answers(world: World, today: Conditions, names: Names) -> Answers:
     def init(_key: Array, streams: Streams) -> Queues:
         return empty_queues(today, streams)
 
@@ -111,7 +115,7 @@ def truth_response(
             world, cluster, depth, today_on_clock, names, weekday=weekday, begin_s=begin_s
         )
     arrivals = truth_arrivals(world, today, names, weekday=weekday, begin_s=begin_s)
-    response = drawn_response(cluster, depth, arrivals, truth_answers(world, today_on_clock, names))
+    response = drawn_response(cluster, depth, arrivals, _drawn_answers(world, today_on_clock, names))
     return _with_outages(world, today_on_clock, names, response) if world.outages else response
 
 
