@@ -20,39 +20,36 @@ NUMERIC_REQUEST_FEATURES = (
     "day_sine", "day_cosine", "week_sine", "week_cosine",
 )  # fmt: skip
 
+LOAD = (
+    *(f"used_{name}" for name in RESOURCES), "waiting_cores", "num_running", "num_waiting", "core_seconds_left",
+    "oldest_wait_s", "recent_wait_s", "recent_starts",
+)  # fmt: skip
+"""Rows of a load [rows, nodes]: what is in flight on every node."""
+RECENT_WAIT, RECENT_STARTS = LOAD.index("recent_wait_s"), LOAD.index("recent_starts")
+
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
 MONDAY_S = 4 * DAY_S
 """1970-01-01 was a Thursday; the first Monday began this many seconds later."""
 SLACK = 1.000001
 """A demand may exceed a capacity by this factor; rounding must not decide."""
-_FIXED = 3
 _FREE = len(RESOURCES)
 
 
 class NodeFacts(NamedTuple):
-    """What is fixed of the nodes of a table; float32 so that comparisons fall as in training."""
+    """What is fixed of the nodes of a table, ready for a decision."""
 
     site: np.ndarray  # [nodes] int64 index of the node's site
     is_cloud: np.ndarray  # [nodes] float32
-    capacity: np.ndarray  # [resources, nodes] float64, inf where no limit is known
-    machine: np.ndarray  # [resources, nodes] float32: of the largest machine, with slack
-    total: np.ndarray  # [resources, nodes] float32: of the node, with slack
-    num_sites: int
-    counted: tuple[bool, ...]  # which resources are accounted for
-
-
-class Load(NamedTuple):
-    """What is in flight on every node of a table."""
-
-    used: np.ndarray  # [resources, nodes]
-    waiting_cores: np.ndarray  # [nodes]
-    num_running: np.ndarray
-    num_waiting: np.ndarray
-    core_seconds_left: np.ndarray
-    oldest_wait_s: np.ndarray
-    recent_wait_s: np.ndarray
-    recent_starts: np.ndarray
+    cores: np.ndarray  # [nodes] at least 1e-9, inf where no limit is known
+    limits: (
+        np.ndarray
+    )  # [2 * resources, nodes] float32, as in training: of the largest machine, then of the node
+    scale: (
+        np.ndarray
+    )  # [load rows, nodes] what a load is multiplied by to become a feature (before the logarithm)
+    whole: np.ndarray  # [resources, nodes] 1 where there is any capacity, else 0
+    to_site: np.ndarray  # [nodes, sites] takes a row to its means over the nodes of every site
 
 
 class Asked(NamedTuple):
@@ -74,76 +71,68 @@ def node_facts(
     capacity: np.ndarray,
     machine: np.ndarray,
     counted: tuple[bool, ...],
+    time_unit_s: float,
 ) -> NodeFacts:
-    """The facts of a table of nodes: site [nodes], is_cloud [nodes], capacity and machine [resources, nodes]."""
-    total, largest = (np.asarray(amount, np.float32) * np.float32(SLACK) for amount in (capacity, machine))
-    num_sites = int(site.max(initial=-1)) + 1
-    return NodeFacts(site, is_cloud.astype(np.float32), capacity, largest, total, num_sites, counted)
+    """The facts of a table of nodes.
+
+    Args:
+        site: [nodes] index of the node's site.
+        is_cloud: [nodes] bool.
+        capacity, machine: [resources, nodes] of the node and of its largest machine; inf where no limit is known.
+        counted: Which resources are accounted for; of the others all is free.
+        time_unit_s: Unit of durations.
+    """
+    cores = np.maximum(capacity[0], 1e-9)
+    has_any = capacity > 0.0
+    share = np.where(has_any & np.array(counted)[:, None], 1.0 / np.maximum(capacity, 1e-9), 0.0)
+    unit = np.full_like(cores, 1.0 / time_unit_s)
+    one = np.ones_like(cores)
+    scale = np.stack([*share, 1.0 / cores, one, one, unit / cores, unit, unit, one])
+    members = site[:, None] == np.arange(int(site.max(initial=-1)) + 1)
+    return NodeFacts(
+        site=site,
+        is_cloud=is_cloud.astype(np.float32),
+        cores=cores,
+        limits=np.concatenate([machine, capacity]).astype(np.float32) * np.float32(SLACK),
+        scale=scale,
+        whole=has_any.astype(float),
+        to_site=members / np.maximum(members.sum(axis=0), 1),
+    )
 
 
 def fits(facts: NodeFacts, asked: Asked) -> np.ndarray:
     """[nodes] bool: could the request ever run there, by the largest machine's capacity."""
-    possible = np.ones(len(facts.site), bool)
-    for resource, demand in enumerate(asked.demand):
-        each = np.float32(demand) / np.float32(asked.num_nodes)
-        possible &= (facts.machine[resource] >= each) & (facts.total[resource] >= np.float32(demand))
-    return possible
+    demand = np.array(asked.demand, np.float32)
+    wanted = np.concatenate([demand / np.float32(asked.num_nodes), demand])
+    return np.logical_and.reduce(facts.limits >= wanted[:, None], axis=0)
 
 
-def observe_nodes(
-    facts: NodeFacts, load: Load, asked: Asked, possible: np.ndarray, time_unit_s: float
-) -> np.ndarray:
+def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np.ndarray) -> np.ndarray:
     """[nodes, features] float32 of every node, as the deciding site sees it.
 
     Args:
         facts: What is fixed.
-        load: What is in flight.
+        load: [load rows, nodes] what is in flight, in the order of `LOAD`.
         asked: The request in hand.
         possible: [nodes] bool: what the policy is told to be possible (the feature `fits`).
-        time_unit_s: Unit of durations.
 
     Returns:
         Features in the order of `NODE_FEATURES`; nodes of other sites show the mean of their site's nodes.
     """
-    same_site = facts.site == asked.site
-    dynamic = _dynamic(facts, load, time_unit_s)
-    if facts.num_sites > 1 and not same_site.all():
-        dynamic = np.where(same_site, dynamic, _site_means(facts, dynamic)[:, facts.site])
-    seen = np.empty((len(NODE_FEATURES), len(same_site)), np.float32)
-    seen[0], seen[1], seen[2] = possible, same_site, facts.is_cloud
-    seen[_FIXED : _FIXED + _FREE] = dynamic[:_FREE]
-    seen[_FIXED + _FREE] = asked.demand[0] / np.maximum(facts.capacity[0], 1e-9)
-    seen[_FIXED + _FREE + 1 :] = dynamic[_FREE:]
-    return np.ascontiguousarray(seen.T)
-
-
-def _dynamic(facts: NodeFacts, load: Load, time_unit_s: float) -> np.ndarray:
-    """[dynamic features, nodes]: free shares, then logarithms."""
-    capacity = facts.capacity
-    cores = np.maximum(capacity[0], 1e-9)
-    rows = np.zeros((_FREE + 7, capacity.shape[1]))
-    for resource in range(_FREE):
-        if facts.counted[resource]:
-            rows[resource] = 1.0 - load.used[resource] / np.maximum(capacity[resource], 1e-9)
-        else:
-            rows[resource] = 1.0
-    rows[:_FREE] *= capacity > 0.0
-    logs = rows[_FREE:]
-    logs[0] = load.waiting_cores / cores
-    logs[1] = load.num_running
-    logs[2] = load.num_waiting
-    logs[3] = load.core_seconds_left / (cores * time_unit_s)
-    logs[4] = load.oldest_wait_s / time_unit_s
-    logs[5] = load.recent_wait_s / (np.maximum(load.recent_starts, 1e-3) * time_unit_s)
-    logs[6] = load.recent_starts
+    dynamic = load * facts.scale
+    np.subtract(facts.whole, dynamic[:_FREE], out=dynamic[:_FREE])
+    dynamic[RECENT_WAIT] /= np.maximum(load[RECENT_STARTS], 1e-3)
+    logs = dynamic[_FREE:]
     np.log1p(np.maximum(logs, 0.0, out=logs), out=logs)
-    return rows
-
-
-def _site_means(facts: NodeFacts, dynamic: np.ndarray) -> np.ndarray:
-    """[dynamic features, sites]: the mean over every site's nodes; zero for a site without nodes."""
-    members = facts.site == np.arange(facts.num_sites)[:, None]
-    return dynamic @ members.T / np.maximum(members.sum(axis=1), 1)
+    same_site = facts.site == asked.site
+    if facts.to_site.shape[1] > 1:
+        dynamic = np.where(same_site, dynamic, (dynamic @ facts.to_site)[:, facts.site])
+    seen = np.empty((len(same_site), len(NODE_FEATURES)), np.float32)
+    seen[:, 0], seen[:, 1], seen[:, 2] = possible, same_site, facts.is_cloud
+    seen[:, 3 : 3 + _FREE] = dynamic[:_FREE].T
+    seen[:, 3 + _FREE] = asked.demand[0] / facts.cores
+    seen[:, 4 + _FREE :] = dynamic[_FREE:].T
+    return seen
 
 
 def observe_request(asked: Asked, num_features: int, time_unit_s: float) -> np.ndarray:

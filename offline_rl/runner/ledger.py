@@ -16,14 +16,15 @@ import numpy as np
 
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, Request, described
-from offline_rl.runner.features import Load
+from offline_rl.runner.features import LOAD, RECENT_STARTS, RECENT_WAIT
 from offline_rl.runner.reading import as_held
 from offline_rl.runner.setting import RESOURCES
 
 if TYPE_CHECKING:
     from offline_rl.runner.policy import Policy
 
-_WAITING_CORES, _RUNNING, _WAITING, _WAITING_WORK = range(len(RESOURCES), len(RESOURCES) + 4)
+_WAITING_CORES, _RUNNING, _WAITING, _WAITING_WORK, _OLDEST = range(len(RESOURCES), len(RESOURCES) + 5)
+"""Rows of `LOAD`, after the used resources; the work of waiting requests stands where all work will."""
 
 
 @dataclass(slots=True)
@@ -132,15 +133,6 @@ class Ledger:
         if row >= 0:
             self._available[row] = available
 
-    def held(self, node: str) -> list[Held]:
-        """What a node holds, as a description; waiting or running, in the order of its coming."""
-        row = self._row(node)
-        return [
-            Held(one.arrival_s, one.start_s, one.run_s, None, *one.demand)
-            for one in self._entries.values()
-            if one.row == row >= 0
-        ]
-
     def decide(self, request: Request | Mapping[str, Any], clock_s: float) -> Decision:
         """The decision for a request in hand, now; see `Policy.decide`."""
         asked = described(Request, request)
@@ -151,24 +143,38 @@ class Ledger:
         asked = described(Request, request)
         return self._policy.explain_on(self._table, self.load(clock_s), self._available, asked, clock_s)
 
-    def load(self, clock_s: float) -> Load:
-        """What every node holds at a decision; moves the fading memory of waits to it."""
+    def load(self, clock_s: float) -> np.ndarray:
+        """What every node holds at a decision [load rows, rows]; moves the fading memory of waits to it."""
         elapsed_s = 0.0 if self._decided_s is None else max(clock_s - self._decided_s, 0.0)
         self._decided_s = clock_s
         self._recent *= math.exp(-elapsed_s / self._policy.setting.memory_s)
         self._recent += self._new
         self._new[:] = 0.0
-        left = self._sums[_WAITING_WORK] + self._slots.core_seconds_left(clock_s, len(self._oldest))
-        return Load(
-            used=self._sums[: len(RESOURCES)],
-            waiting_cores=self._sums[_WAITING_CORES],
-            num_running=self._sums[_RUNNING],
-            num_waiting=self._sums[_WAITING],
-            core_seconds_left=left,
-            oldest_wait_s=np.maximum(clock_s - self._oldest, 0.0),
-            recent_wait_s=self._recent[0],
-            recent_starts=self._recent[1],
-        )
+        load = np.empty((len(LOAD), len(self._oldest)))
+        load[:_WAITING_WORK] = self._sums[:_WAITING_WORK]
+        load[_WAITING_WORK] = self._slots.core_seconds_left(clock_s, len(self._oldest))
+        load[_WAITING_WORK] += self._sums[_WAITING_WORK]
+        np.subtract(clock_s, self._oldest, out=load[_OLDEST])  # nothing waits: minus infinity, a feature of 0
+        load[RECENT_WAIT : RECENT_STARTS + 1] = self._recent
+        return load
+
+    def nodes(self, clock_s: float) -> list[Node]:
+        """The books as descriptions, such as a fallback may want."""
+        self.load(clock_s)
+        held: dict[int, list[Held]] = {}
+        for one in self._entries.values():
+            each = Held(one.arrival_s, one.start_s, one.run_s, None, *one.demand)
+            held.setdefault(one.row, []).append(each)
+        return [
+            Node(
+                name,
+                held.get(row, ()),
+                bool(self._available[row]),
+                float(self._recent[0, row]),
+                float(self._recent[1, row]),
+            )
+            for name, row in self._table.row_of.items()
+        ]
 
     def _begin(self, node: Node) -> None:
         if (node.used_cpu_cores, node.used_memory_gib, node.used_gpus) != (None, None, None):

@@ -10,6 +10,7 @@ is, nothing is decided (in training every available node would then be legal, so
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +21,17 @@ from offline_rl.contract import FeatureFacts
 from offline_rl.numpy_networks import MASKED_LOGIT
 from offline_rl.runner import features, reading, table
 from offline_rl.runner.descriptions import Decision, Explanation, Node, OutOfRange, Request, described
-from offline_rl.runner.features import Load
 from offline_rl.runner.ledger import Ledger
 from offline_rl.runner.network import Backend, ExportedPolicy, load_network
-from offline_rl.runner.setting import PlacementSetting, parse_setting
+from offline_rl.runner.setting import RESOURCES, PlacementSetting, parse_setting
 
 RANGE_SLACK = 1e-5
 """A feature may leave the range seen in training by so much, for rounding."""
+
+
+_FACTS = attrgetter(
+    "name", "site", "is_cloud", *RESOURCES, *(f"machine_{name}" for name in RESOURCES)
+)  # what a table depends on
 
 
 class Seen(NamedTuple):
@@ -49,6 +54,12 @@ class Ranges:
     def outside(self, values: np.ndarray) -> np.ndarray:
         """Which values [..., features] are outside."""
         return (values < self.low) | (values > self.high)
+
+    def count(self, values: np.ndarray, rows: np.ndarray | None) -> int:
+        """How many values [..., features] are outside, in the chosen rows [...] if any are given."""
+        outside = self.outside(values)
+        num_outside = int(np.count_nonzero(outside))
+        return num_outside if rows is None or not num_outside else int(np.count_nonzero(outside[rows]))
 
 
 class Policy:
@@ -124,26 +135,25 @@ class Policy:
 
     def table_of(self, nodes: Sequence[Node]) -> table.NodeTable:
         """The table of some nodes; the last one is remembered, as nodes seldom change."""
-        facts = tuple(
-            (
-                node.name, node.site, node.is_cloud, node.cpu_cores, node.memory_gib, node.gpus,
-                node.machine_cpu_cores, node.machine_memory_gib, node.machine_gpus,
-            )
-            for node in nodes
-        )  # fmt: skip
+        facts = tuple(map(_FACTS, nodes))
         last = self._last
         if last is None or last[0] != facts:
             last = self._last = facts, table.node_table(nodes, self.contract, self.setting)
         return last[1]
 
     def see(
-        self, known: table.NodeTable, load: Load, available: np.ndarray, request: Request, clock_s: float
+        self,
+        known: table.NodeTable,
+        load: np.ndarray,
+        available: np.ndarray,
+        request: Request,
+        clock_s: float,
     ) -> Seen:
         """What the network is shown.
 
         Args:
             known: The nodes.
-            load: What they hold.
+            load: [load rows, rows] what they hold (see `features.LOAD`).
             available: [rows] bool.
             request: The request in hand.
             clock_s: Now.
@@ -158,20 +168,29 @@ class Policy:
         bound = not self.contract.network.any_choices
         candidate, told = reading.candidates_of(request.candidates, known, self.setting, bound=bound)
         large_enough = features.fits(known.facts, asked)
-        unit_s = self.setting.time_unit_s
-        choices = features.observe_nodes(known.facts, load, asked, told & large_enough, unit_s)
-        context = features.observe_request(asked, self.vocabulary.num_features, unit_s)
+        choices = features.observe_nodes(known.facts, load, asked, told & large_enough)
+        context = features.observe_request(asked, self.vocabulary.num_features, self.setting.time_unit_s)
         legal = candidate & large_enough & available & known.choosable
         return Seen(choices, context, legal, candidate, large_enough)
 
     def decide_on(
-        self, known: table.NodeTable, load: Load, available: np.ndarray, request: Request, clock_s: float
+        self,
+        known: table.NodeTable,
+        load: np.ndarray,
+        available: np.ndarray,
+        request: Request,
+        clock_s: float,
     ) -> Decision:
         """`decide` from a table and its load."""
         return self._decided(known, self.see(known, load, available, request, clock_s), request)
 
     def explain_on(
-        self, known: table.NodeTable, load: Load, available: np.ndarray, request: Request, clock_s: float
+        self,
+        known: table.NodeTable,
+        load: np.ndarray,
+        available: np.ndarray,
+        request: Request,
+        clock_s: float,
     ) -> Explanation:
         """`explain` from a table and its load."""
         seen = self.see(known, load, available, request, clock_s)
@@ -193,7 +212,7 @@ class Policy:
 
     def _described(
         self, nodes: Sequence[Node | Mapping[str, Any]], clock_s: float
-    ) -> tuple[table.NodeTable, Load, np.ndarray]:
+    ) -> tuple[table.NodeTable, np.ndarray, np.ndarray]:
         ready = [described(Node, node) for node in nodes]
         known = self.table_of(ready)
         return known, *reading.load_of(ready, known, self.setting, clock_s, self.expected_run_s)
@@ -209,19 +228,15 @@ class Policy:
             chosen = known.names[int(scores.argmax())]
         else:
             scores = np.full(len(known.names), MASKED_LOGIT, np.float32)
-        outside = (
-            self._of_nodes.outside(seen.choices)[seen.legal].sum()
-            + self._of_request.outside(seen.context).sum()
+        num_outside = self._of_request.count(seen.context, None) + self._of_nodes.count(
+            seen.choices, seen.legal
         )
         legal = seen.legal
-        if known.described != known.names:
-            is_row = known.rows >= 0
-            legal = legal[known.rows] & is_row if len(legal) else is_row
-            scores = (
-                np.where(legal, scores[known.rows], np.float32(MASKED_LOGIT)) if len(scores) else np.zeros(0)
-            )
+        if not known.as_described:
+            legal = np.append(legal, False)[known.rows]  # row -1: not in the table
+            scores = np.append(scores, np.float32(MASKED_LOGIT))[known.rows]
         num_unknown = len(table.unknown_labels(request, self.vocabulary))
-        return Decision(chosen, known.described, scores, legal, int(outside), num_unknown)
+        return Decision(chosen, known.described, scores, legal, num_outside, num_unknown)
 
     def _out_of_range(self, known: table.NodeTable, seen: Seen) -> list[OutOfRange]:
         found = []

@@ -7,10 +7,11 @@ import numpy as np
 
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.descriptions import Held, Node, Request
-from offline_rl.runner.features import Asked, Load
+from offline_rl.runner.features import LOAD, Asked
 from offline_rl.runner.setting import RESOURCES, PlacementSetting
 from offline_rl.runner.table import NodeTable, Vocabulary
 
+_CORES = [LOAD.index(name) for name in ("waiting_cores", "core_seconds_left")]
 _LEAST = {"cpu_cores": 0.0, "memory_gib": 0.0, "gpus": 0.0, "num_nodes": 1.0, "input_mib": 0.0}
 
 
@@ -23,19 +24,20 @@ def asked_of(
         PolicyInputError: An amount is negative or not finite, or the clock is not.
     """
     _refuse_impossible(request, clock_s)
-    offsets, labels = vocabulary.offsets, []
-    for kind, label in (
-        ("site", request.site), ("scenario", request.scenario), ("service", request.service), ("queue", request.queue)
-    ):  # fmt: skip
-        start, index_of = offsets[kind]
-        labels.append(start + index_of.get(label, 0))  # type: ignore[arg-type]
-    demand = (request.cpu_cores, request.memory_gib, request.gpus)
+    told = (request.site, request.scenario, request.service, request.queue)
+    labels = [
+        start + index_of.get(label, 0)  # type: ignore[arg-type]
+        for label, (start, index_of) in zip(told, vocabulary.offsets.values(), strict=True)
+    ]
     expected_run_s = request.requested_run_s
     if expected_run_s is None:
         expected_run_s = run_of_service(setting, vocabulary, request.service)
+    has_cores, has_memory, has_gpus = setting.demanded
     return Asked(
-        demand=tuple(
-            float(amount) if known else 0.0 for amount, known in zip(demand, setting.demanded, strict=True)
+        demand=(
+            request.cpu_cores if has_cores else 0.0,
+            request.memory_gib if has_memory else 0.0,
+            request.gpus if has_gpus else 0.0,
         ),
         num_nodes=request.num_nodes,
         site=table.site_index.get(request.site, 0),  # type: ignore[arg-type]
@@ -53,18 +55,27 @@ def run_of_service(setting: PlacementSetting, vocabulary: Vocabulary, service: s
 
 
 def _refuse_impossible(request: Request, clock_s: float) -> None:
+    limit_s, deadline_s = request.requested_run_s, request.deadline_s
+    if (
+        0.0 <= request.cpu_cores < math.inf
+        and 0.0 <= request.memory_gib < math.inf
+        and 0.0 <= request.gpus < math.inf
+        and 1.0 <= request.num_nodes < math.inf
+        and 0.0 <= request.input_mib < math.inf
+        and (limit_s is None or 0.0 <= limit_s < math.inf)
+        and (deadline_s is None or deadline_s >= 0.0)
+        and math.isfinite(clock_s)
+    ):
+        return
     for name, least in _LEAST.items():
         value = getattr(request, name)
         if not least <= value < math.inf:
             raise _impossible(name, value, f"a finite number of at least {least:g}")
-    if request.requested_run_s is not None and not 0.0 <= request.requested_run_s < math.inf:
-        raise _impossible(
-            "requested_run_s", request.requested_run_s, "a finite number of at least 0, or None"
-        )
-    if request.deadline_s is not None and not request.deadline_s >= 0.0:
-        raise _impossible("deadline_s", request.deadline_s, "a number of at least 0, or None")
-    if not math.isfinite(clock_s):
-        raise _impossible("clock_s", clock_s, "seconds since 1970")
+    if limit_s is not None and not 0.0 <= limit_s < math.inf:
+        raise _impossible("requested_run_s", limit_s, "a finite number of at least 0, or None")
+    if deadline_s is not None and not deadline_s >= 0.0:
+        raise _impossible("deadline_s", deadline_s, "a number of at least 0, or None")
+    raise _impossible("clock_s", clock_s, "seconds since 1970")
 
 
 def _impossible(name: str, value: object, allowed: str) -> PolicyInputError:
@@ -86,7 +97,7 @@ def candidates_of(
         [rows] bool, who may; [rows] bool, who may as far as the policy is told: a set unseen in training is shown as
         the smallest known set around it (as in training), a list of strangers as no restriction.
     """
-    everyone = np.ones(len(table.names), bool)
+    everyone = table.everyone
     if names is None:
         return everyone, everyone
     node_of = setting.node_of_machine
@@ -109,7 +120,7 @@ def load_of(
     setting: PlacementSetting,
     clock_s: float,
     expected: Callable[[str | None], float],
-) -> tuple[Load, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Adds up what described nodes hold.
 
     Args:
@@ -120,51 +131,59 @@ def load_of(
         expected: Service -> run time to expect, for requests that state none.
 
     Returns:
-        The load, and [rows] bool: which rows are available.
+        The load [load rows, rows], in the order of `LOAD`, and [rows] bool: which rows are available.
 
     Raises:
         PolicyInputError: An amount or instant is not a finite number.
     """
-    rows = np.zeros((len(RESOURCES) + 7, len(table.names)))
-    available = np.zeros(len(table.names), bool)
-    for node, row in zip(nodes, table.rows.tolist(), strict=True):
-        if row >= 0:
-            rows[:, row] = _sums(node, clock_s, expected)
-            available[row] = node.available
-    if not np.isfinite(rows).all():
-        name = table.names[int(np.argmax(~np.isfinite(rows).all(axis=0)))]
+    sums = np.array([_sums(node, clock_s, expected) for node in nodes], float).reshape(-1, len(LOAD)).T
+    if not np.isfinite(sums).all():
+        name = nodes[int(np.argmax(~np.isfinite(sums).all(axis=0)))].name
         raise PolicyInputError(
             "what a node holds cannot be",
             where=name,
             allowed="finite amounts and instants; None where not known",
         )
-    used = rows[: len(RESOURCES)] * np.array(setting.demanded)[:, None]
-    waiting_cores, num_running, num_waiting, left, oldest, *recent = rows[len(RESOURCES) :]
+    sums[: len(RESOURCES)] *= np.array(setting.demanded)[:, None]
     if not setting.demanded[0]:
-        waiting_cores, left = np.zeros_like(waiting_cores), np.zeros_like(left)
-    return Load(used, waiting_cores, num_running, num_waiting, left, oldest, *recent), available
+        sums[_CORES] = 0.0
+    is_available = np.array([node.available for node in nodes], bool)
+    if table.as_described:
+        return sums, is_available
+    load, available = np.zeros((len(LOAD), len(table.names))), np.zeros(len(table.names), bool)
+    is_row = table.rows >= 0
+    load[:, table.rows[is_row]], available[table.rows[is_row]] = sums[:, is_row], is_available[is_row]
+    return load, available
 
 
 def _sums(node: Node, clock_s: float, expected: Callable[[str | None], float]) -> tuple[float, ...]:
-    """Used resources, waiting cores, running, waiting, core seconds left, oldest wait, recent waits and starts."""
-    cores = memory = gpus = waiting_cores = left = oldest = 0.0
+    """One node's load, in the order of `LOAD`."""
+    cores = memory = gpus = waiting_cores = left = 0.0
     running = waiting = 0
+    oldest_s = clock_s
     for one in node.held:
-        run_s = expected(one.service) if one.expected_run_s is None else one.expected_run_s
-        if one.start_s is None or one.start_s > clock_s:
+        run_s, start_s, asked = one.expected_run_s, one.start_s, one.cpu_cores
+        if run_s is None:
+            run_s = expected(one.service)
+        if start_s is None or start_s > clock_s:
             waiting += 1
-            waiting_cores += one.cpu_cores
-            left += run_s * one.cpu_cores
-            oldest = max(oldest, clock_s - one.arrival_s)
+            waiting_cores += asked
+            left += run_s * asked
+            if not one.arrival_s >= oldest_s:  # written so that a NaN gets through, to be refused
+                oldest_s = one.arrival_s
         else:
             running += 1
-            cores, memory, gpus = cores + one.cpu_cores, memory + one.memory_gib, gpus + one.gpus
-            left += max(run_s - (clock_s - one.start_s), 0.0) * one.cpu_cores
+            cores += asked
+            memory += one.memory_gib
+            gpus += one.gpus
+            run_s -= clock_s - start_s
+            if not run_s <= 0.0:
+                left += run_s * asked
     return (
         cores if node.used_cpu_cores is None else node.used_cpu_cores,
         memory if node.used_memory_gib is None else node.used_memory_gib,
         gpus if node.used_gpus is None else node.used_gpus,
-        waiting_cores, running, waiting, left, oldest, node.recent_wait_s, node.recent_starts,
+        waiting_cores, running, waiting, left, clock_s - oldest_s, node.recent_wait_s, node.recent_starts,
     )  # fmt: skip
 
 

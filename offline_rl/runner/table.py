@@ -33,6 +33,8 @@ class NodeTable:
         refused: Described node -> why it can never be chosen.
         choosable: [rows] bool: described, and not refused.
         facts: What is fixed of the rows.
+        everyone: [rows] True.
+        as_described: Whether the rows are the described nodes, in order.
         site_index: Site -> index; training's sites first.
     """
 
@@ -43,6 +45,8 @@ class NodeTable:
     refused: dict[str, str]
     choosable: np.ndarray
     facts: NodeFacts
+    everyone: np.ndarray
+    as_described: bool
     site_index: dict[str, int]
 
 
@@ -91,7 +95,9 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         rows=np.array([row_of.get(name, -1) for name in names], int),
         refused=refused,
         choosable=np.array([name in told and name not in refused for name in row_names], bool),
-        facts=node_facts(site, is_cloud, capacity, machine, setting.counted),
+        facts=node_facts(site, is_cloud, capacity, machine, setting.counted, setting.time_unit_s),
+        everyone=np.ones(len(row_names), bool),
+        as_described=names == tuple(row_names),
         site_index=site_index,
     )
 

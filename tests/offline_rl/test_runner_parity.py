@@ -126,21 +126,12 @@ def test_whole_episodes_are_seen_and_decided_as_in_training(case: Case) -> None:
 
 
 def test_books_and_descriptions_tell_the_same(case: Case) -> None:
-    policy, names, num_held = load(case.folder, "onnx"), case.encoding.cluster.node_names, 0
+    policy, num_held = load(case.folder, "onnx"), 0
     for at, ledger, request, clock_s in retold(policy, case.encoding, case.windows, case.lived):
         if at[2] > 0:
             break
-        counted = ledger.load(clock_s)
-        nodes = [
-            {
-                "name": name,
-                "held": ledger.held(name),
-                "recent_wait_s": float(counted.recent_wait_s[row]),
-                "recent_starts": float(counted.recent_starts[row]),
-            }
-            for row, name in enumerate(names)
-        ]
-        num_held += sum(len(node["held"]) for node in nodes)
+        nodes = ledger.nodes(clock_s)
+        num_held += sum(len(node.held) for node in nodes)
         same(policy.decide(nodes, request, clock_s), ledger.decide(request, clock_s))
         backwards = policy.decide(nodes[::-1], request, clock_s)
         assert backwards.node == ledger.decide(request, clock_s).node
