@@ -27,6 +27,7 @@ from logs_schema.tables import SCHEMA_VERSION, UNFINISHED
 
 SEQUENCE = "__sequence"
 _FIRST_NEW = 1 << 40
+_FIRST_GIVING_WAY = 3 << 39
 _SUPERSEDED = 1 << 41
 
 
@@ -64,6 +65,8 @@ class TableBuilder:
         good = checked.rows
         if len(checked.bad_rows):
             good, sequence = good.filter(pa.array(checked.good)), sequence[checked.good]
+        open_ended = _open_ended(self.spec, good)
+        sequence[open_ended] = _SUPERSEDED + _FIRST_NEW - 1 - sequence[open_ended]  # the latest of them first
         self.days.update(np.unique(days_of(times_us(self.spec, good))).tolist())
         self._spill(good, sequence)
 
@@ -79,8 +82,8 @@ class TableBuilder:
         """Writes the table's files below `root`; returns the number of rows in each.
 
         Of rows with one key, the first written stays and the others are quarantined as `duplicate_key`. A row
-        of an older archive counts as written first; but a request of a merged day that was unfinished
-        then, and any row of a table without days, gives way to the newer row.
+        of an older archive counts as written first. But a request whose end a row does not tell gives way to a
+        row that does, or to a later one that does not; and any old row of a table without days to the newer one.
         """
         pa.default_memory_pool().release_unused()
         duplicates = self._keys.duplicates()
@@ -101,9 +104,7 @@ class TableBuilder:
     def _old_sequence(self, rows: pa.Table) -> np.ndarray:
         self._next_old += rows.num_rows
         sequence = np.arange(self._next_old - rows.num_rows, self._next_old)
-        if self.spec.time and "status" in rows.column_names:
-            unfinished = pc.is_in(rows["status"].cast(pa.string()), value_set=pa.array(UNFINISHED))
-            sequence[unfinished.to_numpy()] += _SUPERSEDED
+        sequence[_open_ended(self.spec, rows)] += _SUPERSEDED
         return sequence
 
     def _note_origin(self, source: str, sequence: int, row: int) -> None:
@@ -132,7 +133,7 @@ class TableBuilder:
         repeated = np.isin(sequence, duplicates)
         if not repeated.any():
             return window
-        told = np.flatnonzero(repeated & (sequence < _SUPERSEDED))
+        told = np.flatnonzero(repeated & (sequence < _FIRST_GIVING_WAY))
         texts = rows_as_json(window.drop_columns([SEQUENCE]), told)
         self.quarantine.add(
             BadRecord(self.spec.name, DUPLICATE_KEY, *self._origin(int(sequence[row])), text)
@@ -144,6 +145,15 @@ class TableBuilder:
         index = bisect_right(self._origins, sequence, key=lambda origin: origin[0]) - 1
         begun, source, first_row = self._origins[index]
         return source, first_row + sequence - begun
+
+
+def _open_ended(spec: TableSpec, rows: pa.Table) -> np.ndarray:
+    """[rows] bool: the row does not tell how its request ended, so a later row about it says more."""
+    if not spec.time or not {"status", "finish"} <= set(rows.column_names):
+        return np.zeros(rows.num_rows, bool)
+    status, no_end = rows["status"].cast(pa.string()), pc.is_null(rows["finish"])
+    silent = pc.and_(pc.equal(status, "unknown"), no_end)
+    return pc.or_(pc.is_in(status, value_set=pa.array(UNFINISHED)), silent).to_numpy(zero_copy_only=False)
 
 
 class _Filing:
