@@ -71,18 +71,18 @@ def solve_flow(slot_cost: np.ndarray, legal: np.ndarray, tie: np.ndarray) -> np.
         tie: [nodes, seats, *streams] small costs that tell equals apart.
 
     Returns:
-        [seats, *streams] int32 node of every request; 0 where none is legal.
+        [seats, *streams] int32 node of every request; 0 where none is legal, and such a seat takes no slot.
     """
     num_nodes, num_slots = slot_cost.shape[:2]
     num_seats, streams = legal.shape[1], legal.shape[2:]
     costs, masks, ties = (np.asarray(leaf).reshape((*leaf.shape[:2], -1)) for leaf in (slot_cost, legal, tie))
     chosen = np.zeros((num_seats, masks.shape[2]), np.int32)
     for stream in range(masks.shape[2]):
-        arc = np.where(masks[..., stream], ties[..., stream], _ILLEGAL).T
+        asking = np.flatnonzero(masks[..., stream].any(axis=0))
+        arc = np.where(masks[..., stream], ties[..., stream], _ILLEGAL).T[asking]
         cost = arc[:, :, None] + costs[None, :, :, stream]
-        seat, place = linear_sum_assignment(cost.reshape(num_seats, num_nodes * num_slots))
-        node = place // num_slots
-        chosen[seat, stream] = np.where(masks[node, seat, stream], node, 0)
+        request, place = linear_sum_assignment(cost.reshape(len(asking), num_nodes * num_slots))
+        chosen[asking[request], stream] = place // num_slots
     return chosen.reshape((num_seats, *streams))
 
 

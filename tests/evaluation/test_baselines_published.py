@@ -84,8 +84,11 @@ def test_the_assignment_costs_what_the_maximum_flow_costs():
 
 
 def test_a_request_without_a_legal_node_takes_nothing_from_the_others():
-    legal = np.array([[False, True], [False, False]])
-    assert solve_flow(np.array([[1.0, 2.0], [0.0, 1.0]]), legal, np.zeros((2, 2))).tolist() == [0, 0]
+    legal = np.array([[False, True], [False, True]])
+    for cheap, dear in ((0, 1), (1, 0)):
+        slot_cost = np.zeros((2, 2))
+        slot_cost[cheap], slot_cost[dear] = [1.0, 9.0], [1.5, 9.5]
+        assert solve_flow(slot_cost, legal, np.zeros((2, 2))).tolist() == [0, cheap]
 
 
 def test_one_request_takes_the_fewest_requests_where_there_is_room():
