@@ -1,6 +1,7 @@
 """Slot mode against a plain Python loop written from the same rules, event by event."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -10,11 +11,11 @@ import pytest
 
 from evaluation.simulator.arrivals import uniforms
 from evaluation.simulator.conditions import conditions
+from evaluation.simulator.options import Outage
 from evaluation.simulator.presets import preset
 from evaluation.simulator.slots.config import SlotConfig
 from evaluation.simulator.slots.deployment import Orchestration
 from evaluation.simulator.slots.dequeue import DELAY_GREEDY, HYBRID
-from evaluation.simulator.slots.disciplines import SHARED
 from evaluation.simulator.slots.instance import Instance, instance
 from evaluation.simulator.slots.problem import SlotState, slot_problem
 from evaluation.simulator.slots.response import draw, slot_response
@@ -24,7 +25,7 @@ from tests.reference.slot_loop import SlotLoop
 from twin.contracts import Array, PyTree
 from twin.environment import environment
 
-STATUS = {0: "completed", 2: "dropped", 3: "refused"}
+STATUS = {0: "completed", 1: "failed", 2: "dropped", 3: "refused"}
 
 
 class Lived(NamedTuple):
@@ -149,8 +150,6 @@ def compare_outcomes(loop: SlotLoop, lived: Lived, stream: int) -> int:
 
 def small_kais(num_sites: int = 2, num_nodes: int = 3) -> World:
     """A corner of the kais preset: two sites of three nodes and two cloud machines; its load is kept."""
-    from dataclasses import replace
-
     world = preset("kais")
     sites = world.sites[:num_sites]
     kept = [node for site in sites for node in [one for one in world.nodes if one.site == site][:num_nodes]]
@@ -166,14 +165,24 @@ CONFIGS = {
     "fifo": SlotConfig(),
     "delay_greedy": SlotConfig(eap_queue=DELAY_GREEDY, node_queue=DELAY_GREEDY, only_where_room=True),
     "hybrid": SlotConfig(eap_queue=HYBRID, node_queue=HYBRID, drop_served=False, agents_answer=True),
-    "shared": SlotConfig(discipline=SHARED, node_places=5, queue_places=4, arrivals_per_slot=1),
+    "shared": SlotConfig(node_places=5, queue_places=4, arrivals_per_slot=1),
 }
+
+
+def eventful(world: World) -> World:
+    """Nodes that share their cores, answers to send back, a service bound to the cloud, a node that fails."""
+    nodes = tuple(replace(node, discipline="ps") for node in world.nodes[:-1])
+    services = tuple(replace(service, output_mib=0.5 * service.input_mib) for service in world.services)
+    bound = replace(services[0], only_on=("cloud",))
+    outage = Outage(world.nodes[1].name, (0,), 20.0, 30.0)
+    return replace(world, nodes=(*nodes, world.nodes[-1]), services=(bound, *services[1:]), outages=(outage,))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_small_kais_agrees_event_by_event(name: str) -> None:
     config = CONFIGS[name]
     world = hurried(small_kais(), config, 0.7)
+    world = eventful(world) if name == "shared" else world
     case = instance(world, config)
     lived = live(case, 300, 2, orchestrated=name in ("hybrid", "shared"))
     for stream in range(2):

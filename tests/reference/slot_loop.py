@@ -54,7 +54,7 @@ class SlotLoop:
         self.recent = [[0.0, 0.0] for _ in range(self.num_nodes)]
         self.log: dict[int, Request] = {}
         self.counts = dict.fromkeys(
-            ("arrived", "turned_away", "dropped_waiting", "sent", "refused", "dropped_at_node", "finished",
+            ("arrived", "turned_away", "dropped_waiting", "sent", "refused", "dropped_at_node", "failed", "finished",
              "on_time"), 0,
         )  # fmt: skip
         self.amounts = dict.fromkeys(("forwarded_mib", "pulled_mib", "core_s", "energy_j"), 0.0)
@@ -72,7 +72,7 @@ class SlotLoop:
         legal = []
         for node in range(self.num_nodes):
             replicas, held = (0 if request is None else self.replicas[service][node]), self._public(node)
-            possible = replicas > 0 and len(held) < self.config.node_places
+            possible = replicas > 0 and self._up(node, self.clock_s) and len(held) < self.config.node_places
             if possible and self.config.only_where_room:
                 same = sum(one["service"] == service for one in held)
                 possible = same < replicas and len(held) < self.cores[node]
@@ -193,13 +193,13 @@ class SlotLoop:
             self.counts["refused"] += 1
             return
         room[node] -= 1
-        output_mib = config.output_share * request["input_mib"]
+        output_mib = float(self.today.output_mib[request["service"]])
         arrives_s = self.round(self.clock_s + self._way(link, request["input_mib"], numbers[1]))
         speed = float(self.today.speed[node]) * float(self.today.affinity[request["service"], node])
         request |= {
             "arrives_s": arrives_s,
             "left_s": request["work_s"] * self._quantile(self.world.run, numbers[2]) / speed,
-            "back_s": self._way(link, output_mib, numbers[3]),
+            "back_s": self._way(link, output_mib, numbers[3]) if output_mib else 0.0,
         }
         keys = {
             "fifo": arrives_s,
@@ -214,7 +214,7 @@ class SlotLoop:
     def _serve(self, node: int, until_s: float) -> None:
         here = [one for one in self.held[node] if one["status"] == "open"]
         served = [one for one in here if one["start_s"] < math.inf]
-        shared = self.config.discipline.name == "shared"
+        shared = self.world.nodes[node].discipline == "ps"
         rate = min(1.0, self.cores[node] / len(served)) if shared and served else 1.0
         for one in served:
             able_s = rate * (until_s - self.clock_s)
@@ -229,6 +229,9 @@ class SlotLoop:
             self.amounts["energy_j"] += self.config.power.busy_w_per_core * worked_s
             one["left_s"] = self.round(one["left_s"] - able_s)
         for one in here:
+            if one["status"] == "open" and not self._up(node, until_s):
+                one |= {"status": "failed", "end_s": until_s, "finish_s": until_s}
+                self.counts["failed"] += 1
             waits = one["start_s"] == math.inf
             if one["status"] == "open" and one["late_s"] < until_s and (waits or self.config.drop_served):
                 one |= {"status": "dropped", "end_s": until_s, "finish_s": until_s}
@@ -241,6 +244,11 @@ class SlotLoop:
             if same < self.replicas[one["service"]][node] and (shared or len(served) < self.cores[node]):
                 one["start_s"] = until_s
                 served.append(one)
+
+    def _up(self, node: int, time_s: float) -> bool:
+        """Whether the node is up, by the plan of the world's day."""
+        down = (one for one in self.world.outages if one.node == self.world.nodes[node].name)
+        return not any(one.from_s <= time_s < one.to_s for one in down if int(self.today.day) in one.days)
 
     def _learn(self, until_s: float) -> None:
         """The hybrid strategy: new estimates at the end of a long slot, and urgent requests promoted."""
@@ -289,6 +297,8 @@ class SlotLoop:
         under_way = [one for one in self.changes if one and not one["adds"]]
         leaving = sum(one["service"] == service and one["node"] == node for one in under_way)
         if adds:
+            if not self.world.may_host(self.world.nodes[node], self.world.services[service]):
+                return
             if self.used_gib[node] + needs_gib > self.memory_gib[node] + 1e-4:
                 return
             self.used_gib[node] += needs_gib

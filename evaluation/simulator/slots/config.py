@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from evaluation.simulator.slots.dequeue import FIFO, Dequeue
-from evaluation.simulator.slots.disciplines import RESERVED, Discipline
 from logs_schema.errors import ConfigError
 
 
@@ -32,7 +31,6 @@ class SlotConfig:
         arrivals_per_slot: Requests that can enter an access point's queue in one slot; more enter in the next, with
             the time at which they came.
         eap_queue, node_queue: Dequeue strategies.
-        discipline: How a node's cores are shared.
         only_where_room: Legal is where a replica and a core are idle and nothing of the service waits (001, eq. 4), not
             every node that hosts the service. A request without a legal node stays in its queue.
         drop_served: Late requests are dropped even while they are served (003 II-B.1), not only while they wait.
@@ -40,7 +38,6 @@ class SlotConfig:
         memory_share: Share of a node's memory that the first deployment fills with replicas.
         most_replicas: Replicas of one service on one node in that deployment, at most.
         image_mib_per_gib: Size of a service's image, by its memory.
-        output_share: Size of an answer, as a share of the request's input.
         changes: Changes of the deployment that may be under way at once (pulls, and removals that wait).
         estimate_memory: Weight of the past in the hybrid's estimates (lambda of 003, eq. 3).
         power: What energy is made of.
@@ -54,14 +51,12 @@ class SlotConfig:
     arrivals_per_slot: int = 2
     eap_queue: Dequeue = FIFO
     node_queue: Dequeue = FIFO
-    discipline: Discipline = RESERVED
     only_where_room: bool = False
     drop_served: bool = True
     agents_answer: bool = False
     memory_share: float = 0.5
     most_replicas: int = 4
     image_mib_per_gib: float = 200.0
-    output_share: float = 0.1
     changes: int = 4
     estimate_memory: float = 0.8
     power: Power = Power()
@@ -85,9 +80,8 @@ def validate_config(config: SlotConfig) -> SlotConfig:
         _refuse("memory_share", config.memory_share, "more than 0 and at most 1")
     if not 0.0 <= config.estimate_memory < 1.0:
         _refuse("estimate_memory", config.estimate_memory, "at least 0 and less than 1")
-    for name in ("image_mib_per_gib", "output_share"):
-        if not 0.0 <= getattr(config, name) < float("inf"):
-            _refuse(name, getattr(config, name), "at least 0 and finite")
+    if not 0.0 <= config.image_mib_per_gib < float("inf"):
+        _refuse("image_mib_per_gib", config.image_mib_per_gib, "at least 0 and finite")
     return config
 
 

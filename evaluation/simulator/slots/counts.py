@@ -15,7 +15,7 @@ class Counts(NamedTuple):
     """Totals since the beginning; leaves [*streams]. Numbers of requests are int32, the others float32.
 
     `arrived = turned_away + dropped_waiting + sent + those at the access points`, and
-    `sent = refused + dropped_at_node + finished + those at the nodes or on their way`.
+    `sent = refused + dropped_at_node + failed + finished + those at the nodes or on their way`.
     """
 
     arrived: Array
@@ -24,6 +24,7 @@ class Counts(NamedTuple):
     sent: Array
     refused: Array  # by the agent, or by a node without a place
     dropped_at_node: Array  # late at a node, or on the way
+    failed: Array  # with their node
     finished: Array  # the answer is with the client
     on_time: Array  # of those, within the deadline
     forwarded_mib: Array  # inputs sent to another site or to the cloud
@@ -39,7 +40,7 @@ class Counts(NamedTuple):
 def nothing_counted(streams: Streams) -> Counts:
     """All totals zero."""
     number, amount = jnp.zeros(streams, jnp.int32), jnp.zeros(streams, jnp.float32)
-    return Counts(*[number] * 8, *[amount] * 4)
+    return Counts(*[number] * 9, *[amount] * 4)
 
 
 class Sent(NamedTuple):
@@ -85,6 +86,7 @@ def counted(
         sent=_number(sent.sent),
         refused=_number(sent.sent & ~sent.accepted),
         dropped_at_node=events.served.dropped,
+        failed=events.served.failed,
         finished=jnp.sum(back, axis=(0, 1), dtype=jnp.int32),
         on_time=jnp.sum(back & (finish_s <= held.late_s), axis=(0, 1), dtype=jnp.int32),
         forwarded_mib=sent.forwarded_mib,

@@ -9,8 +9,9 @@ services, whose 0 means "unknown" and so never names a service. It is applied be
 An addition takes its memory at once. Where the node has the service's image (it hosts a replica) it serves from the
 next slot on; otherwise the image is pulled from the cloud first, which takes the WAN's latency and the image's size
 over its bandwidth. A removal waits until a replica is idle: fewer requests of the service are at the node (waiting,
-served or on their way) than it has replicas. What cannot be is turned into `l = 0`, as in the papers: no memory, no
-replica to remove, no such node or service, or `SlotConfig.changes` changes under way already.
+served or on their way) than it has replicas. What cannot be is turned into `l = 0`, as in the papers: no memory, a
+service that the rules forbid there, no replica to remove, no such node or service, or too many changes under way
+already (`SlotConfig.changes`).
 """
 
 from typing import NamedTuple
@@ -101,7 +102,8 @@ def _enter(
     places = deployment.service.shape[0]
     index = jnp.arange(places, dtype=jnp.int32).reshape((-1,) + (1,) * node.ndim)
     free = jnp.min(jnp.where(deployment.service == 0, index, places), axis=0)
-    valid = exists & (free < places) & jnp.where(adds, needs_gib <= free_gib + 1e-4, removable)
+    able = jnp.asarray(case.hosts)[service, node] & (needs_gib <= free_gib + 1e-4)
+    valid = exists & (free < places) & jnp.where(adds, able, removable)
     pulls = valid & adds & (replicas == 0.0)
     due_s = clock_s + jnp.where(pulls, jnp.asarray(case.pull_s)[service, node], 0.0)
     place = (index == free[None]) & valid[None]

@@ -14,7 +14,8 @@ from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.slots.config import SlotConfig, validate_config
 from evaluation.simulator.slots.replicas import first_deployment
 from evaluation.simulator.vocabulary import cluster_of
-from evaluation.simulator.world import World, validate
+from evaluation.simulator.world import DAYS_A_WEEK, World, validate
+from logs_schema.errors import ConfigError
 from twin.placement.types import RESOURCES, Cluster
 
 _MEMORY = RESOURCES.index("memory_gib")
@@ -28,6 +29,7 @@ class Instance(NamedTuple):
     cluster: Cluster  # memory unlimited: it is replicas that take memory, not requests
     names: Names
     by_site: Conditions  # the day, its agents ordered by site
+    weekday: int  # 0 for Monday
     agent: np.ndarray  # [agents] int32: own index of every agent of `by_site`
     low: np.ndarray  # [seats]: where a site's agents begin on the distribution function
     share: np.ndarray  # [seats]: and how much of it is theirs
@@ -35,6 +37,9 @@ class Instance(NamedTuple):
     seat_site: np.ndarray  # [seats] int32: the site that sits there
     run_factor: np.ndarray  # [services, nodes]: seconds on the node for a second of declared work
     cores: np.ndarray  # [nodes]
+    at_once: np.ndarray  # [nodes] requests in service at once: one a core, any number where cores are shared
+    hosts: np.ndarray  # [services, nodes] bool: the rules allow a replica
+    output_mib: np.ndarray  # [services]
     link: np.ndarray  # [sites, nodes] int32
     memory_gib: np.ndarray  # [nodes]
     replica_gib: np.ndarray  # [services]
@@ -71,7 +76,7 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
     Raises:
         ConfigError: the world or the configuration cannot be, or the cluster does not know the world's names.
     """
-    validate(world)
+    _refuse_options(validate(world))
     validate_config(config)
     cluster = cluster_of(world) if cluster is None else cluster
     today, names = conditions(world, day), names_in(world, cluster)
@@ -82,7 +87,7 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
     order, low, share = _agents_by_site(today)
     deployed = first_deployment(
         _work_by_site(today, names, cluster), today.memory_gib, memory_gib, cores, cluster.site_of_node,
-        config.memory_share, config.most_replicas, tuple(one.name for one in world.services),
+        today.hosts[:, node], config.memory_share, config.most_replicas, tuple(one.name for one in world.services),
     )  # fmt: skip
     replicas = np.zeros((len(cluster.services), cluster.num_nodes), np.int32)
     replicas[names.service] = deployed
@@ -94,6 +99,7 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
         cluster=_without_memory(cluster),
         names=names,
         by_site=_reorder(today, order),
+        weekday=int(day) % DAYS_A_WEEK,
         agent=order.astype(np.int32),
         low=low.astype(np.float32),
         share=share.astype(np.float32),
@@ -101,6 +107,9 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
         seat_site=names.site,
         run_factor=(1.0 / (today.speed[node] * today.affinity[np.ix_(service, node)])).astype(np.float32),
         cores=cores.astype(np.float32),
+        at_once=np.where(today.shares[node], np.inf, cores).astype(np.float32),
+        hosts=today.hosts[np.ix_(service, node)],
+        output_mib=today.output_mib[service],
         link=link,
         memory_gib=memory_gib.astype(np.float32),
         replica_gib=today.memory_gib[service],
@@ -109,6 +118,19 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
         pull_mib=np.where(cluster.is_cloud, 0.0, image_mib[:, None]).astype(np.float32),
         replicas=replicas,
     )
+
+
+def _refuse_options(world: World) -> None:
+    asked = [
+        name
+        for name, is_asked in (("reactions", world.reactions.any), ("link_faults", bool(world.link_faults)))
+        if is_asked
+    ]
+    if asked:
+        raise ConfigError(
+            f"slot mode does not know {' and '.join(asked)}", where=f"simulated world {world.name!r}",
+            allowed="worlds without them; they exist by event", advice="leave them out, or dispatch by event",
+        )  # fmt: skip
 
 
 def _agents_by_site(today: Conditions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

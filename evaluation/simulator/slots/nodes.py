@@ -7,12 +7,16 @@ dequeue strategy, a request that cannot start not holding up those behind it (00
 in time; starts are at boundaries.
 
     arrives = dispatch + latency * noise + input / bandwidth
-    end     = start + declared work * scatter / (speed * affinity)           under the reserved discipline
-    finish  = end + latency * noise + output / bandwidth                     the answer is with the client
+    end     = start + declared work * scatter / (speed * affinity)
+    finish  = end + latency * noise + output / bandwidth                     the answer, if there is one, is back
+
+On a node of the discipline "fifo" a request needs a core to start and keeps it to its end; on one of the discipline
+"ps" it needs none, and n requests share c cores, each at the rate `min(1, c / n)`, which changes at boundaries. In the
+limit of short slots, with more replicas than requests, that is M/G/c-PS. A node that goes down fails what it holds.
 
 Who starts is found by counting, without sorting and without a loop over requests: one starts if fewer requests of its
 service that come before it are waiting than replicas are idle, and of those fewer come before it than cores are idle.
-That is the greedy order exactly, since every request asks for one core.
+That is the greedy order exactly, since every request uses one core at most.
 """
 
 from typing import NamedTuple
@@ -20,11 +24,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.slots.config import SlotConfig
 from evaluation.simulator.slots.dequeue import promote
 from evaluation.simulator.slots.queues import look_up
 from twin.contracts import Array, Streams
-from twin.placement.types import COMPLETED, DROPPED, UNKNOWN
+from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN
 
 
 class Held(NamedTuple):
@@ -42,10 +45,18 @@ class Held(NamedTuple):
     status: Array  # int32
 
 
+class Capacity(NamedTuple):
+    """What nodes can do; leaves [nodes, *1] beside [nodes, *streams]."""
+
+    cores: Array
+    at_once: Array  # requests in service at once
+
+
 class Served(NamedTuple):
     """What a slot did; leaves [*streams]."""
 
     dropped: Array  # int32
+    failed: Array  # int32
     core_s: Array  # core-seconds of service
 
 
@@ -77,38 +88,46 @@ def file(held: Held, places: Array, new: Held) -> Held:
     return Held(*(put(leaf, value) for leaf, value in zip(held, new, strict=True)))
 
 
-def serve(held: Held, cores: Array, from_s: Array, until_s: Array, config: SlotConfig) -> tuple[Held, Served]:
+def serve(
+    held: Held, capacity: Capacity, from_s: Array, until_s: Array, drop_served: bool, up: Array | None = None
+) -> tuple[Held, Served]:
     """One slot of service, to the boundary `until_s` and what happens there.
 
     Args:
         held: What the nodes hold.
-        cores: [nodes, *1] cores of each node.
+        capacity: Of the nodes.
         from_s, until_s: [*streams] the slot.
-        config: Discipline, and who is dropped.
+        drop_served: Late requests are dropped even while they are served.
+        up: [nodes, *streams] bool: the nodes that are up at `until_s`; None: all.
 
     Returns:
         What they hold then, and what happened.
     """
     begin, now = from_s[None, None], until_s[None, None]
     running = (held.start_s <= begin) & (held.end_s > begin)
-    rate = config.discipline.rate(_count(running), cores)[:, None]
+    rate = jnp.minimum(1.0, capacity.cores / jnp.maximum(_count(running), 1.0))[:, None]
     ends = running & (held.left_s <= rate * (now - begin))
     end_s = jnp.where(ends, jnp.minimum(begin + held.left_s / rate, now), held.end_s)
     left_s = jnp.where(running, held.left_s - rate * (now - begin), held.left_s)
     worked_s = jnp.where(running, rate * (jnp.minimum(end_s, now) - begin), 0.0)
-    open_ = jnp.isinf(end_s)
-    late = open_ & (held.late_s < now)
-    if not config.drop_served:
+    open_ = jnp.isinf(end_s) & jnp.isfinite(held.arrives_s)
+    fails = jnp.zeros_like(open_) if up is None else open_ & ~up[:, None]
+    late = open_ & (held.late_s < now) & ~fails
+    if not drop_served:
         late &= jnp.isinf(held.start_s)
-    end_s = jnp.where(late, now, end_s)
-    status = jnp.where(ends, COMPLETED, jnp.where(late, DROPPED, held.status))
+    end_s = jnp.where(late | fails, now, end_s)
+    status = jnp.where(ends, COMPLETED, jnp.where(late, DROPPED, jnp.where(fails, FAILED, held.status)))
     held = held._replace(left_s=left_s, end_s=end_s, status=status)
-    starts = _starting(held, cores, now, config)
+    starts = _starting(held, capacity, now)
     held = held._replace(start_s=jnp.where(starts, now, held.start_s))
-    return held, Served(jnp.sum(late, axis=(0, 1), dtype=jnp.int32), jnp.sum(worked_s, axis=(0, 1)))
+    return held, Served(_total(late), _total(fails), jnp.sum(worked_s, axis=(0, 1)))
 
 
-def _starting(held: Held, cores: Array, now: Array, config: SlotConfig) -> Array:
+def _total(mask: Array) -> Array:
+    return jnp.sum(mask, axis=(0, 1), dtype=jnp.int32)
+
+
+def _starting(held: Held, capacity: Capacity, now: Array) -> Array:
     """[nodes, places, *streams] bool: who starts at the boundary `now`."""
     open_ = jnp.isinf(held.end_s)
     running = open_ & (held.start_s < now)
@@ -117,7 +136,7 @@ def _starting(held: Held, cores: Array, now: Array, config: SlotConfig) -> Array
     holding = jnp.where(running, -jnp.inf, key)  # who is served comes before all who wait
     served = waiting & (_ahead(holding, key, held.arrives_s, held.service) < held.replicas)
     key = jnp.where(served, held.key, jnp.inf)
-    startable = config.discipline.startable(_count(running), cores)[:, None]
+    startable = (capacity.at_once - _count(running))[:, None]
     return served & (_ahead(key, key, held.arrives_s, None) < startable)
 
 

@@ -80,7 +80,7 @@ def placement_config(case: Instance, time_unit_s: float = 1.0) -> PlacementConfi
 def slot_problem(case: Instance, time_unit_s: float = 1.0) -> Problem:
     """The slot problem of an instance.
 
-    Legal is every node that hosts a replica of the request's service and has a place for it; with
+    Legal is every node that is up, hosts a replica of the request's service and has a place for it; with
     `SlotConfig.only_where_room` also a replica and a core that nothing there will take first (001, eq. 4). A seat whose
     request has no legal node is inactive; the request stays in its queue.
 
@@ -95,7 +95,7 @@ def slot_problem(case: Instance, time_unit_s: float = 1.0) -> Problem:
 
     def joined(inner: PlacementState, view: View) -> SlotState:
         here = _here(inner, view.deployment)
-        able = view.holding & jnp.any(_legal(case, here), axis=0)
+        able = view.holding & jnp.any(_legal(case, here, inner.available), axis=0)
         return SlotState(inner._replace(active=able), view, here)
 
     def start(outcome: Outcome) -> SlotState:
@@ -122,7 +122,7 @@ def slot_problem(case: Instance, time_unit_s: float = 1.0) -> Problem:
         start=start,
         observe=lambda state: observation(state, base.observe(state.placement), False),
         observe_global=lambda state: observation(state, base.observe_global(state.placement), True),
-        legal=lambda state: _legal(case, state.here),
+        legal=lambda state: _legal(case, state.here, state.placement.available),
         active=lambda state: state.placement.active,
         apply=apply,
         remaining=lambda state: base.remaining(state.placement),
@@ -134,9 +134,9 @@ def _beside(value: Array, other: Array) -> Array:
     return value.reshape((1,) * (other.ndim - value.ndim) + value.shape)
 
 
-def _legal(case: Instance, here: Here) -> Array:
+def _legal(case: Instance, here: Here, available: Array) -> Array:
     """[nodes, seats, *streams] bool."""
-    legal = (here.replicas > 0.0) & (here.held < case.config.node_places)[:, None]
+    legal = (here.replicas > 0.0) & (available & (here.held < case.config.node_places))[:, None]
     if case.config.only_where_room:
         cores = jnp.asarray(case.cores).reshape((-1,) + (1,) * (here.held.ndim - 1))
         legal &= (here.same_service < here.replicas) & (here.held < cores)[:, None]

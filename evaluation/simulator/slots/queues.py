@@ -98,7 +98,7 @@ def _ask(case: Instance, uniforms: Array, time_of_day_s: Array) -> Requests:
     """The requests of the sites' agents; leaves [sites, *streams]."""
     low, share = (value.reshape((-1,) + (1,) * (uniforms.ndim - 2)) for value in (case.low, case.share))
     whose = jnp.concatenate([(low + share * uniforms[0])[None], uniforms[1:]])
-    return ask(case.world, case.by_site, case.names, whose, time_of_day_s, 0)
+    return ask(case.world, case.by_site, case.names, whose, time_of_day_s, case.weekday)
 
 
 def _insert(
@@ -167,7 +167,7 @@ def in_hand(case: Instance, queues: Queues, place: Array, begin_s: float) -> Req
         deadline_s=pick(queues.deadline_s, place),
         input_mib=pick(queues.input_mib, place),
         day_fraction=day_fraction,
-        week_fraction=day_fraction / DAYS_A_WEEK,
+        week_fraction=(case.weekday + day_fraction) / DAYS_A_WEEK,
     )
 
 

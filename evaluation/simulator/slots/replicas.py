@@ -17,6 +17,7 @@ def first_deployment(
     memory_gib: np.ndarray,
     cores: np.ndarray,
     site_of_node: np.ndarray,
+    hosts: np.ndarray,
     memory_share: float,
     most_replicas: int,
     names: tuple[str, ...],
@@ -29,6 +30,7 @@ def first_deployment(
         memory_gib: [nodes].
         cores: [nodes].
         site_of_node: [nodes] index of a site.
+        hosts: [services, nodes] bool: the rules allow the service there.
         memory_share: Share of the memory to fill.
         most_replicas: Replicas of one service that a node has at most.
         names: [services] for messages.
@@ -39,13 +41,15 @@ def first_deployment(
     Raises:
         ConfigError: some service fits on no node.
     """
-    _refuse_homeless(replica_gib, memory_gib, names)
+    _refuse_homeless(replica_gib, memory_gib, hosts, names)
     replicas = np.zeros((len(replica_gib), len(memory_gib)), np.int32)
     for site in np.unique(site_of_node):
         here = np.flatnonzero(site_of_node == site)
-        _fill(replicas, here, work[:, site], replica_gib, memory_share * memory_gib, cores, most_replicas)
+        _fill(
+            replicas, here, work[:, site], replica_gib, memory_share * memory_gib, cores, hosts, most_replicas
+        )
     for service in np.flatnonzero(replicas.sum(axis=1) == 0):
-        left = memory_gib - replica_gib @ replicas
+        left = np.where(hosts[service], memory_gib - replica_gib @ replicas, -np.inf)
         node = int(np.argmax(left))
         if left[node] < replica_gib[service]:
             _refuse(
@@ -63,11 +67,16 @@ def _fill(
     replica_gib: np.ndarray,
     budget_gib: np.ndarray,
     cores: np.ndarray,
+    hosts: np.ndarray,
     most_replicas: int,
 ) -> None:
     while True:
         left_gib = (budget_gib - replica_gib @ replicas)[here]
-        fits = (replica_gib[:, None] <= left_gib[None] + 1e-9) & (replicas[:, here] < most_replicas)
+        fits = (
+            hosts[:, here]
+            & (replica_gib[:, None] <= left_gib[None] + 1e-9)
+            & (replicas[:, here] < most_replicas)
+        )
         possible = fits.any(axis=1)
         if not possible.any():
             return
@@ -78,13 +87,15 @@ def _fill(
         replicas[service, here[int(np.argmin(rank))]] += 1
 
 
-def _refuse_homeless(replica_gib: np.ndarray, memory_gib: np.ndarray, names: tuple[str, ...]) -> None:
-    too_large = np.flatnonzero(replica_gib > memory_gib.max())
-    homeless = [f"{names[index]} ({replica_gib[index]:g} GiB)" for index in too_large]
+def _refuse_homeless(
+    replica_gib: np.ndarray, memory_gib: np.ndarray, hosts: np.ndarray, names: tuple[str, ...]
+) -> None:
+    able = hosts & (replica_gib[:, None] <= memory_gib[None])
+    homeless = [f"{names[index]} ({replica_gib[index]:g} GiB)" for index in np.flatnonzero(~able.any(axis=1))]
     if homeless:
         _refuse(
             f"no node can host a replica of: {first(homeless)}",
-            f"at most {memory_gib.max():g} GiB, the largest node",
+            f"at most {memory_gib.max():g} GiB, on a node that the rules allow",
         )
 
 

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from evaluation.simulator.arrivals import uniforms
-from evaluation.simulator.conditions import LOCAL
+from evaluation.simulator.conditions import LOCAL, Conditions
+from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.slots import nodes, queues
 from evaluation.simulator.slots.counts import Counts, Events, Sent, counted, nothing_counted
 from evaluation.simulator.slots.deployment import (
@@ -28,7 +29,7 @@ from evaluation.simulator.slots.deployment import (
 )
 from evaluation.simulator.slots.estimates import Estimates, first_estimates, learn, note
 from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.nodes import Held
+from evaluation.simulator.slots.nodes import Capacity, Held
 from evaluation.simulator.slots.problem import SlotNews, SlotState, View
 from evaluation.simulator.slots.queues import UNIFORMS_PER_ARRIVAL, Queues
 from twin.contracts import Array, Outcome, Response, Streams
@@ -75,7 +76,7 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
     Returns:
         The response to `slot_problem(case)`. Episodes end with the world's day.
     """
-    config = case.config
+    config, failing = case.config, on_clock(case.world, case.by_site, begin_s)
 
     def init(key: Array, streams: Streams) -> tuple[Private, Outcome]:
         first = uniforms(key, 1, (case.num_seats, *streams))[0]
@@ -86,7 +87,8 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         )
         clock_s = jnp.zeros(streams, jnp.float32)
         view = _view(case, private, first_deployed(case, streams), nothing_counted(streams), clock_s)
-        return private, Outcome(clock_s, clock_s > 0.0, _news(case, private, view, clock_s, begin_s))
+        news = _news(case, private, view, clock_s, begin_s, _available(case, failing, clock_s))
+        return private, Outcome(clock_s, clock_s > 0.0, news)
 
     def advance(key: Array, private: Private, state: SlotState, node: Array) -> tuple[Private, Outcome]:
         slot = private.slot + 1
@@ -97,8 +99,9 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         deployment, pulled_mib = state.view.deployment, jnp.zeros_like(from_s)
         if orchestrator is not None:
             deployment, pulled_mib = _orchestrate(case, orchestrator, key_orchestrator, private.slot, state)
+        up = _available(case, failing, until_s) if case.world.outages else None
         held, sent = _send(case, private, state, node, numbers)
-        held, served = nodes.serve(held, _cores(case, from_s), from_s, until_s, config)
+        held, served = nodes.serve(held, _capacity(case, from_s), from_s, until_s, config.drop_served, up)
         estimates = private.estimates
         if estimates is not None:
             estimates = note(estimates, held, state.placement.in_flight, from_s, until_s)
@@ -115,7 +118,8 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         events = Events(sent, entered, dropped, served, pulled_mib)
         counts = counted(case, state.view.counts, events, held, from_s, until_s)
         view = _view(case, private, deployment, counts, until_s)
-        news = _news(case, private, view, until_s, begin_s, sent.accepted)
+        available = _available(case, failing, until_s)
+        news = _news(case, private, view, until_s, begin_s, available, sent.accepted)
         done = begin_s + until_s >= case.by_site.day_s
         return private, Outcome(until_s - from_s, done, news)
 
@@ -134,8 +138,11 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
     return Response(init, advance, foretell)
 
 
-def _cores(case: Instance, like: Array) -> Array:
-    return jnp.asarray(case.cores).reshape((-1,) + (1,) * like.ndim)
+def _capacity(case: Instance, like: Array) -> Capacity:
+    cores, at_once = (
+        jnp.asarray(value).reshape((-1,) + (1,) * like.ndim) for value in (case.cores, case.at_once)
+    )
+    return Capacity(cores, at_once)
 
 
 def _send(
@@ -151,7 +158,7 @@ def _send(
         accepted &= numbers[ACCEPTS] < jnp.asarray(case.accepts)[link, jnp.maximum(request.agent, 0)]
     places = jnp.where(accepted.reshape(places.shape), places, held.end_s.size)
     way_s = _way_s(case, link, request.input_mib, numbers[WAY_THERE])
-    output_mib = config.output_share * request.input_mib
+    output_mib = jnp.asarray(case.output_mib)[request.service]
     arrives_s = clock_s + way_s
     late_s = state.view.arrived_s + request.deadline_s
     run_s = request.expected_run_s * case.world.run.quantile(numbers[RUN])
@@ -163,7 +170,7 @@ def _send(
         service=request.service,
         replicas=replicas_at(state.view.deployment, request.service, node),
         left_s=run_s * jnp.asarray(case.run_factor)[request.service, node],
-        back_s=_way_s(case, link, output_mib, numbers[WAY_BACK]),
+        back_s=jnp.where(output_mib > 0.0, _way_s(case, link, output_mib, numbers[WAY_BACK]), 0.0),
         start_s=never,
         end_s=never,
         status=jnp.full(node.shape, UNKNOWN, jnp.int32),
@@ -206,6 +213,11 @@ def _carry_out(case: Instance, deployment: Deployment, held: Held, until_s: Arra
     )
 
 
+def _available(case: Instance, failing: Conditions, clock_s: Array) -> Array:
+    """[nodes, *streams] bool: which nodes are up."""
+    return is_up(case.world, failing, clock_s)[case.names.world_node]
+
+
 def _view(case: Instance, private: Private, deployment: Deployment, counts: Counts, clock_s: Array) -> View:
     waiting = private.queues
     queued, oldest_s = queues.oldest_s(waiting, clock_s)
@@ -219,11 +231,11 @@ def _news(
     view: View,
     clock_s: Array,
     begin_s: float,
+    available: Array,
     accepted: Array | None = None,
 ) -> SlotNews:
     request = queues.in_hand(case, private.queues, private.place, begin_s)
     shown = nodes.revealed(private.held, clock_s)
     nobody = jnp.zeros_like(view.holding)
-    available = jnp.ones((case.cluster.num_nodes, *clock_s.shape), bool)
     accepted = nobody if accepted is None else accepted
     return SlotNews(News(clock_s, accepted, *shown, request, view.holding, available), view)

@@ -1,10 +1,10 @@
 """Worlds at the pace of slots.
 
 A world says how many requests a day brings and how long the day is, not how busy an access point is in a slot of
-0.25 s. `hurried` runs its clock faster: day, work and deadlines shrink by one factor, so that every slot brings the
-wanted number of requests to an access point; inputs shrink with the work, so that sending them takes the same share of
-it. Load, mix and drift stay what they are. Latencies do not shrink, so the cloud is as far away as papers 001 and 003
-have it (10, 30 and 100 ms against slots of 250 ms).
+0.25 s. `hurried` runs its clock faster: day, work, deadlines and planned failures shrink by one factor, so that every
+slot brings the wanted number of requests to an access point; inputs and outputs shrink with the work, so that sending
+them takes the same share of it. Load, mix and drift stay what they are. Latencies do not shrink: the cloud is as far
+away as papers 001 and 003 have it (10, 30 and 100 ms against slots of 250 ms).
 """
 
 from dataclasses import replace
@@ -47,7 +47,9 @@ def hurried(world: World, config: SlotConfig, requests_per_slot: float = REQUEST
             work_s=service.work_s * factor,
             deadline_s=service.deadline_s * factor,
             input_mib=service.input_mib * factor,
+            output_mib=service.output_mib * factor,
         )
         for service in world.services
     )
-    return validate(replace(world, day_s=day_s, services=services))
+    outages = tuple(replace(one, from_s=one.from_s * factor, to_s=one.to_s * factor) for one in world.outages)
+    return validate(replace(world, day_s=day_s, services=services, outages=outages))
