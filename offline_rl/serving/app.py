@@ -27,6 +27,7 @@ from logs_schema.errors import SchedtwinError
 from offline_rl.errors import PolicyInputError
 from offline_rl.serving.errors import AskError
 from offline_rl.serving.extender import GO, args_of, filter_error, filter_result, host_priorities, spelling_of
+from offline_rl.serving.kubernetes import NodeObjects
 from offline_rl.serving.plain import ask_of_json, events_of_json
 from offline_rl.serving.service import Service
 
@@ -66,6 +67,7 @@ class App:
     ) -> None:  # fmt: skip
         self.service, self.token, self.ready = service, token, False
         self._on_start, self._on_stop = on_start, on_stop
+        self._objects = NodeObjects()
         self._doors: dict[str, tuple[str, Callable[[Scope, bytes, float], Awaitable[Reply]]]] = {
             "/filter": ("POST", self._filter),
             "/prioritize": ("POST", self._prioritize),
@@ -120,7 +122,7 @@ class App:
         try:
             content = _json(body)
             words = spelling_of(content)
-            args = args_of(content, self.service.clock())
+            args = args_of(content, self.service.clock(), self._objects)
             view = self.service.filter(args.ask)
         except (AskError, PolicyInputError) as error:
             status = 400 if error.what == NOT_JSON else 200  # kube-scheduler reads `Error` of a 200 only
@@ -128,7 +130,7 @@ class App:
         return 200, filter_result(args, view.failed, view.unresolvable)
 
     async def _prioritize(self, _scope: Scope, body: bytes, begun_s: float) -> Reply:
-        args = args_of(_json(body), self.service.clock())
+        args = args_of(_json(body), self.service.clock(), self._objects)
         answer = await self.service.decide(args.ask, begun_s)
         return 200, host_priorities(answer.view.names, answer.scores, args.spelling)
 

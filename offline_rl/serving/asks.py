@@ -11,6 +11,8 @@ from offline_rl.serving.errors import AskError
 
 MAX_TEXT = 512
 """Longest name or label that is taken, in characters."""
+LAST_S = 2e11
+"""Latest instant that is taken, in seconds since 1970: in the year 8307."""
 _UNFIT = frozenset("|\n\r\0")
 """What a name or label must not contain: the log writes lists as `a|b`, one row a line."""
 
@@ -96,13 +98,13 @@ def number_of(value: Any, where: str, *, lower: float = 0.0, upper: float = 1e15
 def instant_of(value: Any, where: str) -> float | None:
     """Seconds since 1970 from ISO 8601 text (UTC where it names no zone) or a number; None for null; else AskError."""
     if not isinstance(value, str) or not value:
-        return number_of(value, where, upper=4e9)
+        return number_of(value, where, upper=LAST_S)
     try:
         instant = datetime.fromisoformat(value)
         seconds = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
         raise AskError("this is no instant", where=f"{where}: {_shown(value)}", allowed="ISO 8601") from error
-    return number_of(seconds, where, upper=4e9)
+    return number_of(seconds, where, upper=LAST_S)
 
 
 def names_of(values: list[Any], where: str) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ PATIENCE_S = 600.0
 """Where starts are reported: how long a request without one stays, at least."""
 MAX_KINDS = 1000
 """Kinds of requests (by what they ask for), and sets of candidates, that are remembered."""
+STRANGER = 0
+"""Row of candidates that nobody has described."""
 _SLACK = 1.000001
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 _MACHINE = tuple(f"machine_{name}" for name in RESOURCES)
@@ -89,12 +91,13 @@ class Cluster:
         self.placements: dict[str, Placement] = {}
         self._ends: list[tuple[float, str, float]] = []
         self._facts: dict[str, Node] = {}
+        self._noted: dict[str, Node] = {}
         self._closed: set[str] = set()
-        self._cores: dict[str, float] = {}
-        self._committed: dict[str, float] = {}
-        self._num_held: dict[str, int] = {}
+        self._row_of: dict[str, int] = {"": STRANGER}
+        self._rows = np.array([[math.nan], [0.0], [0.0]])  # cores, cores committed, requests held; by row
         self._too_small: dict[Wanted, dict[str, str]] = {}
         self._sets: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._rows_of_set: dict[tuple[str, ...], np.ndarray] = {}
         self._books: Books | None = None
         self.use(policy)
 
@@ -113,6 +116,9 @@ class Cluster:
     def note(self, machines: Iterable[Node]) -> None:
         """Remembers facts about nodes; what they do not say stays as it was."""
         for machine in machines:
+            if self._noted.get(machine.name) is machine:
+                continue
+            self._noted[machine.name] = machine
             known = self._facts.get(machine.name)
             if known is None:
                 self._note(machine)
@@ -121,7 +127,7 @@ class Cluster:
 
     def view(self, ask: Ask) -> View:
         """The candidates of a question, with what speaks against each of them."""
-        names, number = ask.names, len(ask.names)
+        names, number = self._sets.setdefault(ask.names, ask.names), len(ask.names)
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         too_small = self._nodes_too_small(ask)
@@ -134,11 +140,12 @@ class Cluster:
         feasible = np.ones(number, bool)
         if failed or unresolvable:
             feasible = np.fromiter((n not in failed and n not in unresolvable for n in names), bool, number)
+        cores, committed, num_held = self._rows[:, self._rows_of(names)]
         return View(
             names=names,
-            cores=np.fromiter((self._cores.get(name, math.nan) for name in names), float, number),
-            committed=np.fromiter((self._committed.get(name, 0.0) for name in names), float, number),
-            num_held=np.fromiter((self._num_held.get(name, 0) for name in names), float, number),
+            cores=cores,
+            committed=committed,
+            num_held=num_held,
             failed=failed,
             unresolvable=unresolvable,
             feasible=feasible,
@@ -151,8 +158,6 @@ class Cluster:
     def placement(self, ask: Ask, view: View, node: str, now_s: float) -> Placement:
         """A decision, ready to be filed: without what came with the question and is known elsewhere."""
         names = view.names if view.feasible.all() else tuple(np.array(view.names, object)[view.feasible])
-        if len(self._sets) >= MAX_KINDS:
-            self._sets.clear()
         names = self._sets.setdefault(names, names)  # of equal sets of candidates one is kept
         return Placement(replace(ask, names=names, machines={}), node, node, now_s)
 
@@ -228,8 +233,7 @@ class Cluster:
         if name not in self._facts:
             self._note(Node(name))
         self.placements[identity] = placement
-        self._committed[name] = self._committed.get(name, 0.0) + placement.ask.request.cpu_cores
-        self._num_held[name] = self._num_held.get(name, 0) + 1
+        self._rows[1:, self._row_of[name]] += placement.ask.request.cpu_cores, 1.0
         if self._books is not None:
             self._enter(self._books, placement, start_s)
 
@@ -247,24 +251,38 @@ class Cluster:
         placement = self.placements.pop(identity, None)
         if placement is None:
             return
-        name = placement.node
-        self._num_held[name] -= 1
-        self._committed[name] -= placement.ask.request.cpu_cores
-        if self._num_held[name] == 0:
-            self._committed[name] = 0.0
+        row = self._row_of[placement.node]
+        self._rows[1:, row] -= placement.ask.request.cpu_cores, 1.0
+        if self._rows[2, row] == 0.0:
+            self._rows[1, row] = 0.0  # what rounding left
         if self._books is not None:
             self._books.finish(identity)
 
     def _note(self, node: Node) -> None:
         known = self._facts.get(node.name)
         self._facts[node.name] = node
-        self._cores[node.name] = math.nan if node.cpu_cores is None else node.cpu_cores
+        if known is None:
+            self._row_of[node.name] = self._rows.shape[1]
+            self._rows = np.concatenate([self._rows, np.zeros((3, 1))], axis=1)
+            self._rows_of_set.clear()
+        self._rows[0, self._row_of[node.name]] = math.nan if node.cpu_cores is None else node.cpu_cores
         (self._closed.discard if node.available else self._closed.add)(node.name)
         self._too_small.clear()
         if known is not None and replace(known, available=node.available) == node and self._books is not None:
             self._books.set_available(node.name, node.available)
         else:
             self._books = None
+
+    def _rows_of(self, names: tuple[str, ...]) -> np.ndarray:
+        """[n] the row of each candidate."""
+        rows = self._rows_of_set.get(names)
+        if rows is None:
+            if len(self._sets) >= MAX_KINDS:
+                self._sets.clear()
+                self._rows_of_set.clear()
+            rows = np.array([self._row_of.get(name, STRANGER) for name in names], int)
+            self._rows_of_set[names] = rows
+        return rows
 
     def _nodes_too_small(self, ask: Ask) -> dict[str, str]:
         """Node -> why it can never take such a request; kept until a node changes."""

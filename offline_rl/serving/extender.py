@@ -12,7 +12,7 @@ from typing import Any
 from offline_rl.runner import Node
 from offline_rl.serving.asks import Ask, list_of, mapping_of, names_of
 from offline_rl.serving.errors import AskError
-from offline_rl.serving.kubernetes import ask_of_pod, machine_of
+from offline_rl.serving.kubernetes import NodeObjects, ask_of_pod
 
 MAX_SCORE = 10
 """`extender/v1.MaxExtenderPriority`."""
@@ -55,12 +55,13 @@ def spelling_of(content: Any) -> Spelling:
     return CAMEL if isinstance(content, dict) and "pod" in content else GO
 
 
-def args_of(content: Any, now_s: float) -> ExtenderArgs:
+def args_of(content: Any, now_s: float, objects: NodeObjects | None = None) -> ExtenderArgs:
     """Reads `ExtenderArgs`.
 
     Args:
         content: The JSON value.
         now_s: The clock.
+        objects: Remembers node objects that it has read before.
 
     Raises:
         AskError: It is no such thing, or pod or nodes are malformed.
@@ -77,9 +78,10 @@ def args_of(content: Any, now_s: float) -> ExtenderArgs:
     if keys.get("nodenames") is not None:
         names = names_of(list_of(keys["nodenames"], "NodeNames"), "NodeNames")
     elif "nodes" in keys:
-        items = {}
+        items, read = {}, objects or NodeObjects()
         for index, item in enumerate(list_of(listed.get("items"), "Nodes.items")):
-            machine = machine_of(mapping_of(item, f"Nodes.items[{index}]"), f"Nodes.items[{index}]")
+            where = f"Nodes.items[{index}]"
+            machine = read.machine(mapping_of(item, where), where)
             items[machine.name], machines[machine.name] = item, machine
         names = tuple(machines)
     ask = ask_of_pod(mapping_of(keys["pod"], "Pod"), names, machines, now_s)

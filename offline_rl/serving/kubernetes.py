@@ -39,6 +39,9 @@ PREFIX = "schedtwin.io/"
 ZONE = "topology.kubernetes.io/zone"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
+MAX_NODES = 20_000
+"""Node objects remembered."""
+
 Amounts = tuple[float, float, float]
 """Cores, memory in GiB, GPUs."""
 
@@ -84,6 +87,28 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
         identity, min(now_s, arrival_s or now_s), request, names, machines, agent,
         unsaid=frozenset(column for column, asked in unsaid.items() if asked == 0.0),
     )  # fmt: skip
+
+
+class NodeObjects:
+    """Reads node objects, each version of them once: a node's `resourceVersion` changes whenever the node does."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[object, object, Node]] = {}
+
+    def machine(self, item: dict[str, Any], where: str) -> Node:
+        """As `machine_of`; an object that was read before gives the same facts again."""
+        metadata = mapping_of(item.get("metadata"), where)
+        name, uid, version = metadata.get("name"), metadata.get("uid"), metadata.get("resourceVersion")
+        if type(name) is not str or type(version) is not str:
+            return machine_of(item, where)
+        known = self._read.get(name)
+        if known is not None and known[0] == version and known[1] == uid:
+            return known[2]
+        if len(self._read) >= MAX_NODES:
+            self._read.clear()
+        machine = machine_of(item, where)
+        self._read[name] = (version, uid, machine)
+        return machine
 
 
 def machine_of(node: dict[str, Any], where: str) -> Node:

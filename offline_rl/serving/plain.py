@@ -115,7 +115,8 @@ def _event(content: Any, where: str, now_s: float) -> Event:
         raise AskError("no such end of a request", where=f"{where}, status", allowed=", ".join(FINISHED))
     time_s = instant_of(said.get("time"), f"{where}, time")
     node = text_of(said.get("node"), f"{where}, node")
-    return Event(identity, now_s if time_s is None else time_s, node, status if kind == "finish" else None)
+    happened_s = now_s if time_s is None else min(time_s, now_s)
+    return Event(identity, happened_s, node, status if kind == "finish" else None)
 
 
 def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Node]]:

@@ -8,11 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
-import numpy as np
-
 from logs_schema.errors import SchedtwinError
 from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, load
-from offline_rl.runner.features import Load
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.worker import Worker
 
@@ -45,10 +42,8 @@ class LedgerBooks(Ledger):
 
     def question(self, request: Request, clock_s: float) -> Question:
         """What the policy would decide now; see `Books`."""
-        load_now = Load(*(np.array(values) for values in self.load(clock_s)))
-        return partial(
-            self._policy.decide_on, self._table, load_now, self._available.copy(), request, clock_s
-        )
+        held, available = self.load(clock_s), self._available.copy()
+        return partial(self._policy.decide_on, self._table, held, available, request, clock_s)
 
 
 @dataclass(frozen=True)

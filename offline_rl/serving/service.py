@@ -23,7 +23,7 @@ from offline_rl.serving.choosing import (
     share_of,
     ten_point_scores,
 )
-from offline_rl.serving.cluster import Cluster, Placement, View, by_name
+from offline_rl.serving.cluster import MAX_KINDS, Cluster, Placement, View, by_name
 from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.fallbacks import LEAST_LOADED, Fallback
 from offline_rl.serving.metrics import Metrics
@@ -113,7 +113,11 @@ class Service:
         self._policy = slot.policy
         self.cluster = Cluster(self._policy)
         self._rng = np.random.default_rng(config.seed)
-        self._positions: tuple[tuple[str, ...], dict[str, int]] = ((), {})
+        self._positions: tuple[tuple[str, ...], dict[str, int], dict[tuple[str, ...], np.ndarray]] = (
+            (),
+            {},
+            {},
+        )
         self._comparisons: set[asyncio.Task] = set()
         self._said: set[str] = set()
 
@@ -226,15 +230,17 @@ class Service:
 
     def _position(self, decision: Decision, names: tuple[str, ...]) -> np.ndarray:
         """[n] where each candidate stands among the nodes of the decision; -1 for strangers."""
-        nodes, place = self._positions
-        if nodes is not decision.nodes:
-            place = by_name(decision)
+        nodes, place, known = self._positions
+        if nodes is not decision.nodes or len(known) > MAX_KINDS:
+            place, known = by_name(decision), {}
             machines = self._policy.node_of_machine
             place |= {
                 name: place[node] for name, node in machines.items() if name not in place and node in place
             }
-            self._positions = decision.nodes, place
-        return np.fromiter((place.get(name, -1) for name in names), int, len(names))
+            self._positions = decision.nodes, place, known
+        if names not in known:
+            known[names] = np.array([place.get(name, -1) for name in names], int)
+        return known[names]
 
     def _turn(self, ask: Ask) -> float:
         """What is done before every question; returns the clock."""
