@@ -17,6 +17,10 @@ from evaluation.commands import COMMANDS
 
 DESCRIPTION = "Learn a digital twin from scheduling logs, train schedulers inside it, judge and export them."
 DONE, USER_ERROR, INTERRUPTED = 0, 2, 130
+TRAINING_STACK = {
+    "jax", "jaxlib", "flax", "optax", "pyarrow", "sklearn", "scipy", "matplotlib", "rich", "jinja2",
+}  # fmt: skip
+"""Modules of the extra `train`, which an installation that only runs policies does without."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +32,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    argv = sys.argv[1:] if argv is None else list(argv)
+    try:
+        return _main(sys.argv[1:] if argv is None else list(argv))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if missing not in TRAINING_STACK:
+            raise
+        print(
+            f"schedtwin: this command needs '{missing}', which is not installed\n"
+            "  what to do: pip install 'schedtwin[train]'",
+            file=sys.stderr,
+        )
+        return USER_ERROR
+
+
+def _main(argv: list[str]) -> int:
     arguments = _parser(argv).parse_args(argv)
     _keep_compiled_programs()
     try:

@@ -6,7 +6,20 @@ for.
 
 from types import ModuleType
 
-from evaluation.commands import bench, check, compare, export, fit, import_log, replay, run, serve, simulate, train
+from evaluation.commands import (
+    bench,
+    check,
+    compare,
+    export,
+    fit,
+    import_log,
+    inspect,
+    replay,
+    run,
+    serve,
+    simulate,
+    train,
+)
 
 COMMANDS: tuple[ModuleType, ...] = (
     import_log,
@@ -17,6 +30,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     compare,
     replay,
     export,
+    inspect,
     serve,
     run,
     bench,

@@ -14,6 +14,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--seed", metavar="N", type=int, help="which seed's policy (default: the best in the twin)"
     )
+    parser.add_argument(
+        "--licence", metavar="TEXT", help="terms under which the bundle may be used, for its contract"
+    )
+    parser.add_argument("--replace", action="store_true", help="replace a bundle that is already there")
 
 
 def run(arguments: Namespace) -> int:
@@ -21,7 +25,13 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import show_result
     from evaluation.pipeline import build_bundle
 
-    facts = build_bundle(arguments.out, arguments.policy, seed=arguments.seed)
+    facts = build_bundle(
+        arguments.out,
+        arguments.policy,
+        seed=arguments.seed,
+        licence=arguments.licence,
+        replace=arguments.replace,
+    )
     text = f"{arguments.out} written: seed {facts['seed']}, replayed in NumPy and ONNX against the original"
     show_result(arguments, facts | {"bundle": str(arguments.out)}, text)
     return 0

@@ -6,7 +6,8 @@ amounts are totals over all nodes of a request, None means "not known": what is 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
@@ -164,19 +165,19 @@ def described(kind: type[Described], content: Described | Mapping[str, Any]) -> 
     """A description from a mapping of its fields (`held` of a node may hold mappings too); others pass unchanged.
 
     Raises:
-        PolicyInputError: It is no mapping, a key is missing or unknown.
+        PolicyInputError: It is no mapping, a key is missing or unknown, or a value is of another type.
     """
     if isinstance(content, kind):
         return content
-    known = {field.name for field in fields(kind)}
-    if not isinstance(content, Mapping) or not content.keys() <= known:
-        unknown = sorted(map(str, content.keys() - known)) if isinstance(content, Mapping) else []
+    allowed = _TYPES[kind]
+    if not isinstance(content, Mapping) or not content.keys() <= allowed.keys():
+        unknown = sorted(map(str, content.keys() - allowed.keys())) if isinstance(content, Mapping) else []
         raise PolicyInputError(
             f"this does not describe a {kind.__name__.lower()}",
             where=f"unknown: {first(unknown)}" if unknown else repr(content)[:200],
-            allowed=f"a mapping of {', '.join(sorted(known))}",
+            allowed=f"a mapping of {', '.join(sorted(allowed))}",
         )
-    values = dict(content)
+    values = {name: _typed(kind, name, value) for name, value in content.items()}
     if kind is Node and "held" in values:
         values["held"] = [described(Held, one) for one in values["held"]]
     try:
@@ -185,3 +186,30 @@ def described(kind: type[Described], content: Described | Mapping[str, Any]) -> 
         raise PolicyInputError(
             f"this does not describe a {kind.__name__.lower()}", where=str(error)
         ) from error
+
+
+def _typed(kind: type, name: str, value: Any) -> Any:
+    types = _TYPES[kind][name]
+    fitting = isinstance(value, types) and (bool in types or not isinstance(value, bool))
+    try:
+        if fitting:
+            return float(value) if float in types and value is not None else value
+    except OverflowError:
+        pass
+    raise PolicyInputError(
+        f"this does not describe a {kind.__name__.lower()}",
+        where=f"{name}: {value!r}"[:200],
+        allowed=" or ".join(sorted({one.__name__ for one in types} - {"int"})),
+    )
+
+
+def _types_of(annotation: Any) -> tuple[type, ...]:
+    """What a value of a field may be, as it comes from JSON."""
+    parts = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    named = {float: (float, int), str: (str,), bool: (bool,), NoneType: (NoneType,)}
+    return tuple(one for part in parts for one in named.get(part, (list, tuple)))
+
+
+_TYPES: dict[type, dict[str, tuple[type, ...]]] = {
+    kind: {field.name: _types_of(field.type) for field in fields(kind)} for kind in (Request, Held, Node)
+}

@@ -8,6 +8,7 @@ Legal is what the policy knows, what is available, a candidate of the request, a
 is, nothing is decided (in training every available node would then be legal, so that a decision exists).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -213,6 +214,8 @@ class Policy:
     def _described(
         self, nodes: Sequence[Node | Mapping[str, Any]], clock_s: float
     ) -> tuple[table.NodeTable, np.ndarray, np.ndarray]:
+        if not math.isfinite(clock_s):
+            raise reading.impossible("clock_s", clock_s, "seconds since 1970")
         ready = [described(Node, node) for node in nodes]
         known = self.table_of(ready)
         return known, *reading.load_of(ready, known, self.setting, clock_s, self.expected_run_s)

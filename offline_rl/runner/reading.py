@@ -70,15 +70,16 @@ def _refuse_impossible(request: Request, clock_s: float) -> None:
     for name, least in _LEAST.items():
         value = getattr(request, name)
         if not least <= value < math.inf:
-            raise _impossible(name, value, f"a finite number of at least {least:g}")
+            raise impossible(name, value, f"a finite number of at least {least:g}")
     if limit_s is not None and not 0.0 <= limit_s < math.inf:
-        raise _impossible("requested_run_s", limit_s, "a finite number of at least 0, or None")
+        raise impossible("requested_run_s", limit_s, "a finite number of at least 0, or None")
     if deadline_s is not None and not deadline_s >= 0.0:
-        raise _impossible("deadline_s", deadline_s, "a number of at least 0, or None")
-    raise _impossible("clock_s", clock_s, "seconds since 1970")
+        raise impossible("deadline_s", deadline_s, "a number of at least 0, or None")
+    raise impossible("clock_s", clock_s, "seconds since 1970")
 
 
-def _impossible(name: str, value: object, allowed: str) -> PolicyInputError:
+def impossible(name: str, value: object, allowed: str) -> PolicyInputError:
+    """The error for a number that cannot be."""
     return PolicyInputError("a request cannot be like this", where=f"{name} {value!r}", allowed=allowed)
 
 

@@ -1,0 +1,175 @@
+"""An exported policy for a person: what it decides, by what, where its numbers come from, what it must not be asked.
+
+Works in an installation that only runs policies: without rich the same rows come as plain text.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from logs_schema.product import read_manifest
+from offline_rl.bundle import read_golden
+from offline_rl.contract import PolicyContract
+from offline_rl.runner.network import Backend, load_network
+
+Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+"""Title, column heads, rows."""
+NOT_KNOWN = "not known"
+NUM_NAMED = 12
+"""Labels of a vocabulary that are spelled out; flags of one kind are one row."""
+
+
+def bundle_facts(folder: Path, backend: Backend = "numpy") -> dict[str, Any]:
+    """What a bundle says of itself, after its checksums are verified and its golden decisions replayed.
+
+    Args:
+        folder: The bundle.
+        backend: Which copy of the network decides the golden observations.
+
+    Returns:
+        `contract`, `manifest` and `checked`, as plain JSON.
+
+    Raises:
+        ProductError: It is no bundle, or it was changed, or does not decide as the original.
+    """
+    policy = load_network(folder, backend)
+    manifest = read_manifest(folder)
+    golden = read_golden(folder)
+    return {
+        "bundle": str(folder),
+        "contract": asdict(policy.contract),
+        "manifest": asdict(manifest),
+        "checked": {
+            "num_files": len(manifest.files),
+            "num_golden": len(golden["action"]),
+            "backend": backend,
+            "num_parameters": num_parameters(policy.contract),
+        },
+    }
+
+
+def num_parameters(contract: PolicyContract) -> int:
+    """How many numbers the network has."""
+    from math import prod
+
+    from offline_rl.numpy_networks import wanted_shapes
+
+    return sum(prod(shape) for shape in wanted_shapes(contract).values())
+
+
+def bundle_text(facts: dict[str, Any]) -> str:
+    """The facts of `bundle_facts` as tables."""
+    sections = [_what(facts), _provenance(facts), _features(facts), _vocabularies(facts), _rules(facts)]
+    try:
+        return _in_rich(sections)
+    except ModuleNotFoundError:
+        return _plain(sections)
+
+
+def _what(facts: dict[str, Any]) -> Section:
+    contract, checked = facts["contract"], facts["checked"]
+    network = contract["network"]
+    kind = f"{network['kind']}, hidden {'-'.join(map(str, network['hidden']))}, {checked['num_parameters']:,} numbers"
+    bound = network["kind"] == "mlp" or network["identity"]
+    rows: list[tuple[str, ...]] = [
+        ("decides", f"{contract['problem']}: {contract['action']}"),
+        ("network", kind),
+        (
+            "choices",
+            "only those it was trained on" if bound else "any number of them, known in training or not",
+        ),
+        ("verified", f"{checked['num_files']} files by checksum"),
+        ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
+        ("certificate", contract["certificate"] or "none: the twin was not certified"),
+        ("licence", contract["licence"]),
+    ]
+    return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _provenance(facts: dict[str, Any]) -> Section:
+    manifest = facts["manifest"]
+    rows: list[tuple[str, ...]] = [
+        (name.replace("_", " "), _shown(value)) for name, value in facts["contract"]["trained_on"].items()
+    ]
+    rows += [(f"made from {name}", value) for name, value in manifest["made_from"].items()]
+    rows += [("seed", _shown(manifest["seed"])), ("created", manifest["created"])]
+    rows += [
+        ("content hash", manifest["content_hash"]),
+        ("format", f"version {facts['contract']['schema_version']}"),
+    ]
+    return "where it comes from", ("", ""), rows
+
+
+def _features(facts: dict[str, Any]) -> Section:
+    rows: list[tuple[str, ...]] = []
+    for of, name in (("choice", "choice_features"), ("context", "context_features")):
+        flags: dict[str, int] = {}
+        for one in facts["contract"][name]:
+            kind, is_flag, _ = one["name"].partition("=")
+            if is_flag:
+                flags[kind] = flags.get(kind, 0) + 1
+                continue
+            rows.append((of, one["name"], one["unit"], _range(one["low"], one["high"]), one["description"]))
+        rows += [(of, f"{kind}=...", "flag", "", f"one of {count} labels") for kind, count in flags.items()]
+    return "what it sees (ranges: of the training days)", ("of", "feature", "unit", "range", "meaning"), rows
+
+
+def _vocabularies(facts: dict[str, Any]) -> Section:
+    contract = facts["contract"]
+    rows = [("choices", str(len(contract["choices"])), _some(contract["choices"]))]
+    for name in ("sites", "services", "scenarios", "queues"):
+        labels = contract["setting"].get(name)
+        if labels:
+            rows.append((name, str(len(labels)), _some(labels)))
+    return "what it knows by name", ("kind", "number", "names"), list(rows)
+
+
+def _rules(facts: dict[str, Any]) -> Section:
+    contract = facts["contract"]
+    rows = [("legality", contract["legality"]), ("normalisation", contract["normalisation"])]
+    rows += [(f"unknown {kind}", what) for kind, what in contract["unknown"].items()]
+    return "how it is to be used", ("", ""), list(rows)
+
+
+def _some(labels: Sequence[str]) -> str:
+    more = len(labels) - NUM_NAMED
+    return ", ".join(labels[:NUM_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _range(low: float | None, high: float | None) -> str:
+    return NOT_KNOWN if low is None or high is None else f"{low:.3g} to {high:.3g}"
+
+
+def _shown(value: Any) -> str:
+    return NOT_KNOWN if value is None else str(value)
+
+
+def _in_rich(sections: Sequence[Section]) -> str:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from evaluation.commands.output import as_text
+
+    tables = []
+    for title, heads, rows in sections:
+        shown = Table(title=Text(title), title_justify="left", show_header=any(heads), expand=False)
+        for head in heads:
+            shown.add_column(Text(head), overflow="fold")
+        for row in rows:
+            shown.add_row(*map(Text, row))
+        tables.append(shown)
+    return as_text(Group(*tables))
+
+
+def _plain(sections: Sequence[Section]) -> str:
+    lines: list[str] = []
+    for title, heads, rows in sections:
+        every = [heads, *rows] if any(heads) else rows
+        widths = [max(len(row[column]) for row in every) for column in range(len(heads))]
+        lines += ["", title]
+        for row in every:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            lines.append("  " + "  ".join(cells).rstrip())
+    return "\n".join(lines[1:])
