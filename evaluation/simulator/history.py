@@ -19,7 +19,7 @@ from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.failures import is_up
 from evaluation.simulator.hosting import allowed_nodes
 from evaluation.simulator.mechanics import Mechanics, Told, mechanics_of
-from evaluation.simulator.names import own_names
+from evaluation.simulator.names import Names, own_names
 from evaluation.simulator.world import World
 from twin.contracts import Array, PyTree
 from twin.placement.types import Fate, Requests
@@ -88,11 +88,12 @@ def play_streams(
     today: Conditions,
     keys: Array,
     *,
+    mechanics: Callable[[World, Names], Mechanics] = mechanics_of,
     chunk_steps: int = CHUNK_STEPS,
     progress: Callable[[int], None] = lambda num_requests: None,
 ) -> History:
-    """As `play`, with the streams' conditions (leaves [streams, ...]) and keys [streams] given."""
-    begin, advance, finish = _programs(world, behaviour, chunk_steps)
+    """As `play`, with the streams' conditions (leaves [streams, ...]), keys [streams] and mechanics given."""
+    begin, advance, finish = _programs(world, behaviour, mechanics, chunk_steps)
     chunks: list[History] = []
     told: list[Told | None] = []
     system, num_requests = begin(today, keys), 0
@@ -125,10 +126,11 @@ def _completed(fate: Fate, told: Sequence[Told | None]) -> Fate:
 
 
 @lru_cache(maxsize=16)
-def _programs(world: World, behaviour: Behaviour, chunk_steps: int) -> tuple[Callable, Callable, Callable]:
+def _programs(
+    world: World, behaviour: Behaviour, make: Callable[[World, Names], Mechanics], chunk_steps: int
+) -> tuple[Callable, Callable, Callable]:
     """The compiled beginning of days, chunk and end of days, kept for the next batch of days."""
-    names = own_names(world)
-    mechanics = mechanics_of(world, names)
+    mechanics = make(world, own_names(world))
     advance = partial(_advance, world, mechanics, behaviour, chunk_steps)
 
     def end(today: Conditions, system: _System) -> Told | None:

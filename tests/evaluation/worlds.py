@@ -5,8 +5,9 @@ import numpy as np
 
 from evaluation.simulator.behaviour import Behaviour, behaviour
 from evaluation.simulator.conditions import Conditions, conditions
-from evaluation.simulator.history import History, play_streams
+from evaluation.simulator.history import CHUNK_STEPS, History, play_streams
 from evaluation.simulator.laws import Law, constant
+from evaluation.simulator.mechanics import mechanics_of
 from evaluation.simulator.world import CALENDAR_DAY_S, Node, Service, World, validate
 
 
@@ -37,12 +38,20 @@ def same_day(world: World, day: float, num_streams: int) -> Conditions:
 
 
 def lived(
-    world: World, name: str | Behaviour, *, day: float = 0.0, num_streams: int = 2, seed: int = 0
+    world: World,
+    name: str | Behaviour,
+    *,
+    day: float = 0.0,
+    num_streams: int = 2,
+    seed: int = 0,
+    mechanics=mechanics_of,
+    chunk_steps: int = CHUNK_STEPS,
 ) -> History:
     """The same day lived several times over, as independent streams."""
     rule = behaviour(name) if isinstance(name, str) else name
     keys = jax.random.split(jax.random.key(seed), num_streams)
-    return play_streams(world, rule, same_day(world, day, num_streams), keys)
+    today = same_day(world, day, num_streams)
+    return play_streams(world, rule, today, keys, mechanics=mechanics, chunk_steps=chunk_steps)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:

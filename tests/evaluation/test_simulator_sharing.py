@@ -1,0 +1,128 @@
+"""Processor sharing against theory: the mean response and the number in the system do not feel the law of the runs."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evaluation.simulator.laws import Law, constant, exponential
+from tests.evaluation.worlds import interval, lived, queue
+
+LOAD = 0.6
+NUM_STREAMS = 32
+WARM_UP_S = 10_000.0
+
+
+def hyperexponential():
+    """Nine short runs in ten, exponential in each kind; the tenth is nine times as long."""
+    share, short = 0.9, 1.0 / 1.8
+
+    def quantile(uniform):
+        is_short = uniform < share
+        rest = jnp.where(is_short, uniform / share, (uniform - share) / (1.0 - share))
+        mean = jnp.where(is_short, short, 9.0 * short)
+        return -mean * jnp.log1p(-jnp.minimum(rest, 1.0 - 1e-6))
+
+    return Law("hyperexponential", quantile, 2.0 * short**2 * (share + 81.0 * (1.0 - share)))
+
+
+def sharing(law, num_cores=1, requests_per_day=2_880.0):
+    world = queue(num_cores, LOAD, law, requests_per_day=requests_per_day)
+    return replace(world, nodes=(replace(world.nodes[0], discipline="ps"),))
+
+
+def responses(rows):
+    """Mean response of every stream, the beginning left out."""
+    counted = rows.live & (rows.arrival_s > WARM_UP_S)
+    response_s = np.where(counted, rows.fate.finish_s - rows.arrival_s, 0.0)
+    return response_s.sum(axis=0) / counted.sum(axis=0)
+
+
+def seen_by_arrivals(rows, most):
+    """[most + 1, streams] share of arrivals that find so many in the system."""
+    shares = []
+    for column in range(rows.live.shape[1]):
+        live = rows.live[:, column]
+        arrival_s, finish_s = rows.arrival_s[live, column], np.sort(rows.fate.finish_s[live, column])
+        number = np.arange(live.sum()) - np.searchsorted(finish_s, arrival_s, side="right")
+        shares.append([np.mean(number[arrival_s > WARM_UP_S] == held) for held in range(most + 1)])
+    return np.array(shares).T
+
+
+def check(rows, run_s):
+    mean_s, error_s = interval(responses(rows))
+    assert error_s < 0.05 * run_s / (1.0 - LOAD)
+    assert abs(mean_s - run_s / (1.0 - LOAD)) < 3.5 * error_s
+    for held, share in enumerate(seen_by_arrivals(rows, 4)):
+        mean, error = interval(share)
+        assert abs(mean - (1.0 - LOAD) * LOAD**held) < 3.5 * error
+
+
+def test_equal_runs_that_share_a_core_respond_as_exponential_ones_would():
+    """1 / (mu - lambda), though runs are all alike; first come, first served would take 1.75 of a run, not 2.5."""
+    world = sharing(constant())
+    check(lived(world, "random", num_streams=NUM_STREAMS), world.services[0].work_s)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", [exponential(), hyperexponential()], ids=lambda law: law.name)
+def test_the_response_under_sharing_does_not_feel_the_law_of_the_runs(law):
+    world = sharing(law, requests_per_day=4_320.0)
+    check(lived(world, "random", num_streams=48, seed=1), world.services[0].work_s)
+
+
+@pytest.mark.parametrize("law", [constant(), exponential(), hyperexponential()], ids=lambda law: law.name)
+def test_laws_of_this_file_have_mean_one(law):
+    uniform = (np.arange(400_000, dtype=np.float32) + 0.5) / 400_000
+    values = np.asarray(law.quantile(uniform), np.float64)
+    assert np.mean(values) == pytest.approx(1.0, rel=5e-3)
+    assert np.mean(values**2) == pytest.approx(law.second_moment, rel=2e-2)
+
+
+def shared_by_hand(arrival_s, run_s, num_cores, limit):
+    """Egalitarian sharing in small steps of remaining work: who is in service, and when each is done."""
+    left, finish_s, now_s, line = {}, np.zeros(len(arrival_s)), 0.0, []
+    upcoming = list(range(len(arrival_s)))
+    while upcoming or left:
+        pace = min(1.0, num_cores / max(len(left), 1))
+        done_s = now_s + min(left.values()) / pace if left else np.inf
+        next_s = arrival_s[upcoming[0]] if upcoming else np.inf
+        then_s = min(done_s, next_s)
+        for job in left:
+            left[job] -= (then_s - now_s) * pace
+        now_s = then_s
+        if next_s <= done_s:
+            line.append(upcoming.pop(0))
+        else:
+            job = min(left, key=left.get)
+            finish_s[job] = now_s
+            del left[job]
+        while line and len(left) < limit:
+            job = line.pop(0)
+            left[job] = run_s[job]
+    return finish_s
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+def test_finishes_equal_those_of_sharing_written_by_hand(limit):
+    """Two cores shared by at most `limit`; where nobody meets anybody, a run takes what was drawn."""
+    num_cores = 2
+    crowded = sharing(exponential(), num_cores, requests_per_day=900.0)
+    crowded = replace(
+        crowded,
+        services=(replace(crowded.services[0], work_s=120.0, memory_gib=1.0),),
+        nodes=(replace(crowded.nodes[0], memory_gib=float(limit)),),
+    )
+    roomy = replace(crowded, nodes=(replace(crowded.nodes[0], cpu_cores=64, memory_gib=64.0),))
+    rows = lived(crowded, "random", num_streams=1, chunk_steps=500)
+    alone = lived(roomy, "random", num_streams=1, chunk_steps=500)
+    live = rows.live[:, 0]
+    arrival_s, start_s, finish_s = (
+        np.asarray(leaf[live, 0], np.float64)
+        for leaf in (rows.arrival_s, alone.fate.start_s, alone.fate.finish_s)
+    )
+    expected_s = shared_by_hand(arrival_s, finish_s - start_s, num_cores, limit)
+    np.testing.assert_allclose(rows.fate.finish_s[live, 0], expected_s, atol=0.5)
+    waited = rows.fate.start_s[live, 0] > rows.arrival_s[live, 0] + 1.0
+    assert np.sum(waited) > 100
