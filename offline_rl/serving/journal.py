@@ -53,10 +53,7 @@ class Journal:
         Raises:
             OSError: The disk is full or cannot be written.
         """
-        if self._descriptor is None:
-            self._open()
-        descriptor = self._descriptor
-        assert descriptor is not None
+        descriptor = self._open() if self._descriptor is None else self._descriptor
         content = as_csv(rows)
         try:
             _write_all(descriptor, content)
@@ -82,7 +79,7 @@ class Journal:
         finally:
             os.close(descriptor)
 
-    def _open(self) -> None:
+    def _open(self) -> int:
         begun = datetime.now(UTC)
         for attempt in range(1000):
             stem = f"{self.name}-{begun:%Y%m%dT%H%M%S}-{os.getpid()}" + (f"-{attempt}" if attempt else "")
@@ -98,12 +95,9 @@ class Journal:
             os.close(descriptor)
             path.unlink(missing_ok=True)
             raise
-        self._descriptor, self._path, self._size, self._opened_s = (
-            descriptor,
-            path,
-            len(header),
-            time.monotonic(),
-        )
+        self._descriptor, self._path, self._size = descriptor, path, len(header)
+        self._opened_s = time.monotonic()
+        return descriptor
 
     def _mend(self) -> None:
         """Closes what dead processes left open, and removes what they had not finished compressing."""
@@ -119,6 +113,9 @@ class Journal:
                 compress(path)
             finally:
                 os.close(descriptor)
+        for remains in self.folder.glob(f".{self.name}-*.csv.gz{_WRITING}"):
+            if not (self.folder / remains.name[1 : -len(f".gz{_WRITING}")]).exists():
+                remains.unlink(missing_ok=True)
 
 
 def as_csv(rows: Sequence[Sequence[Cell]]) -> bytes:

@@ -1,0 +1,242 @@
+"""The decision log: read back by the import, never in a decision's way, whole after kill -9, honest about losses."""
+
+import asyncio
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from logs_schema import Archive, import_log
+from logs_schema.tables import REQUESTS
+from offline_rl.runner import Request
+from offline_rl.serving import journal as journal_module
+from offline_rl.serving.asks import Ask
+from offline_rl.serving.decision_log import DECISION_COLUMNS, REQUEST_COLUMNS, DecisionLog
+from offline_rl.serving.journal import Journal, whole_lines
+from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.plain import Event
+from tests.serving.making import NAMES, made_service, metric
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def lines_of(folder: Path) -> list[str]:
+    """All rows of a journal's files, headers left out."""
+    rows: list[str] = []
+    for path in sorted(folder.iterdir()):
+        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+        rows += text.splitlines()[1:]
+    return rows
+
+
+def test_the_columns_are_those_of_the_table_and_the_last_one_betrays_a_torn_line():
+    assert set(REQUEST_COLUMNS) <= set(REQUESTS.names)
+    assert {column.name for column in REQUESTS.columns if not column.nullable} <= set(REQUEST_COLUMNS)
+    last = REQUESTS.column(REQUEST_COLUMNS[-1])
+    assert not last.nullable
+    assert not any(
+        other.startswith(status) and other != status for status in last.allowed for other in last.allowed
+    )
+
+
+def test_a_day_of_decisions_becomes_an_archive_with_outcomes_and_propensities(tmp_path):
+    now = [1_700_000_000.0]
+    service = made_service(log=tmp_path / "log", clock=lambda: now[0])
+    wanted = Request(cpu_cores=2.0, service='re"size,\n'.replace("\n", ""), site="zone-b", deadline_s=9.0)
+
+    async def live() -> None:
+        for number in range(6):
+            await service.decide(
+                Ask(f"r{number}", now[0] - 1.0, wanted, NAMES[: 1 + number % 4], unsaid=frozenset())
+            )
+            now[0] += 10.0
+        service.report([Event("r1", now[0], None, None), Event("r2", now[0], "node-0", None)])
+        service.report([Event("r1", now[0] + 5.0, None, "failed"), Event("r3", now[0], None, "rejected")])
+        await service.decide(Ask("r5", now[0], wanted, NAMES))  # asked again
+        await service.decide(Ask("late", now[0], wanted, ("node-3",), unsaid=frozenset({"cpu_cores"})))
+
+    asyncio.run(live())
+    service.log.close()
+    report = import_log("native", [tmp_path / "log" / "requests"], tmp_path / "archive")
+    assert report.quarantined.get("requests", {}) == {}
+    rows = {row["request_id"]: row for row in Archive(tmp_path / "archive").read("requests").to_pylist()}
+    assert sorted(rows) == ["late", "r0", "r1", "r2", "r3", "r4", "r5"]
+    statuses = {name: row["status"] for name, row in rows.items()}
+    assert statuses == {
+        "r0": "unknown", "r1": "failed", "r2": "running", "r3": "rejected", "r4": "unknown", "r5": "waiting",
+        "late": "waiting",
+    }  # fmt: skip
+    first, ended = rows["r0"], rows["r1"]
+    assert (first["offered_node"], first["propensity"], first["candidates"]) == ("node-0", 1.0, ["node-0"])
+    assert (first["cpu_cores"], first["deadline_s"], first["site"], first["service"]) == (
+        2.0,
+        9.0,
+        "zone-b",
+        're"size,',
+    )
+    assert (first["arrival"].timestamp(), first["decided"].timestamp()) == (1_699_999_999.0, 1_700_000_000.0)
+    assert (ended["start"].timestamp(), ended["finish"].timestamp()) == (1_700_000_060.0, 1_700_000_065.0)
+    assert (ended["accepted"], ended["ran_node"]) == (True, ended["offered_node"])
+    assert (rows["r2"]["ran_node"], rows["r3"]["accepted"], rows["late"]["cpu_cores"]) == (
+        "node-0",
+        False,
+        None,
+    )
+    assert rows["r5"]["decided"] == rows["late"]["decided"]  # the later decision counts
+    decisions = lines_of(tmp_path / "log" / "decisions")
+    assert len(decisions) == 8
+    assert dict(zip(DECISION_COLUMNS, decisions[0].split(","), strict=True))["arm"] == "policy"
+
+
+def test_a_torn_line_is_cut_off_by_whoever_comes_next(tmp_path):
+    torn = tmp_path / "requests-20240101T000000-1.csv"
+    torn.write_text("a,b\n1,2\n3,")
+    Journal(tmp_path, "requests", ("a", "b"))
+    assert not torn.exists()
+    assert lines_of(tmp_path) == ["1,2"]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".gz"]
+
+
+@pytest.mark.parametrize("content", [b"", b"a,b", b"a,b\n"])
+def test_a_file_without_rows_leaves_nothing(tmp_path, content):
+    (tmp_path / "requests-20240101T000000-1.csv").write_bytes(content)
+    Journal(tmp_path, "requests", ("a", "b"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_use_is_left_alone(tmp_path):
+    used = Journal(tmp_path, "requests", ("a",))
+    used.write([["1"]])
+    other = Journal(tmp_path, "requests", ("a",))
+    other.write([["2"]])
+    used.write([["3"]])
+    used.close()
+    other.close()
+    assert sorted(lines_of(tmp_path)) == ["1", "2", "3"]
+
+
+def test_a_kill_while_compressing_loses_and_doubles_nothing(tmp_path):
+    plain, packed = tmp_path / "requests-1.csv", tmp_path / "requests-1.csv.gz"
+    plain.write_text("a\n1\n")
+    packed.write_bytes(gzip.compress(b"a\n1\n"))  # renamed, but the plain one not removed yet
+    (tmp_path / ".requests-2.csv.gz.writing").write_bytes(b"half")
+    Journal(tmp_path, "requests", ("a",))
+    assert [path.name for path in tmp_path.iterdir()] == ["requests-1.csv.gz"]
+    assert lines_of(tmp_path) == ["1"]
+
+
+def test_files_are_closed_when_they_are_large(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal_module, "CLOSE_AFTER_BYTES", 100)
+    journal = Journal(tmp_path, "requests", ("a",))
+    for number in range(10):
+        journal.write([["x" * 60, number]])
+    assert len(list(tmp_path.glob("*.gz"))) == 5
+    assert len(lines_of(tmp_path)) == 10
+
+
+def test_a_write_that_fails_half_way_is_taken_back(tmp_path, monkeypatch):
+    journal = Journal(tmp_path, "requests", ("a",))
+    journal.write([["1"]])
+    write = os.write
+
+    def full(descriptor: int, content: bytes) -> int:
+        write(descriptor, bytes(content)[:2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        journal.write([["22222"]])
+    monkeypatch.undo()
+    journal.write([["3"]])
+    journal.close()
+    assert lines_of(tmp_path) == ["1", "3"]
+
+
+def test_whole_lines_of_large_files(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(b"a\n" + b"b" * 200_000)
+    assert whole_lines(path) == 2
+
+
+def until(condition, seconds: float = 10.0) -> bool:
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_a_disk_that_cannot_be_written_loses_no_decision_and_says_so(tmp_path, monkeypatch, capsys):
+    fsync, broken = os.fsync, [True]
+
+    def failing(descriptor: int) -> None:
+        if broken[0]:
+            raise OSError(28, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    service = made_service(log=tmp_path / "log")
+    answer = asyncio.run(service.decide(Ask("r", 0.0, Request(), NAMES)))
+    assert answer.node == NAMES[-1]
+    assert until(lambda: metric(service, "log_errors_total") >= 1)
+    assert metric(service, "log_writable") == 0
+    assert "cannot be written, decisions go on" in capsys.readouterr().err
+    broken[0] = False
+    assert until(lambda: metric(service, "log_rows_written_total") == 2)
+    assert metric(service, "log_writable") == 1
+    assert metric(service, "log_rows_lost_total") == 0
+    service.log.close()
+    assert len(lines_of(tmp_path / "log" / "requests")) == 1
+
+
+def test_what_waits_for_a_broken_disk_is_bounded_and_what_is_lost_is_counted(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    metrics = Metrics()
+    log = DecisionLog(blocked / "log", metrics, max_pending=10)
+    for number in range(50):
+        log.request([str(number)] * len(REQUEST_COLUMNS))
+    log.close()
+    assert metrics.log_rows_lost._value.get() == 50
+    assert metrics.log_writable._value.get() == 0
+
+
+def test_kill_9_while_writing_leaves_whole_rows_and_loses_the_last_moment_only(tmp_path):
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from offline_rl.serving.decision_log import DecisionLog, REQUEST_COLUMNS\n"
+        "from offline_rl.serving.metrics import Metrics\n"
+        "log = DecisionLog(Path(sys.argv[1]), Metrics())\n"
+        "number = 0\n"
+        "while True:\n"
+        "    row = dict.fromkeys(REQUEST_COLUMNS) | {'request_id': str(number), 'arrival': str(number), 'site': 's'}\n"
+        "    log.request([*(row | {'status': 'unknown', 'candidates': ['n'] * 200}).values()])\n"
+        "    number += 1\n"
+        "    if number % 200 == 0:\n"
+        "        print(number, time.monotonic(), flush=True)\n"
+        "        time.sleep(0.01)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        submitted = [process.stdout.readline().split() for _ in range(60)]
+        killed_s = time.monotonic()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        submitted += [
+            line.split() for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")
+        ]
+    report = import_log("native", [tmp_path / "requests"], tmp_path / "archive")  # as it was left, unmended
+    assert report.rows["requests"] > 0
+    Journal(tmp_path / "requests", "requests", REQUEST_COLUMNS)
+    kept = [line.split(",")[0] for line in lines_of(tmp_path / "requests")]
+    assert kept == [str(number) for number in range(len(kept))]  # no hole, no torn row
+    long_before = [int(number) for number, told_s in submitted if float(told_s) < killed_s - 2.0]
+    assert len(kept) >= max(long_before, default=0)
