@@ -14,7 +14,15 @@ import numpy as np
 
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig
-from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison import (
+    Comparison,
+    JudgeFacts,
+    OffPolicyRow,
+    PolicyFacts,
+    Run,
+    ShiftFacts,
+    compare,
+)
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
 from evaluation.judging import (
@@ -30,6 +38,8 @@ from evaluation.judging import (
     window_units,
 )
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
+from evaluation.off_policy import FittedQConfig, OffPolicyConfig
+from evaluation.off_policy.judging import as_rows, off_policy_rows, probability_program
 from evaluation.progress import Progress
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, plan_shifts
 from evaluation.training import Schedulers, example_for
@@ -139,6 +149,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         for shift in answerable
     ]
     runs = list(_runs(case, answerable, windows, notes, progress))
+    off_policy = _off_policy(case, answerable, windows, progress)
     kinds = {window_units(part)[2] for part in windows}
     if any(run.judge == TRUTH for run in runs):
         kinds.add("days lived in the truth")
@@ -154,6 +165,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         shifts=[_shift_facts(shift) for shift in case.plan.shifts],
         main_metric=main.name,
         trust=judges_trust(runs, main),
+        off_policy=off_policy,
         notes=notes,
         config=case.intervals,
     )
@@ -189,6 +201,43 @@ def _runs(
         stage(len(shifts))
     if "ground_truth" in case.archive.facts:
         yield from _true_runs(case, network, tried, notes, progress)
+
+
+def _off_policy(
+    case: Case, shifts: Sequence[TestDays], windows: Sequence[Windows], progress: Progress
+) -> list[OffPolicyRow]:
+    """Off-policy estimates from the shifted days' logs; none where nothing was trained or they were left out."""
+    encoding, num_updates = case.twin.encoding, case.config.off_policy_updates
+    if not num_updates or case.schedulers is None or encoding.cluster.num_nodes < 2:
+        return []
+    shape, example = common_shape(windows), example_for(encoding, windows[0])
+    network = actor(example)
+    program = probability_program(encoding, network)
+    config = OffPolicyConfig(intervals=case.intervals)
+    fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
+    tried = candidates(case.schedulers, encoding.cluster)
+    rows: list[OffPolicyRow] = []
+    with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
+        for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
+            stage(done, text=f"shift {shift.name}")
+            key = jax.random.fold_in(jax.random.key(case.config.seed + 2), shift.shift_days)
+            logged, found = off_policy_rows(
+                key,
+                case.archive,
+                encoding,
+                shift.days,
+                part,
+                shape,
+                tried,
+                example,
+                network,
+                program,
+                config,
+                fit,
+            )
+            rows += as_rows(shift.shift_days, found, estimated=logged.estimated)
+        stage(len(shifts))
+    return rows
 
 
 def _true_runs(

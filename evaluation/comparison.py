@@ -151,6 +151,29 @@ class JudgeTrust:
 
 
 @dataclass(frozen=True)
+class OffPolicyRow:
+    """What an off-policy estimator says of a policy on the logged days of a shift, or why it declines.
+
+    Attributes:
+        shift_days, policy, method: Of whom, by what.
+        estimate: The mean reward of a decision; no value where the estimator declines.
+        effective_size: Number of logged decisions that the importance weights are worth.
+        overlap: Mean probability of the policy on actions that the behaviour has tried.
+        num_rows: Logged decisions.
+        estimated: Whether the behaviour's propensities had to be estimated.
+    """
+
+    shift_days: int
+    policy: str
+    method: str
+    estimate: Estimate
+    effective_size: float
+    overlap: float
+    num_rows: int
+    estimated: bool
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Everything a comparison says; round-trips through JSON.
 
@@ -163,6 +186,7 @@ class Comparison:
         policies, judges, shifts, metrics: What was compared, in the order of tables.
         cells, differences, tallies: The numbers.
         trust: How far each judge can be believed.
+        off_policy: What off-policy estimates say, in units of the reward.
         notes: What a reader has to know besides.
     """
 
@@ -179,6 +203,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     tallies: tuple[Tally, ...]
     trust: tuple[JudgeTrust, ...] = ()
+    off_policy: tuple[OffPolicyRow, ...] = ()
     notes: tuple[str, ...] = ()
     schema_version: int = field(default=SCHEMA_VERSION)
 
@@ -223,6 +248,7 @@ def compare(
     references: Sequence[str] = REFERENCES,
     main_metric: str | None = None,
     trust: Sequence[JudgeTrust] = (),
+    off_policy: Sequence[OffPolicyRow] = (),
     notes: Sequence[str] = (),
     config: BootstrapConfig | None = None,
 ) -> Comparison:
@@ -230,7 +256,7 @@ def compare(
 
     Args:
         runs: At most one for every judge, shift and policy; consumed one at a time per judge and shift.
-        archive, train_days, unit_kind, policies, judges, shifts, trust, notes: As in `Comparison`.
+        archive, train_days, unit_kind, policies, judges, shifts, trust, off_policy, notes: As in `Comparison`.
         metrics: To compute.
         references: Policies to take paired differences to, where they were judged.
         main_metric: Leads the report; by default the first metric that applies to every run.
@@ -270,6 +296,7 @@ def compare(
         differences=tuple(differences),
         tallies=tuple(_tally(run) for group in groups.values() for run in group),
         trust=tuple(trust),
+        off_policy=tuple(off_policy),
         notes=tuple(notes),
     )
 

@@ -86,15 +86,21 @@ class JudgeConfig:
         num_steps: Longest stretch of requests judged in one piece; longer days are cut, each piece starting from
             the logged state.
         num_fit_steps: Gradient steps of the twins of shifted days.
+        off_policy_updates: Gradient steps of the fitted off-policy estimates; 0 leaves those estimates out.
         seed: Of the judges' randomness.
     """
 
     copies: int = 10
     num_steps: int = 512
     num_fit_steps: int = 600
+    off_policy_updates: int = 1000
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.off_policy_updates < 0:
+            raise ConfigError(
+                f"off_policy_updates = {self.off_policy_updates}", where="[judge]", allowed="0 or more"
+            )
         _refuse_below_one(
             "[judge]", copies=self.copies, num_steps=self.num_steps, num_fit_steps=self.num_fit_steps
         )

@@ -8,7 +8,7 @@ Source: Le et al. 2019, algorithm 3.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
@@ -113,21 +113,25 @@ def fitted_reward(logged: Logged, fit: FittedQConfig) -> np.ndarray:
 
 
 def _fit(logged: Logged, data: tuple[np.ndarray, ...], fit: FittedQConfig) -> np.ndarray:
-    num_actions = logged.legal.shape[1]
+    run, told = _programs(fit, logged.legal.shape[1])
+    columns = tuple(_padded(column) for column in data)
+    params = run(jax.random.key(fit.seed), columns, jnp.int32(len(data[0])))
+    return np.asarray(told(params, _padded(logged.features)))[: logged.num_rows]
+
+
+def _padded(column: np.ndarray) -> Array:
+    """The column with rows of zeros up to the next power of two: few lengths, few compilations."""
+    size = 1 << max(0, len(column) - 1).bit_length()
+    kind = np.int32 if np.issubdtype(column.dtype, np.integer) else np.float32
+    padded = np.zeros((size, *column.shape[1:]), kind)
+    padded[: len(column)] = column
+    return jnp.asarray(padded)
+
+
+@lru_cache(maxsize=8)
+def _programs(fit: FittedQConfig, num_actions: int) -> tuple[Callable[..., PyTree], Callable[..., Array]]:
+    """The compiled fit (key, columns, number of rows) -> parameters; and (parameters, features) -> values [rows, A]."""
     network = MLP(fit.hidden, num_actions)
-    run = _program(network, fit, len(data[0]))
-    columns = tuple(jnp.asarray(np.ascontiguousarray(column), _kind(column)) for column in data)
-    params = run(jax.random.key(fit.seed), columns)
-    return np.asarray(
-        jax.jit(lambda rows: apply(network, params, rows.T).T)(jnp.asarray(logged.features, jnp.float32))
-    )
-
-
-def _kind(column: np.ndarray) -> Any:
-    return jnp.int32 if np.issubdtype(column.dtype, np.integer) else jnp.float32
-
-
-def _program(network: MLP, fit: FittedQConfig, num_rows: int) -> Callable[[Array, tuple[Array, ...]], PyTree]:
     optimizer = optax.adam(optax.cosine_decay_schedule(fit.learning_rate, fit.num_updates))
 
     def loss_of(params: PyTree, target: PyTree, batch: tuple[Array, ...]) -> Array:
@@ -137,8 +141,7 @@ def _program(network: MLP, fit: FittedQConfig, num_rows: int) -> Callable[[Array
         following = jnp.sum(probability.T * apply(network, target, later.T), axis=0)
         return jnp.mean((chosen - reward - discount * jax.lax.stop_gradient(following)) ** 2)
 
-    @jax.jit
-    def run(key: Array, columns: tuple[Array, ...]) -> PyTree:
+    def run(key: Array, columns: tuple[Array, ...], num_rows: Array) -> PyTree:
         key_init, key_batches = jax.random.split(key)
         params = network.init(key_init, columns[0][:1].T)
 
@@ -157,4 +160,4 @@ def _program(network: MLP, fit: FittedQConfig, num_rows: int) -> Callable[[Array
         (params, _, _), _ = jax.lax.scan(step, first, jnp.arange(fit.num_updates))
         return params
 
-    return run
+    return jax.jit(run), jax.jit(lambda params, features: apply(network, params, features.T).T)

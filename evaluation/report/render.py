@@ -50,6 +50,7 @@ def render(report: Report) -> str:
         reference=next(iter(references(comparison)), ""),
         improvements=_shift_plots(comparison, over) if over is not None else [],
         values=_shift_plots(comparison, None),
+        off_policy=_off_policy(comparison),
         metrics=_by_metric(comparison),
         not_applicable=not_applicable(comparison),
         limits=[*standing_limits(comparison), *report.limits],
@@ -90,6 +91,34 @@ def _cell(
         "verdict": "" if found is None else _WORDS[found.verdict],
         "reason": estimate.reason,
     }
+
+
+def _off_policy(comparison: Comparison) -> list[dict[str, Any]]:
+    """One table a shift: rows are policies, columns estimators."""
+    tables = []
+    for shift_days in dict.fromkeys(row.shift_days for row in comparison.off_policy):
+        here = [row for row in comparison.off_policy if row.shift_days == shift_days]
+        methods = list(dict.fromkeys(row.method for row in here))
+        by_policy = {row.policy: [one for one in here if one.policy == row.policy] for row in here}
+        rows = [
+            {
+                "policy": policy,
+                "overlap": found[0].overlap,
+                "cells": [
+                    {
+                        "value": number(one.estimate.value),
+                        "interval": "" if one.estimate.low is None else interval(one.estimate),
+                        "reason": one.estimate.reason,
+                    }
+                    for one in found
+                ],
+            }
+            for policy, found in by_policy.items()
+        ]
+        first = here[0]
+        table = {"shift_days": shift_days, "methods": methods, "rows": rows}
+        tables.append({**table, "num_rows": first.num_rows, "estimated": first.estimated})
+    return tables
 
 
 def _by_metric(comparison: Comparison) -> list[dict[str, Any]]:

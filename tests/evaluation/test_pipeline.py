@@ -44,7 +44,7 @@ TINY = RunConfig(
     twin=AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20),
     train=TrainingConfig(seeds=(0, 1), num_updates=2, num_streams=8, clone_updates=25, clone_streams=4),
     shifts=ShiftConfig("0d,1d,30d"),
-    judge=JudgeConfig(copies=2, num_steps=512, num_fit_steps=20),
+    judge=JudgeConfig(copies=2, num_steps=512, num_fit_steps=20, off_policy_updates=20),
     intervals=BootstrapConfig(num_replicates=200),
 )
 
@@ -76,7 +76,14 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
         assert truth.value is not None
         assert truth.low is not None
         assert truth.low <= truth.value <= truth.high
+    told = {(row.policy, row.method): row for row in comparison.off_policy if row.shift_days == 1}
+    assert {policy for policy, _ in told} == names - {"history"} - {one.name for one in TRUTH_BASELINES}
+    for row in told.values():
+        assert (row.estimate.value is None) == row.estimate.reason.startswith("declines")
+    assert told["twin", "importance sampling over 20"].estimate.reason.startswith("declines")
+    assert all(row.estimated for row in comparison.off_policy)  # a simulated log hides its propensities
     page = products["report"].read_text()
+    assert "declines:" in page
     assert "<svg" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
 
