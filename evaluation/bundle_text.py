@@ -128,7 +128,7 @@ def _vocabularies(facts: dict[str, Any]) -> Section:
 def _rules(facts: dict[str, Any]) -> Section:
     contract = facts["contract"]
     rows = [("legality", contract["legality"]), ("normalisation", contract["normalisation"])]
-    rows += [(f"unknown {kind}", what) for kind, what in contract["unknown"].items()]
+    rows += [(f"if unknown: {kind}", what) for kind, what in contract["unknown"].items()]
     return "how it is to be used", ("", ""), list(rows)
 
 

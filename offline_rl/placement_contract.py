@@ -18,7 +18,7 @@ LEGALITY = (
 ACTION = "index of the node (of the contract's choices) that the request is offered to"
 UNKNOWN = {
     "node": "never chosen by a policy bound to its nodes; by one that is not, where its capacity is told",
-    "missing node": "taken as not available and idle, with the capacity it had in training",
+    "node not described": "taken as not available and idle, with the capacity it had in training",
     "site": "taken as the first site of training",
     "scenario, service, queue": "taken as 'unknown', which training used for rare and missing labels",
     "candidates": "kept to exactly; one unseen in training is shown to the policy as the smallest known one around it",

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from offline_rl.contract import NetworkFacts
-from offline_rl.export import original
+from offline_rl.export import decided, original
 from offline_rl.networks import greedy_policy
 from offline_rl.placement_contract import placement_contract
-from offline_rl.runner import Decision, Ledger, Policy, features, load, table
+from offline_rl.runner import Decision, Ledger, Policy, features, load, load_network, table
 from offline_rl.runner.setting import RESOURCES, parse_setting
 from tests.offline_rl.bundles import BOUND, FREE, MLP, carried_in, made_policy, made_system, told_request
 from twin.contracts import Trajectory
@@ -21,7 +21,7 @@ from twin.placement import types
 from twin.placement.encode import MONDAY_S
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
-from twin.placement.history import replay_environment
+from twin.placement.history import replay_environment, replay_log
 from twin.placement.windows import Windows
 from twin.rollout import rollout
 
@@ -142,3 +142,23 @@ def same(one: Decision, other: Decision) -> None:
     assert one.node == other.node
     np.testing.assert_allclose(one.scores, other.scores, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(one.legal, other.legal)
+
+
+@pytest.mark.parametrize(
+    "num_windows", [16, pytest.param(800, marks=pytest.mark.slow)], ids=["2,048", "102,400"]
+)
+def test_recorded_observations_are_decided_alike(tmp_path: Path, num_windows: int) -> None:
+    encoding, windows = made_system(num_steps=128, num_windows=num_windows)
+    history = replay_log(windows, encoding)
+    choices = np.moveaxis(np.asarray(history.observation.node)[:, :, :, 0], (1, 2), (3, 2))
+    context = np.moveaxis(np.asarray(history.observation.request)[:, :, 0], 1, 2)
+    legal = np.moveaxis(np.asarray(history.legal)[:, :, 0], 1, 2)
+    seen = [part.reshape(-1, *part.shape[2:]) for part in (choices, context, legal)]
+    assert len(seen[2]) == 128 * num_windows
+    for network in (MLP, BOUND, FREE):
+        folder = tmp_path / f"{network.kind}-{network.identity}"
+        params = made_policy(folder, encoding, network)
+        _, action = decided(params, placement_contract(encoding, network), *seen)
+        assert len(set(action.tolist())) > 1
+        for backend in ("numpy", "onnx"):
+            np.testing.assert_array_equal(load_network(folder, backend).decide(*seen), action)
