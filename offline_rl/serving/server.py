@@ -220,6 +220,10 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         ServingError: The address cannot be listened on.
     """
+    if not 0 <= port <= 65_535:
+        raise ServingError(
+            "there is no such port", where=str(port), allowed="0 to 65535; 0 takes any free one"
+        )
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

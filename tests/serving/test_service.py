@@ -1,0 +1,202 @@
+"""Decisions whatever becomes of the policy: slow, hung, raising, replaced, blind; in shadow and as a canary."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from logs_schema.errors import ProductError
+from offline_rl.runner import Request
+from offline_rl.serving.asks import Ask
+from offline_rl.serving.policies import PolicySlot
+from offline_rl.serving.service import ServiceConfig
+from tests.serving.making import NAMES, made_policy, made_service, metric
+from tests.serving.test_decision_log import lines_of
+
+SHORT = ServiceConfig(deadline_s=0.05, seed=0)
+
+
+def ask(identity: str = "r", names=NAMES, **wanted) -> Ask:
+    return Ask(identity, 1000.0, Request(**wanted), names)
+
+
+def test_the_policy_answers():
+    service = made_service()
+    answer = asyncio.run(service.decide(ask()))
+    assert (answer.node, answer.arm, answer.reason, answer.scores) == ("node-3", "policy", "", [1, 3, 6, 10])
+
+
+def test_a_policy_that_raises_is_replaced_by_the_fallback_and_counted(capsys):
+    def fail(decision):
+        raise RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION")
+
+    service = made_service(made_policy(fail))
+    for number in range(3):
+        answer = asyncio.run(service.decide(ask(f"r{number}")))
+        assert (answer.arm, answer.reason) == ("fallback", "error")
+        assert answer.node in NAMES
+        assert max(answer.scores) == 10
+    assert metric(service, 'fallbacks_total{reason="error"}') == 3
+    assert capsys.readouterr().err.count("ONNXRuntimeError") == 1  # said once
+
+
+def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked():
+    release = threading.Event()
+    service = made_service(made_policy(lambda decision: release.wait(30) and decision), SHORT)
+
+    async def live() -> tuple[list, float]:
+        first = await service.decide(ask("a"))
+        begun_s = time.monotonic()
+        rest = [await service.decide(ask(f"b{number}")) for number in range(20)]
+        return [first, *rest], time.monotonic() - begun_s
+
+    answers, _ = asyncio.run(live())
+    assert [answer.reason for answer in answers] == ["deadline", *["busy"] * 20]
+    assert metric(service, 'fallbacks_total{reason="busy"}') == 20
+    service.slot.reload()  # a fresh thread
+    release.set()
+    assert asyncio.run(service.decide(ask("c"))).arm == "policy"
+
+
+def test_a_policy_that_knows_no_candidate_leaves_it_to_the_fallback():
+    service = made_service()
+    answer = asyncio.run(service.decide(ask(names=("x", "y"))))
+    assert (answer.arm, answer.reason) == ("fallback", "no_known_node")
+    assert answer.node in ("x", "y")
+    assert metric(service, "unknown_nodes_total") == 2
+    mixed = asyncio.run(service.decide(ask(names=("x", "node-1"))))
+    assert (mixed.node, mixed.arm, mixed.scores) == ("node-1", "policy", [0, 10])
+
+
+@pytest.mark.parametrize("names", [(), ("node-0",)])
+def test_no_node_and_no_feasible_node_are_answers(names, tmp_path):
+    service = made_service(log=tmp_path)
+    answer = asyncio.run(service.decide(ask(names=names, cpu_cores=99.0)))
+    assert (answer.node, answer.scores, answer.reason) == (None, [0] * len(names), "nothing_feasible")
+    assert metric(service, "nothing_feasible_total") == 1
+    assert service.cluster.placements == {}
+    service.log.close()
+    assert lines_of(tmp_path / "requests")[0].startswith("r,1000.000000,zone-a,")
+
+
+def test_in_shadow_the_fallback_answers_and_the_policy_is_written_down(tmp_path):
+    service = made_service(config=ServiceConfig(shadow=True, seed=0), log=tmp_path)
+
+    async def live() -> list:
+        answers = [await service.decide(ask(f"r{number}")) for number in range(10)]
+        await service.drain()
+        return answers
+
+    answers = asyncio.run(live())
+    service.log.close()
+    assert {answer.arm for answer in answers} == {"fallback"}
+    assert len({answer.node for answer in answers}) == 4  # least loaded: all of them in turn
+    rows = [line.split(",") for line in lines_of(tmp_path / "decisions")]
+    assert {row[5] for row in rows} == {"node-3"}  # policy_node
+    assert [row[2] for row in rows] == [row[6] for row in rows]  # offered is the fallback's
+    assert metric(service, "compared_total") == 10
+    assert metric(service, "disagreements_total") == sum(answer.node != "node-3" for answer in answers)
+    assert all(0.25 <= float(row[7]) <= 1.0 for row in rows)
+
+
+def test_in_shadow_nobody_waits_for_the_policy():
+    release = threading.Event()
+    config = ServiceConfig(deadline_s=0.05, shadow=True, seed=0)
+    service = made_service(made_policy(lambda decision: release.wait(30) and decision), config)
+    assert asyncio.run(service.decide(ask())).arm == "fallback"
+    assert not release.is_set()
+    release.set()
+
+
+def test_a_canary_sends_its_share_to_the_policy():
+    service = made_service(config=ServiceConfig(deadline_s=5.0, canary=0.25, seed=0))
+
+    async def live() -> list[str]:
+        return [(await service.decide(ask(f"pod-{number}"))).arm for number in range(400)]
+
+    arms = asyncio.run(live())
+    assert 0.25 - 0.09 < arms.count("policy") / 400 < 0.25 + 0.09
+    assert arms == asyncio.run(live())  # asked again, a request meets the same arm
+
+
+def test_out_of_distribution_is_counted():
+    def odd(decision):
+        return type(decision)(decision.node, decision.nodes, decision.scores, decision.legal, 3, 2)
+
+    service = made_service(made_policy(odd))
+    asyncio.run(service.decide(ask()))
+    assert metric(service, "out_of_distribution_total") == 1
+    assert metric(service, "unknown_labels_total") == 2
+
+
+def test_a_pod_with_one_node_left_is_taken_to_go_there():
+    service = made_service()
+    service.filter(ask("a", names=("node-0", "node-1")))
+    assert service.cluster.placements == {}
+    service.filter(ask("b", names=("node-1",)))
+    assert service.cluster.placements["b"].node == "node-1"
+
+
+def test_a_reload_that_fails_keeps_the_policy_in_use():
+    loads = iter([made_policy(content_hash="one"), None, made_policy(content_hash="two")])
+
+    def load():
+        policy = next(loads)
+        if policy is None:
+            raise ProductError("the exported policy does not decide as the original")
+        return policy
+
+    service = made_service(load)
+    with pytest.raises(ProductError):
+        service.slot.reload()
+    assert service.slot.policy.content_hash == "one"
+    assert asyncio.run(service.decide(ask())).arm == "policy"
+    service.slot.reload()
+    assert asyncio.run(service.decide(ask("s"))).arm == "policy"
+    assert service.slot.policy.content_hash == "two"
+    text = service.metrics.text().decode()
+    assert 'schedtwin_reloads_total{outcome="refused"} 1.0' in text
+    assert 'schedtwin_bundle{content_hash="one"} 0.0' in text
+    assert 'schedtwin_bundle{content_hash="two"} 1.0' in text
+
+
+def test_policies_are_swapped_under_load_and_no_question_is_lost():
+    service = made_service(lambda: made_policy(), ServiceConfig(deadline_s=10.0, seed=0))
+
+    async def live() -> list:
+        answers = []
+        for turn in range(10):
+            asked = [service.decide(ask(f"r{turn}-{number}")) for number in range(10)]
+            swap = asyncio.to_thread(service.slot.reload)
+            *some, _ = await asyncio.gather(*asked, swap)
+            answers += some
+        return answers
+
+    answers = asyncio.run(live())
+    assert [answer.arm for answer in answers] == ["policy"] * 100
+    assert len(service.cluster.placements) == 100
+
+
+def test_a_bundle_that_never_could_be_loaded_is_refused_at_the_start():
+    from offline_rl.serving.metrics import Metrics
+
+    def load():
+        raise ProductError("no bundle here")
+
+    with pytest.raises(ProductError):
+        PolicySlot(load, Metrics())
+
+
+@pytest.mark.parametrize("num_bursts", [3])
+def test_a_crowd_of_questions_is_answered(num_bursts):
+    service = made_service()
+
+    async def burst(number: int) -> list:
+        return await asyncio.gather(*(service.decide(ask(f"{number}-{index}")) for index in range(300)))
+
+    for number in range(num_bursts):
+        answers = asyncio.run(burst(number))
+        assert all(
+            answer.node in NAMES for answer in answers
+        )  # by the policy, or where too many wait by the fallback
