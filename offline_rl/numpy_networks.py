@@ -79,29 +79,32 @@ def _scorer(arrays: Arrays, contract: PolicyContract) -> Network:
     own, shared, shared_bias = arrays["choice/kernel"], arrays["context/kernel"], arrays["context/bias"]
     if facts.identity:
         shared, shared_bias = (by_choice(one, len(contract.choices)) for one in (shared, shared_bias))
-    width, own_bias = facts.hidden[0], arrays["choice/bias"]
+    width = facts.hidden[0]
     layers = [
         tuple(
             arrays.get(f"{name}_{index}/{part}") for name in ("layer", "pool") for part in ("kernel", "bias")
         )
         for index in range(len(facts.hidden) - 1)
     ]
+    shared_bias = (shared_bias.reshape(-1, width) + arrays["choice/bias"]).reshape(-1)
     score, score_bias = arrays["score/kernel"][:, 0], arrays["score/bias"][0]
 
     def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
         common = (context @ shared + shared_bias).reshape(len(context), -1, width)
-        hidden = np.maximum(choices @ own + (common + own_bias), 0.0)
+        hidden = np.maximum(choices @ own + common, 0.0)
+        weight = _weight_of_legal(legal) if facts.pooled else None
         for kernel, bias, pool, pool_bias in layers:
             mixed = hidden @ kernel + bias
-            if pool is not None:
-                mixed += (_mean_over_legal(hidden, legal) @ pool + pool_bias)[:, None]
+            if weight is not None:
+                mixed += np.matmul(weight, hidden) @ pool + pool_bias
             hidden = np.maximum(mixed, 0.0)
         return np.where(legal, hidden @ score + score_bias, np.float32(MASKED_LOGIT))
 
     return network
 
 
-def _mean_over_legal(hidden: np.ndarray, legal: np.ndarray) -> np.ndarray:
-    """[batch, H] from hidden [batch, A, H]; zero where nothing is legal."""
-    weight = legal.astype(np.float32)[:, None]
-    return np.matmul(weight, hidden)[:, 0] / np.maximum(weight.sum(axis=2), np.float32(1.0))
+def _weight_of_legal(legal: np.ndarray) -> np.ndarray:
+    """[batch, 1, A] what takes [batch, A, H] to its mean over the legal choices; zeros where nothing is legal."""
+    weight = legal.astype(np.float32)
+    weight /= np.maximum(weight.sum(axis=1, keepdims=True), np.float32(1.0))
+    return weight[:, None]
