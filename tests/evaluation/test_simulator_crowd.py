@@ -1,0 +1,122 @@
+"""Agents who react: they judge, refuse, pause and leave as told, and arrivals follow those who are present."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evaluation.simulator.arrivals import ask
+from evaluation.simulator.conditions import conditions
+from evaluation.simulator.crowd import fresh_crowd, judge, react, willingness
+from evaluation.simulator.laws import constant
+from evaluation.simulator.logs import day_of
+from evaluation.simulator.names import own_names
+from evaluation.simulator.options import Reactions
+from evaluation.simulator.world import validate
+from tests.evaluation.worlds import interval, lived, queue
+from twin.placement.types import REJECTED
+
+NUM_AGENTS = 40
+
+
+def annoying(reactions, *, requests_per_day=800.0, num_agents=NUM_AGENTS, load=0.2):
+    """A queue in which every request is late."""
+    world = queue(1, load, constant(), requests_per_day=requests_per_day)
+    hopeless = replace(world.services[0], deadline_s=1e-3)
+    return validate(replace(world, services=(hopeless,), reactions=reactions, num_agents=num_agents))
+
+
+def asked_by(day):
+    return np.bincount(day.request.agent, minlength=NUM_AGENTS)
+
+
+def test_who_is_annoyed_for_sure_leaves_after_the_second_request_and_never_asks_again():
+    """Nothing is judged before the second request; then annoyance is 1, and so is the probability to leave."""
+    rows = lived(annoying(Reactions(memory=1.0, leaving=1.0)), "random", num_streams=4, chunk_steps=200)
+    for column in range(4):
+        day = day_of(rows, column)
+        assert asked_by(day).max() == 2
+        np.testing.assert_array_equal(
+            np.sort(day.request.agent[day.left]), np.flatnonzero(asked_by(day) == 2)
+        )
+        assert day.left.sum() > 0.8 * NUM_AGENTS
+        assert np.all(day.session == 0)
+
+
+def test_requests_of_an_agent_who_pauses_are_a_renewal_process():
+    """One agent who pauses after every request but the first: gaps have mean `absence + 1 / rate`."""
+    absence_s, requests_per_day = 300.0, 500.0
+    world = annoying(
+        Reactions(memory=1.0, pausing=1.0, absence_s=absence_s),
+        requests_per_day=requests_per_day,
+        num_agents=1,
+        load=0.01,
+    )
+    rows = lived(world, "random", num_streams=8, chunk_steps=200)
+    gaps, sessions = [], []
+    for column in range(8):
+        day = day_of(rows, column)
+        gaps.append(np.diff(day.arrival_s[1:]).mean())
+        np.testing.assert_array_equal(day.session[1:], np.arange(len(day.session) - 1))
+        sessions.append(len(day.session))
+    mean_s, error_s = interval(np.array(gaps))
+    expected_s = absence_s + 86_400.0 / requests_per_day
+    assert abs(mean_s - expected_s) < 3.5 * error_s
+    assert error_s < 0.05 * expected_s
+    assert min(sessions) > 100
+
+
+def test_annoyed_agents_accept_as_often_as_told():
+    """With every request late, annoyance after k judged ones is `1 - (1 - memory)^k`; refused offers change nothing."""
+    memory, refusing = 0.5, 0.6
+    world = annoying(Reactions(memory=memory, refusing=refusing), requests_per_day=1_600.0)
+    rows = lived(world, "random", num_streams=6, chunk_steps=200)
+    refused, expected, variance = 0.0, 0.0, 0.0
+    for column in range(6):
+        day = day_of(rows, column)
+        for agent in range(NUM_AGENTS):
+            statuses = day.fate.status[day.request.agent == agent]
+            num_accepted = np.concatenate([[0], np.cumsum(statuses != REJECTED)])[:-1]
+            chance = refusing * (1.0 - (1.0 - memory) ** num_accepted)
+            refused += np.sum(statuses == REJECTED)
+            expected += chance.sum()
+            variance += np.sum(chance * (1.0 - chance))
+    assert abs(refused - expected) < 4.0 * np.sqrt(variance)
+    assert expected > 1_000
+
+
+def test_annoyance_is_the_fading_share_of_late_requests():
+    reactions = Reactions(memory=0.25, refusing=0.5)
+    crowd = fresh_crowd(3, ())
+    agent, lateness = jnp.int32(1), []
+    for due_s, end_s, clock_s in [
+        (10.0, 8.0, 9.0),
+        (20.0, 25.0, 26.0),
+        (30.0, np.inf, 31.0),
+        (40.0, np.inf, 35.0),
+    ]:
+        crowd = crowd._replace(due_s=crowd.due_s.at[1].set(due_s), end_s=crowd.end_s.at[1].set(end_s))
+        crowd = judge(reactions, crowd, agent, jnp.float32(clock_s))
+        lateness.append(float(crowd.annoyance[1]))
+    assert lateness == pytest.approx([0.0, 0.25, 0.4375, 0.4375])  # on time, late, overdue, not known yet
+    assert np.isinf(crowd.due_s[0])
+    assert float(crowd.due_s[1]) == 40.0
+    assert float(willingness(reactions, crowd, agent)) == pytest.approx(1.0 - 0.5 * 0.4375)
+    assert float(willingness(reactions, crowd, jnp.int32(0))) == 1.0
+
+
+def test_only_streams_with_a_request_react():
+    reactions = Reactions(leaving=1.0)
+    crowd = fresh_crowd(2, (2,))._replace(annoyance=jnp.ones((2, 2)))
+    world = annoying(reactions)
+    clock_s = jnp.array([5.0, 6.0])
+    request = ask(world, conditions(world, 0), own_names(world), jnp.full((4, 2), 0.5), clock_s, 0)
+    request = request._replace(agent=jnp.array([0, 1], jnp.int32))
+    asked = jnp.array([True, False])
+    crowd, leaves = react(jax.random.key(0), reactions, crowd, request, clock_s, asked, asked)
+    assert list(map(bool, leaves)) == [True, False]
+    np.testing.assert_array_equal(crowd.back_s, [[np.inf, 0.0], [0.0, 0.0]])
+    assert np.isfinite(crowd.due_s[0, 0])
+    assert np.isinf(crowd.due_s[1, 1])
