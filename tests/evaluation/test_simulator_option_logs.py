@@ -1,0 +1,200 @@
+"""What the options of a world leave in its log, and that a policy fitted to the log can act in its truth."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evaluation.simulator import logs, mechanics
+from evaluation.simulator.conditions import conditions
+from evaluation.simulator.logs import FIRST_DAY, simulate
+from evaluation.simulator.names import names_in, own_names
+from evaluation.simulator.options import Outage, Reactions
+from evaluation.simulator.presets import preset
+from evaluation.simulator.truth import truth_answers, truth_of
+from evaluation.simulator.vocabulary import cluster_of
+from evaluation.simulator.world import Drift, validate
+from logs_schema import Archive
+from logs_schema.check import check_archive
+from logs_schema.errors import ConfigError
+from tests.evaluation.worlds import interval, lived
+from twin.placement.bookkeeping import PlacementConfig
+from twin.placement.encode import read_rows
+from twin.placement.encoding import fit_encoding
+from twin.placement.features import NODE_FEATURES
+from twin.rollout import rollout
+
+SMALL = preset("small")
+REQUESTS_PER_DAY = 400.0
+NAMES = [feature.name for feature in NODE_FEATURES]
+
+
+def made():
+    services = [replace(service, output_mib=3.0) for service in SMALL.services]
+    services[0] = replace(services[0], never_on=("cloud",))
+    services[5] = replace(services[5], share=0.0)
+    nodes = [replace(node, discipline="ps") if node.name == "south-1" else node for node in SMALL.nodes]
+    return validate(
+        replace(
+            SMALL,
+            services=tuple(services),
+            nodes=tuple(nodes),
+            requests_per_day=REQUESTS_PER_DAY,
+            day_s=SMALL.day_s * REQUESTS_PER_DAY / SMALL.requests_per_day,
+            drop_late=True,
+            reactions=Reactions(memory=0.5, refusing=0.3, leaving=0.3, pausing=0.2, absence_s=300.0),
+            outages=(Outage("north-1", (1,), 0.0, 3_000.0),),
+            drift=Drift(hot_service="service-05", hot_from_day=2, hot_share=0.3),
+        )
+    )
+
+
+WORLD = made()
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    out = tmp_path_factory.mktemp("options") / "log"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "preset", lambda name: WORLD)
+        patch.setattr(logs, "DAYS_AT_ONCE", 3)
+        simulate("small", 3, "random", 0, out)
+    return Archive(out)
+
+
+@pytest.fixture(scope="module")
+def encoding(archive):
+    return fit_encoding(archive, archive.days("requests")[:2])
+
+
+def test_the_log_is_clean_and_says_what_the_options_did(archive):
+    report = check_archive(archive.path)
+    assert report.usable
+    assert all(table["quarantined"] == 0 for table in report.to_json()["tables"].values())
+    rows = archive.read("requests").to_pylist()
+    assert {"completed", "rejected", "dropped"} <= {row["status"] for row in rows}
+    restricted = [row for row in rows if row["service"] == "service-00"]
+    assert all(
+        "wide-cloud-1" not in row["candidates"] and row["offered_node"] in row["candidates"]
+        for row in restricted
+    )
+    assert all(row["candidates"] is None for row in rows if row["service"] != "service-00")
+    assert {row["output_mib"] for row in rows} == {3.0}
+    assert all((row["ran_node"] is None) == (row["start"] is None) for row in rows)
+
+
+def test_who_left_for_good_never_asks_again_and_somebody_new_does(archive):
+    left = {}
+    for row in archive.read("requests").to_pylist():  # in order of arrival
+        assert row["agent"] not in left, (row, left[row["agent"]])
+        if row["agent_left"]:
+            left[row["agent"]] = row["arrival"]
+        assert row["session"].startswith(f"{row['agent']}-{row['arrival']:%Y%m%d}-")
+    assert len(left) > 10
+    asking = {row["agent"] for row in archive.read("requests").to_pylist()}
+    assert any(agent.endswith(".1") for agent in asking)
+    assert any(agent.endswith(".2") for agent in asking)
+
+
+def test_node_samples_tell_when_a_node_was_down(archive):
+    samples = archive.read("node_samples").to_pylist()
+    told = {
+        (str(row["time"].date()), row["time"].hour * 3600 + row["time"].minute * 60, row["node_id"]): row[
+            "available"
+        ]
+        for row in samples
+    }
+    assert len(told) == 3 * len(WORLD.nodes) + 1
+    down = {place for place, available in told.items() if not available}
+    assert down == {("2024-01-02", 0, "north-1")}
+    assert told["2024-01-02", 3_000, "north-1"]
+    offered = [row for row in archive.read("requests").to_pylist() if row["offered_node"] == "north-1"]
+    seconds = [
+        (row["arrival"].day, row["arrival"].hour * 3600 + row["arrival"].minute * 60) for row in offered
+    ]
+    assert not any(day == 2 and second < 2_940 for day, second in seconds)
+    assert any(day == 2 for day, _ in seconds)
+
+
+def test_an_encoded_log_speaks_of_the_worlds_rules_and_new_services_are_unknown_to_it(archive, encoding):
+    cluster = encoding.cluster
+    assert "service-05" not in cluster.services
+    names = names_in(WORLD, cluster)
+    assert names.service[5] == 0
+    assert names.world_service[0] == 5
+    rows, wanted = read_rows(archive, encoding, archive.days("requests")[:1], known_until_s=np.inf)
+    service = names.world_service[rows.request.service[wanted]]
+    np.testing.assert_array_equal(rows.request.rule[wanted], names.rule[service])
+    hosts = conditions(WORLD, 0).hosts[:, names.world_node]
+    np.testing.assert_array_equal(cluster.rules[names.rule], hosts)
+
+
+def legal_policy(key, _observation, legal):
+    score = jnp.where(legal, jax.random.uniform(key, legal.shape), -1.0)
+    return jnp.argmax(score, axis=0).astype(jnp.int32)
+
+
+def test_books_and_fates_agree_and_obey_littles_law_where_fates_unfold(encoding):
+    """The number held, summed over arrivals and divided by their rate, is the time in the system (no reactions: the
+    rate is known), and what the books hold is what the fates say."""
+    num_steps, num_streams = 200, 32
+    still = replace(WORLD, reactions=Reactions(), outages=())
+    truth = truth_of(still, encoding.cluster, PlacementConfig(depth=32), 0.0)
+
+    def run(key):
+        lived = rollout(key, truth, legal_policy, num_steps, (num_streams,))
+        places = jnp.array([NAMES.index("num_running"), NAMES.index("num_waiting")])
+        held = jnp.expm1(lived.global_observation.node[:num_steps, :, :, 0][:, places]).sum(axis=(1, 2))
+        return held, lived.facts.arrival_s[:, 0], lived.outcome.finish_s[:, 0], lived.settled[:, 0]
+
+    held, arrival_s, finish_s, settled = (np.asarray(leaf) for leaf in jax.jit(run)(jax.random.key(0)))
+    assert settled.all()
+    ends_s = np.where(np.isfinite(finish_s), finish_s, -np.inf)
+    before = np.tril(np.ones((num_steps, num_steps), bool), -1)[:, :, None]
+    np.testing.assert_allclose(held, np.sum(before & (ends_s[None] > arrival_s[:, None]), axis=1), atol=0.01)
+    today = conditions(still, 0)
+    cycle = np.cos(2.0 * np.pi * arrival_s / today.day_s)
+    seen_s = np.sum(held / (today.rate_per_s * (1.0 - today.amplitude * cycle)), axis=0)
+    in_system_s = np.sum(np.maximum(np.minimum(ends_s, arrival_s[-1]) - arrival_s, 0.0), axis=0)
+    difference, error = interval(seen_s - in_system_s)
+    assert abs(difference) < 4.0 * error
+    assert error < 0.08 * in_system_s.mean()
+
+
+def test_a_full_node_refuses_and_loses_nothing(monkeypatch):
+    """With two slots a node, whatever is accepted still ends."""
+    monkeypatch.setattr(mechanics, "TABLE_DEPTH", 2)
+    crowded = replace(WORLD, name="crowded", reactions=Reactions(), outages=(), drop_late=False)
+    rows = lived(crowded, "random", num_streams=2, chunk_steps=250)
+    accepted = rows.live & rows.fate.accepted
+    assert np.all(np.isfinite(rows.fate.finish_s[accepted]))
+    assert 0.2 < accepted.sum() / rows.live.sum() < 0.95
+    for node in range(len(WORLD.nodes)):
+        here = accepted[:, 0] & (rows.node[:, 0] == node)
+        moments = np.concatenate([rows.fate.finish_s[here, 0], rows.arrival_s[here, 0]])
+        change = np.repeat([-1, 1], here.sum())
+        assert np.cumsum(change[np.lexsort((change, moments))]).max() == 2
+
+
+def test_answers_that_cannot_be_drawn_are_refused():
+    with pytest.raises(ConfigError, match="truth_response"):
+        truth_answers(WORLD, conditions(WORLD, 0), own_names(WORLD))
+
+
+def test_weekends_ask_for_a_log_that_begins_on_a_monday(tmp_path, monkeypatch):
+    monkeypatch.setattr(logs, "preset", lambda name: replace(WORLD, weekend_factor=0.5))
+    with pytest.raises(ConfigError, match="is not"):
+        simulate("small", 1, "random", 0, tmp_path / "log", first_day=FIRST_DAY.replace(day=2))
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_cluster_made_without_a_log_has_the_same_rules(encoding):
+    made = cluster_of(WORLD)
+    assert {row.tobytes() for row in made.rules} == {
+        row.tobytes()
+        for row in encoding.cluster.rules[
+            :, [encoding.cluster.node_names.index(name) for name in made.node_names]
+        ]
+    }
