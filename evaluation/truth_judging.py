@@ -79,6 +79,7 @@ def truth_program(
     if FACT in truth and workload is None:
         raise missing_arrivals(truth[FACT], "truth")
     world = preset(truth["preset"])
+    declared = world if workload is None else workload.declared(world)
     names = names_in(world, encoding.cluster)
     num_steps = _longest_day(conditions(world, 0)) if workload is None else workload.num_rows
     writer = as_behaviour(behaviour(truth["behaviour"]))
@@ -96,7 +97,7 @@ def truth_program(
             observation, state = seen
             branches = [
                 lambda: rule(key, observation, legal, jnp.zeros(legal.shape[1:], jnp.int32)),
-                *((lambda known=known: known(key, world, names, today, state)) for known in knowing),
+                *((lambda known=known: known(key, declared, names, today, state)) for known in knowing),
             ]
             return jax.lax.switch(jnp.asarray(KNOWING_BRANCH)[kind], branches)
 

@@ -3,15 +3,15 @@
 The shadow schedule is a linear programme over `x[b, s, n]`, the share of the requests for service s at site b that go
 to node n:
 
-    maximise    sum rate[b, s] x[b, s, n]  -  EVENNESS * total rate * r
+    maximise    sum rate[b, s] x[b, s, n] (1 - HASTE * time[b, s, n] / deadline[s])  -  EVENNESS * total rate * r
     subject to  sum_n x[b, s, n] <= 1                                            for every b, s
                 sum_{b, s} rate[b, s] x[b, s, n] work[s] / speed[n] <= r cores[n]  for every n,   r <= 1
-                x[b, s, n] = 0  where the way there and the run take longer than the mean deadline of s
+                x[b, s, n] = 0  where the way there and the run, `time`, take longer than the mean deadline
 
-so it serves as many requests as the nodes can compute in time and, among such schedules, keeps the busiest node least
-busy. A request is sent to node n with probability `x[b, s, n] / sum_n x[b, s, n]`; what cannot be served is spread over
-all nodes by their speed and cores. It looks at no queue: where the load is mild that is good, and under high load it
-cannot balance, which is how paper 001 describes it.
+so it serves as many requests as the nodes can compute in time, among such schedules keeps the busiest node least busy,
+and among those takes the shortest times. A request is sent to node n with probability `x[b, s, n] / sum_n x[b, s, n]`;
+what cannot be served is spread over all nodes by their speed and cores. It looks at no queue: where the load is mild
+that is good, and under high load it cannot balance, which is how paper 001 describes it.
 
 What it knows: the world's mean rates of day 0, mean work, the nodes' declared speeds and cores, links without noise.
 Not: affinities, preferences, drift, daily cycles. In these worlds every node holds every service its rules allow, so
@@ -38,6 +38,8 @@ from twin.placement.types import PlacementState
 
 EVENNESS = 1e-3
 """Weight of the busiest node's load: small, so that no request is given up for it."""
+HASTE = 1e-5
+"""Weight of the time a request takes without waiting: smaller still, so that it only tells equals apart."""
 
 
 @lru_cache(maxsize=16)
@@ -54,9 +56,8 @@ def shadow_schedule(world: World) -> np.ndarray:
     way_s = today.latency_s[today.link][:, None] + (
         today.input_mib[None, :, None] * today.s_per_mib[today.link][:, None]
     )
-    useful = way_s + run_s[None] <= _deadlines(today, population)[None, :, None]
-    useful &= allowed(world)[None]
-    share = solve(rate, run_s, cores, useful)
+    ratio = (way_s + run_s[None]) / _deadlines(today, population)[None, :, None]
+    share = solve(rate, run_s, cores, np.where(allowed(world)[None], ratio, np.inf))
     spread = cores * today.speed * allowed(world)
     whole = share.sum(axis=2, keepdims=True)
     fallback = np.broadcast_to((spread / spread.sum(axis=1, keepdims=True))[None], share.shape)
@@ -76,23 +77,23 @@ def allowed(world: World) -> np.ndarray:
     return np.array([[world.may_host(node, service) for node in world.nodes] for service in world.services])
 
 
-def solve(rate: np.ndarray, run_s: np.ndarray, cores: np.ndarray, useful: np.ndarray) -> np.ndarray:
+def solve(rate: np.ndarray, run_s: np.ndarray, cores: np.ndarray, time_ratio: np.ndarray) -> np.ndarray:
     """The linear programme.
 
     Args:
         rate: [sites, services] requests per second.
         run_s: [services, nodes] mean run time there.
         cores: [nodes].
-        useful: [sites, services, nodes] bool: where requests can be served in time.
+        time_ratio: [sites, services, nodes] time over deadline: up to 1 a request can be served in time.
 
     Returns:
         [sites, services, nodes] shares x.
     """
-    site, service, node = np.nonzero(useful & (rate > 0.0)[..., None])
+    site, service, node = np.nonzero((time_ratio <= 1.0) & (rate > 0.0)[..., None])
     num, num_kinds = len(node), rate.size
     offered = rate[site, service]
     if num == 0:
-        return np.zeros(useful.shape)
+        return np.zeros(time_ratio.shape)
     column = np.arange(num)
     rows = np.concatenate(
         [site * rate.shape[1] + service, num_kinds + node, num_kinds + np.arange(len(cores))]
@@ -101,9 +102,10 @@ def solve(rate: np.ndarray, run_s: np.ndarray, cores: np.ndarray, useful: np.nda
     values = np.concatenate([np.ones(num), offered * run_s[service, node], -cores])
     matrix = coo_array((values, (rows, columns)), shape=(num_kinds + len(cores), num + 1)).tocsr()
     limit = np.concatenate([np.ones(num_kinds), np.zeros(len(cores))])
-    objective = np.append(-offered, EVENNESS * rate.sum())
-    solved = linprog(objective, matrix, limit, bounds=(0.0, 1.0))
-    share = np.zeros(useful.shape)
+    worth = offered * (1.0 - HASTE * time_ratio[site, service, node])
+    objective = np.append(-worth, EVENNESS * rate.sum())
+    solved = linprog(objective / offered.mean(), matrix, limit, bounds=(0.0, 1.0))
+    share = np.zeros(time_ratio.shape)
     share[site, service, node] = solved.x[:num]
     return share
 

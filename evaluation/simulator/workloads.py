@@ -7,7 +7,7 @@ the days themselves. Who asks for the truth without them is refused and told whi
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evaluation.simulator.asked import Asked, padded
+from evaluation.simulator.conditions import world_draw
 from evaluation.simulator.patterns import pattern
 from evaluation.simulator.pool import read_pool
 from evaluation.simulator.world import World
@@ -51,6 +52,33 @@ class Workload:
     def on(self, day: float) -> Asked:
         """The padded list of a day (days since day 0)."""
         return padded(self.days[int(day) % len(self.days)], self.num_rows, self.day_s)
+
+    def declared(self, world: World) -> World:
+        """The world as its own law would have to be for these lists, for those who know mean rates and work.
+
+        Rates, mean work, input and deadline of every service are those of all days together; one that is never asked
+        for keeps its own numbers and a share of next to nothing.
+        """
+        every = Asked(*(np.concatenate(leaves) for leaves in zip(*self.days, strict=True)))
+        num_services = len(world.services)
+        count = np.bincount(every.service, minlength=num_services)
+        factor = np.array([one.deadline_factor for one in world.scenarios])
+        own_deadline_s = every.deadline_s / factor[world_draw(world).scenario[every.agent]]
+
+        def mean(values: np.ndarray) -> np.ndarray:
+            return np.bincount(every.service, values, num_services) / np.maximum(count, 1)
+
+        numbers = zip(
+            count, mean(every.expected_run_s), mean(every.input_mib), mean(own_deadline_s), strict=True
+        )
+        services = tuple(
+            replace(one, share=float(num), work_s=work, input_mib=mib, deadline_s=deadline)
+            if num
+            else replace(one, share=1e-6)
+            for one, (num, work, mib, deadline) in zip(world.services, numbers, strict=True)
+        )
+        mean_requests = len(every.arrival_s) / len(self.days)
+        return replace(world, services=services, requests_per_day=mean_requests, taste_spread=0.0)
 
     @property
     def facts(self) -> dict[str, str]:

@@ -129,22 +129,29 @@ def test_several_seats_spread_and_the_scheduler_knows_what_each_site_knows():
 
 def test_shadow_schedule_by_hand():
     """Two nodes of one core, run times 1 s and 1/3 s: equally busy at shares 1/4 and 3/4."""
-    run_s, cores, anywhere = np.array([[1.0, 1 / 3]]), np.ones(2), np.ones((1, 1, 2), bool)
+    run_s, cores, anywhere = np.array([[1.0, 1 / 3]]), np.ones(2), np.full((1, 1, 2), 0.5)
     np.testing.assert_allclose(
         solve(np.array([[0.4]]), run_s, cores, anywhere)[0, 0], [0.25, 0.75], atol=1e-6
     )
     overloaded = solve(np.array([[8.0]]), run_s, cores, anywhere)[0, 0]
     np.testing.assert_allclose(overloaded, [1 / 8, 3 / 8], atol=1e-6)
-    only_second = solve(np.array([[0.4]]), run_s, cores, np.array([[[False, True]]]))
+    only_second = solve(np.array([[0.4]]), run_s, cores, np.array([[[1.01, 1.0]]]))
     np.testing.assert_allclose(only_second[0, 0], [0.0, 1.0], atol=1e-6)
-    assert not solve(np.array([[0.4]]), run_s, cores, np.zeros((1, 1, 2), bool)).any()
+    assert not solve(np.array([[0.4]]), run_s, cores, np.full((1, 1, 2), np.inf)).any()
 
 
 def test_the_picky_service_gets_the_node_that_only_it_needs():
     """Two alike nodes; service 0 is useful on node 0 alone and fills it, so service 1 leaves it."""
-    useful = np.array([[[True, False], [True, True]]])
-    share = solve(np.array([[0.6, 0.6]]), np.ones((2, 2)), np.ones(2), useful)[0]
+    time_ratio = np.array([[[0.9, 2.0], [0.1, 0.9]]])
+    share = solve(np.array([[0.6, 0.6]]), np.ones((2, 2)), np.ones(2), time_ratio)[0]
     np.testing.assert_allclose(share, [[1.0, 0.0], [0.0, 1.0]], atol=1e-6)
+
+
+def test_of_equally_even_schedules_the_quickest():
+    """Two sites of one node each, alike: every request stays at home."""
+    time_ratio = np.array([[[0.2, 0.3]], [[0.3, 0.2]]])
+    share = solve(np.array([[0.5], [0.5]]), np.ones((1, 2)), np.ones(2), time_ratio)
+    np.testing.assert_allclose(share[:, 0], np.eye(2), atol=1e-6)
 
 
 def test_rates_are_those_of_the_worlds_own_law():

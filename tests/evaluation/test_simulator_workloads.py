@@ -13,7 +13,7 @@ import pytest
 
 from evaluation import cli
 from evaluation.simulator.asked import STEP_ULPS, Asked, distinct, next_row, padded
-from evaluation.simulator.conditions import world_draw
+from evaluation.simulator.conditions import service_mix, world_draw
 from evaluation.simulator.logs import simulate, truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.patterns import PATTERNS, PERIODS, SWING, loads, swinging_times, swings
@@ -222,6 +222,23 @@ def test_the_truth_asks_for_the_listed_requests_in_a_clusters_vocabulary(tasks):
     )
     assert not any(bool(one.done.any()) for one in found)
     assert bool(follow(clock_s).done.all())
+
+
+def test_a_workload_declares_its_rates_work_and_deadlines(tasks):
+    listed = made(tasks, "P4")
+    declared, day = listed.declared(SMALL), listed.days[0]
+    assert declared.requests_per_day == pytest.approx(SMALL.requests_per_day)
+    both = np.concatenate([part.service for part in listed.days])
+    mix = service_mix(declared, world_draw(declared), 0.0)
+    np.testing.assert_allclose(mix, np.bincount(both, minlength=6)[:, None] / len(both) * np.ones(3))
+    assert mean_work_s(declared, world_draw(declared)) == pytest.approx(
+        np.mean(np.concatenate([part.expected_run_s for part in listed.days])), rel=1e-5
+    )
+    one = replace(listed, days=(Asked(*(leaf[:1] for leaf in day)),)).declared(SMALL)
+    scenario = SMALL.scenarios[world_draw(SMALL).scenario[day.agent[0]]]
+    asked = one.services[day.service[0]]
+    assert asked.deadline_s * scenario.deadline_factor == pytest.approx(day.deadline_s[0])
+    assert (asked.work_s, asked.input_mib) == pytest.approx((day.expected_run_s[0], day.input_mib[0]))
 
 
 def test_a_worlds_own_log_is_taken_as_it_is(tmp_path):
