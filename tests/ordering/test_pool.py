@@ -10,7 +10,7 @@ from logs_schema.errors import ConfigError
 from tests.ordering.making import CAPACITY, jobs_of, small_logs, use_peak
 from tests.ordering.pooling import cut_whole, joined, kind_of, player
 from twin.ordering.config import OrderingConfig
-from twin.ordering.job_windows import cut_job_windows, standing_order
+from twin.ordering.job_windows import cut_job_windows, fitting_tick_s, standing_order
 from twin.ordering.jobs import read_jobs
 from twin.ordering.problem import ordering
 from twin.ordering.replay import replay
@@ -94,6 +94,9 @@ def test_errors_say_what_to_do():
         cut_job_windows(jobs, pool, SMALL, np.array([0.0, 9.0, 18.0]), np.array([[19.0, 30.0]]))
     with pytest.raises(OrderingError, match="no window"):
         cut_job_windows(jobs, pool, SMALL, np.zeros(3), np.zeros((0, 2)))
+    late = jobs._replace(arrival_s=np.array([0.0, 0.0, 3e9]))
+    with pytest.raises(OrderingError, match="3,000,000,000 s from the beginning"):
+        cut_job_windows(late, pool, SMALL, np.full(3, np.nan), np.array([[0.0, np.inf]]))
     with pytest.raises(ConfigError, match="do not go together"):
         OrderingConfig(num_visible=8, queue_size=4)
     with pytest.raises(ConfigError, match="unknown cost"):
@@ -114,9 +117,16 @@ def kth(shared_data, tmp_path_factory):
 WEEK_S = 604_800.0
 
 
-def check_weeks(jobs, pool, rules, begins_s, width_s):
+def test_the_tick_that_fits_a_log():
+    whole = jobs_of((0, 1, 7, 3), (5, 1, 9, 2))
+    assert fitting_tick_s(whole) == 1.0
+    assert fitting_tick_s(whole._replace(run_s=np.array([3.0, 2.25]))) == 0.01
+    assert fitting_tick_s(whole._replace(arrival_s=np.array([0.0, 1 / 3]))) == 0.001
+
+
+def check_weeks(jobs, pool, rules, begins_s, width_s, tick_s=1.0):
     """Windows of a real log, warm from a replay, under each rule."""
-    sizes = {"num_visible": 512, "queue_size": 512, "running_size": 100}
+    sizes = {"num_visible": 512, "queue_size": 512, "running_size": 100, "tick_s": tick_s}
     config = OrderingConfig(**sizes)
     schedule = replay(jobs, Pool(pool.processors, True), FCFS).start_s
     spans = np.stack([begins_s, begins_s + width_s], axis=1)
@@ -127,12 +137,12 @@ def check_weeks(jobs, pool, rules, begins_s, width_s):
         state = run(windows, kind_of(rule))
         assert np.all(state.done)
         assert not np.any(state.problem.num_late)
-        found = np.asarray(starts_of(state, config))
+        found = np.asarray(state.response.start) * tick_s
         for number, span in enumerate(spans):
             chosen, index, warm = window(jobs, schedule, *span)
             expected = replay(chosen, pool, rule, warm=warm).start_s - span[0]
             np.testing.assert_array_equal(place[: len(index), number], index)
-            np.testing.assert_array_equal(found[: len(index), number], expected, err_msg=rule.name)
+            np.testing.assert_allclose(found[: len(index), number], expected, 0.0, 1e-6, err_msg=rule.name)
 
 
 def test_days_of_a_real_log_are_replayed_to_the_second(kth):
@@ -144,3 +154,13 @@ def test_days_of_a_real_log_are_replayed_to_the_second(kth):
 def test_weeks_of_a_real_log_are_replayed_to_the_second(kth, easy, width_s):
     """Without backfilling the queue outgrows the tables within a week, so those windows are shorter."""
     check_weeks(kth, Pool(100, easy), RULES, WEEK_S * (4.0 + 2.5 * np.arange(16)), width_s)
+
+
+@pytest.mark.slow
+def test_weeks_of_a_log_of_hundredths_are_replayed_to_the_hundredth(shared_data, tmp_path):
+    import_log("lumos", [shared_data / "alcf-theta-2023"], tmp_path / "archive")
+    jobs = read_jobs(Archive(tmp_path / "archive"))
+    tick_s = fitting_tick_s(jobs)
+    assert tick_s == 0.01
+    begins_s = jobs.arrival_s[-1] - WEEK_S * (1.0 + 1.5 * np.arange(8))
+    check_weeks(jobs, Pool(64 * 4392, True), RULES, begins_s, WEEK_S, tick_s)

@@ -22,7 +22,7 @@ from twin.ordering.problem import ordering
 from twin.ordering.responses import queue_response, starts_of
 from twin.ordering.states import NEVER, Asked, Running
 from twin.ordering.types import Pool
-from twin.ordering.users import nobody
+from twin.ordering.users import histories, nobody
 from twin.rollout import follow
 
 CAPACITY, NUM_STREAMS, NUM_JOBS, NUM_STEPS = 10, 4, 40, 60
@@ -100,6 +100,7 @@ def test_every_feature_is_what_a_loop_in_numpy_sees(trajectory, loops):
             np.testing.assert_array_equal(trajectory.legal[step, :, 0, stream], np.arange(6) < width)
             num_places += width
     assert num_places > 500
+    assert trajectory.observation.pool[:, 0].min() >= 0.0  # what is free: never less than nothing
     assert trajectory.observation.job.shape[1] == len(JOB_FEATURES)
     assert trajectory.observation.pool.shape[1] == len(POOL_FEATURES)
     assert trajectory.global_observation.shape[1] == NUM_GLOBAL
@@ -213,6 +214,28 @@ def test_policies_play_drawn_windows_and_rules_leave_actions_to_follow(trajector
             options = {"num_visible": 6, "queue_size": 40, "unit": 5.0}
             loop = PolicyLoop(columns_of(log), CAPACITY, True, decide, **options)
             np.testing.assert_array_equal(starts[:, stream], loop.play())
+
+
+def test_histories_are_what_had_ended_by_then(trajectory):
+    """Means that fade, written again user by user; instants in any order."""
+    for stream, log in enumerate(LOGS):
+        decide = Followed(trajectory.action[:, 0, stream])
+        options = {"num_visible": 6, "queue_size": 40, "unit": 5.0}
+        loop = PolicyLoop(columns_of(log), CAPACITY, True, decide, **options)
+        start_s = np.array(loop.play()) + log.arrival_s[0]
+        at_s = np.array([30.0, 1e6, 70.0]) + log.arrival_s[0]
+        users = histories(log, CONFIG, start_s, at_s)
+        np.testing.assert_allclose(users.num_finished[:3, 1], np.bincount(log.agent, minlength=3))
+        for column, instant in enumerate(at_s):
+            for user in range(3):
+                ended = np.flatnonzero((log.agent == user) & (start_s + log.run_s < instant))
+                mean = 0.0
+                for count, job in enumerate(
+                    ended[np.argsort((start_s + log.run_s)[ended], kind="stable")], 1
+                ):
+                    mean += max(1 / count, 0.3) * (log.run_s[job] / log.requested_s[job] - mean)
+                assert users.num_finished[user, column] == len(ended)
+                assert users.ratio[user, column] == pytest.approx(mean, rel=1e-5)
 
 
 def thinking_user(run_ticks, think_ticks, num_jobs):

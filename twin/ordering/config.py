@@ -26,7 +26,7 @@ class OrderingConfig:
         cost: "bounded_slowdown": max(1, (wait + run) / max(run, floor)); "log_bounded_slowdown", its logarithm; "wait",
             in time units.
         slowdown_floor_s: Run times below this count as this long in the bounded slowdown.
-        tick_s: Length of a tick. Times of a log are rounded to whole ticks.
+        tick_s: Length of a tick. Times of a log are rounded to whole ticks; see `job_windows.fitting_tick_s`.
         time_unit_s: Unit of durations in features.
     """
 

@@ -3,7 +3,7 @@
 A window begins at tick 0 with what ran and waited at that moment and with the users' history up to then.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ from twin.ordering.rows import get
 from twin.ordering.rules import Rule
 from twin.ordering.states import LONGEST, NEVER, Asked, Leaf, Running, Users
 from twin.ordering.types import Jobs, OrderingError, Pool
-from twin.ordering.users import FADING, nobody
+from twin.ordering.users import histories
 from twin.placement.windows import choose_windows, take
 
 WEEK_S, MONDAY_S = 604_800.0, 345_600.0
@@ -50,6 +50,19 @@ def standing_order(jobs: Jobs, rule: Rule) -> np.ndarray:
     return place
 
 
+def fitting_tick_s(jobs: Jobs) -> float:
+    """The longest of 1, 0.1, 0.01 and 0.001 s of which all times of the jobs are whole numbers; 0.001 if none is.
+
+    A log rounded to longer ticks is another log: on one of hundredths, rounded to seconds, a queue took another way.
+    """
+    for digits in range(3):
+        whole = [np.round(times, digits) for times in (jobs.arrival_s, jobs.requested_s, jobs.run_s)]
+        given = (jobs.arrival_s, jobs.requested_s, jobs.run_s)
+        if all(np.allclose(one, other, rtol=0.0, atol=1e-6) for one, other in zip(whole, given, strict=True)):
+            return float(10.0**-digits)
+    return 0.001
+
+
 def cut_job_windows(
     jobs: Jobs,
     pool: Pool,
@@ -75,7 +88,8 @@ def cut_job_windows(
         The windows, and for every entry [N, W] its place among `jobs`, -1 for padding.
 
     Raises:
-        OrderingError: There is no window, one is empty, or what runs at its beginning exceeds the pool or the table.
+        OrderingError: There is no window, one is empty, what runs at its beginning exceeds the pool or the table, or a
+            window is too long for its ticks.
     """
     if not len(spans_s):
         raise OrderingError("no window was asked for", where="spans_s", advice="name at least one span")
@@ -94,6 +108,7 @@ def cut_job_windows(
     def of_jobs(values: np.ndarray) -> np.ndarray:
         return np.where(place >= 0, values[place], 0).astype(np.int32)
 
+    _check_length(np.max(np.where(place >= 0, np.abs(jobs.arrival_s[place] - begin_s[None]), 0.0)), config)
     standing = np.zeros(len(parts), np.int32) if priority is None else priority
     asked = Asked(
         arrival=np.where(place >= 0, ticks(jobs.arrival_s[place] - begin_s[None]), NEVER).astype(np.int32),
@@ -110,10 +125,20 @@ def cut_job_windows(
         np.sum(place >= 0, axis=0).astype(np.int32),
         running,
         end,
-        _histories(jobs, config, start_s, begin_s),
+        histories(jobs, config, start_s, begin_s),
         ticks((origin_s - MONDAY_S) % WEEK_S),
     )
     return windows, place
+
+
+def _check_length(longest_s: float, config: OrderingConfig) -> None:
+    if longest_s > LONGEST // 2 * config.tick_s:
+        raise OrderingError(
+            f"a job arrives {longest_s:,.0f} s from the beginning of its window",
+            where=f"ticks of {config.tick_s:g} s",
+            allowed=f"at most {LONGEST // 2 * config.tick_s:,.0f} s",
+            advice="cut shorter windows, or choose a longer OrderingConfig.tick_s",
+        )
 
 
 def _members(
@@ -164,38 +189,6 @@ def _running(
         running.order[rows, window] = np.arange(len(runs))
         end[rows, window] = np.maximum(started + np.maximum(ticks(jobs.run_s[runs]), 1), 0)
     return running, end
-
-
-def _histories(jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: np.ndarray) -> Users:
-    """What is remembered of the users when every window begins; leaves [num_agents, W]."""
-    users = nobody(config.num_agents, (len(begin_s),))
-    for window, (num_finished, ratio, log_run) in _memories(jobs, config, start_s, begin_s):
-        users.num_finished[:, window] = num_finished
-        users.ratio[:, window] = ratio
-        users.log_run[:, window] = log_run
-    return users
-
-
-def _memories(
-    jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: np.ndarray
-) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
-    """Every window's number and memory, in order of time: one pass over all jobs in order of their ends."""
-    end_s = start_s + jobs.run_s
-    ended = np.flatnonzero((end_s < np.max(begin_s)) & (jobs.agent >= 0))
-    ended = ended[np.argsort(end_s[ended], kind="stable")]
-    agent = (jobs.agent[ended] % config.num_agents).tolist()
-    seen = np.stack([jobs.run_s / jobs.requested_s, np.log1p(jobs.run_s / config.time_unit_s)])
-    seen = seen[:, ended].T
-    count, means = np.zeros(config.num_agents), np.zeros((config.num_agents, 2))
-    upto = np.searchsorted(end_s[ended], begin_s)
-    done = 0
-    for window in np.argsort(begin_s, kind="stable").tolist():
-        for job in range(done, int(upto[window])):
-            row = agent[job]
-            count[row] += 1.0
-            means[row] += max(1.0 / count[row], FADING) * (seen[job] - means[row])
-        done = max(done, int(upto[window]))
-        yield window, (count, means[:, 0], means[:, 1])
 
 
 class _Walk(NamedTuple):

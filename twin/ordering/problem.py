@@ -47,7 +47,7 @@ def ordering(pool: Pool, config: OrderingConfig | None = None) -> Problem:
     Raises:
         ConfigError: The pool is too large for the tables.
 
-    Source: issue of the same name in DESIGN; EASY as in `twin.ordering.replay`.
+    Source: DESIGN's problem 2; EASY as in `twin.ordering.replay`.
     """
     config = config or OrderingConfig()
     if pool.processors > LARGEST:

@@ -91,7 +91,8 @@ def starts_of(state: EnvironmentState, config: OrderingConfig) -> Array:
         config: The problem's.
 
     Returns:
-        [num_jobs, *streams] float32 seconds after the beginning; NaN for those that have not started.
+        [num_jobs, *streams] float32 seconds after the beginning, exact up to 194 days in whole seconds; NaN for those
+        that have not started. `state.response.start` holds the same in ticks, exact always.
     """
     start = state.response.start
     return jnp.where(start < NEVER, start.astype(jnp.float32) * config.tick_s, jnp.nan)

@@ -5,12 +5,16 @@ Users tell about their next jobs: the mean run time of a user's last two is the 
 Feitelson 2007, "Backfilling using system-generated predictions rather than user runtime estimates", TPDS).
 """
 
+from collections.abc import Iterator
+
 import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array
+from twin.ordering.config import OrderingConfig
 from twin.ordering.rows import add, get, put
 from twin.ordering.states import Users
+from twin.ordering.types import Jobs
 
 FADING = 0.3
 """Least weight of the newest job in the means."""
@@ -52,3 +56,45 @@ def finished(users: Users, row: Array, run: Array, requested: Array, time_unit: 
         log_run=fade(users.log_run, jnp.log1p(run_time / time_unit)),
         num_running=add(users.num_running, row, jnp.full_like(row, -1)),
     )
+
+
+def histories(jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: np.ndarray) -> Users:
+    """What is remembered of the users at given instants of a known schedule (NumPy).
+
+    Args:
+        jobs: All jobs.
+        config: How many users are kept apart, and the unit of time.
+        start_s: [jobs] when each job started; NaN if never.
+        begin_s: [W] the instants; jobs that ended before count.
+
+    Returns:
+        Users with leaves [num_agents, W]; who has what in the system is left at 0.
+    """
+    users = nobody(config.num_agents, (len(begin_s),))
+    for window, (num_finished, ratio, log_run) in _memories(jobs, config, start_s, begin_s):
+        users.num_finished[:, window] = num_finished
+        users.ratio[:, window] = ratio
+        users.log_run[:, window] = log_run
+    return users
+
+
+def _memories(
+    jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: np.ndarray
+) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+    """Every window's number and memory, in order of time: one pass over all jobs in order of their ends."""
+    end_s = start_s + jobs.run_s
+    ended = np.flatnonzero((end_s < np.max(begin_s)) & (jobs.agent >= 0))
+    ended = ended[np.argsort(end_s[ended], kind="stable")]
+    agent = (jobs.agent[ended] % config.num_agents).tolist()
+    seen = np.stack([jobs.run_s / jobs.requested_s, np.log1p(jobs.run_s / config.time_unit_s)])
+    seen = seen[:, ended].T
+    count, means = np.zeros(config.num_agents), np.zeros((config.num_agents, 2))
+    upto = np.searchsorted(end_s[ended], begin_s)
+    done = 0
+    for window in np.argsort(begin_s, kind="stable").tolist():
+        for job in range(done, int(upto[window])):
+            row = agent[job]
+            count[row] += 1.0
+            means[row] += max(1.0 / count[row], FADING) * (seen[job] - means[row])
+        done = max(done, int(upto[window]))
+        yield window, (count, means[:, 0], means[:, 1])
