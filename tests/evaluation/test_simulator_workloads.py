@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 from evaluation import cli
+from evaluation.judging import Candidate
+from evaluation.metrics import ON_TIME
+from evaluation.shifts import ShiftConfig, plan_shifts
 from evaluation.simulator.asked import STEP_ULPS, Asked, distinct, next_row, padded
 from evaluation.simulator.conditions import service_mix, world_draw
 from evaluation.simulator.logs import simulate, truth_folder
@@ -22,11 +25,13 @@ from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import day_of_truth, truth_arrivals, truth_environment
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.workloads import FILE, load_workload, workload
-from evaluation.truth_judging import workload_beside
+from evaluation.truth_judging import NUM_DAYS, truth_judge, truth_program, workload_beside
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.importing import import_log
+from offline_rl.networks import actor, example_of
 from twin.placement.bookkeeping import PlacementConfig
+from twin.placement.encoding import fit_encoding
 
 SMALL = preset("small")
 MORNING_TASKS, NUM_TASKS = 900, 1_200
@@ -323,3 +328,30 @@ def test_the_real_sample_loads_the_kais_preset_as_it_was_meant_to_be(tmp_path, s
         assert offered == pytest.approx(wanted, rel=0.2)
         if periods:
             assert swing_of(day, day.expected_run_s, periods, world.day_s) == pytest.approx(SWING, abs=0.08)
+
+
+@pytest.mark.slow
+def test_the_logs_behaviour_lives_the_listed_day_again_as_it_was_logged(tasks, tmp_path):
+    simulate("small", 2, "mix", 0, tmp_path / "log", arrivals=tasks.path, pattern="P1")
+    log = Archive(tmp_path / "log")
+    days, kept = log.days("requests"), workload_beside(log)
+    encoding = fit_encoding(log, days)
+    system = truth_environment(log.facts, days[1], encoding.cluster, encoding.problem, workload=kept)
+    network = actor(example_of(system))
+    nothing = network.init(jax.random.key(0))
+    program = truth_program(log.facts, encoding, network, kept)
+    plan = plan_shifts({}, days, ShiftConfig("0d"), truth=True)
+    judge = truth_judge(program, log.facts, encoding, plan.shifts[0], kept)
+    names = ("history", "random", "gsp_ss")
+    trials = judge.try_out(jax.random.key(1), [Candidate(name, name, nothing) for name in names])
+    lived, by_chance, scheduled = (trial.decisions for trial in trials)
+    assert len(lived.arrival_s) == NUM_DAYS * kept.on(1).num_requests
+    rows = log.read("requests", days=days[1:])
+    finish_s, arrival_s = (
+        rows[name].cast("int64").to_numpy(zero_copy_only=False) / 1e6 for name in ("finish", "arrival")
+    )
+    logged = np.mean(finish_s - arrival_s <= rows["deadline_s"].to_numpy())
+    values = [ON_TIME.compute(one) for one in (lived, by_chance, scheduled)]
+    assert values[0] == pytest.approx(logged, abs=0.04)
+    assert values[1] < values[0] - 0.1
+    assert values[1] < values[2] < values[0]
