@@ -1,0 +1,79 @@
+"""The contract of an ordering policy: which waiting job starts next on a pool."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from offline_rl.contract import NOT_STATED, FeatureFacts, NetworkFacts, PolicyContract
+from twin.ordering.config import OrderingConfig
+from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
+from twin.ordering.types import Pool
+from twin.placement.features import Feature
+
+_SETTING = (
+    "num_visible",
+    "queue_size",
+    "running_size",
+    "num_agents",
+    "tick_s",
+    "time_unit_s",
+    "slowdown_floor_s",
+    "cost",
+)
+LEGALITY = "The visible places that hold a waiting job; places are in the order of arrival."
+ACTION = (
+    "index of the place whose job is next: it starts if it fits, else the pool is kept for it until it does, "
+    "and with EASY the jobs behind it may fill the gap meanwhile"
+)
+UNKNOWN = {
+    "user": "a user without finished jobs is taken as one whose jobs run as long as asked for",
+    "jobs beyond the visible places": "counted in the pool's features, not to be chosen yet",
+}
+
+
+def ordering_contract(
+    pool: Pool,
+    config: OrderingConfig,
+    network: NetworkFacts,
+    *,
+    trained_on: Mapping[str, Any] | None = None,
+    certificate: str | None = None,
+    licence: str | None = None,
+) -> PolicyContract:
+    """What callers of an ordering policy must know; it decides from arrays (`offline_rl.runner.load_network`).
+
+    Args:
+        pool: The machine it orders jobs for.
+        config: What its features are computed with.
+        network: What it is; a scorer without identity takes any number of places.
+        trained_on: The data window.
+        certificate: Content hash of the certificate of the twin it was trained in.
+        licence: Under which terms the bundle may be used.
+
+    Returns:
+        The contract.
+    """
+    return PolicyContract(
+        problem="ordering",
+        choice_features=_facts(JOB_FEATURES),
+        context_features=_facts(POOL_FEATURES),
+        choices=tuple(f"place {index}" for index in range(config.num_visible)),
+        network=network,
+        legality=LEGALITY,
+        action=ACTION,
+        normalisation="none is fitted: shares of the pool, flags, and logarithms of counts and of durations "
+        f"(in units of {config.time_unit_s:g} s)",
+        unknown=UNKNOWN,
+        trained_on=dict(trained_on or {}),
+        setting={
+            "processors": pool.processors,
+            "easy": pool.easy,
+            "backfill": "in order of arrival" if config.backfill is None else "in an order of its own",
+            **{name: getattr(config, name) for name in _SETTING},
+        },
+        certificate=certificate,
+        licence=licence or NOT_STATED,
+    )
+
+
+def _facts(features: tuple[Feature, ...]) -> tuple[FeatureFacts, ...]:
+    return tuple(FeatureFacts(one.name, one.unit, description=one.description) for one in features)
