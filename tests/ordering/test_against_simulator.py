@@ -9,21 +9,13 @@ import gzip
 import numpy as np
 import pytest
 
-from logs_schema import Archive, import_log
 from tests.ordering.making import use_peak
-from twin.ordering.jobs import clairvoyant, read_jobs
+from twin.ordering.jobs import clairvoyant
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS, SJF
 from twin.ordering.types import Pool
 
 CAPACITY = 100
-
-
-@pytest.fixture(scope="module")
-def kth(shared_data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kth") / "archive"
-    import_log("swf", [shared_data / "kth-sp2-1996"], folder)
-    return read_jobs(Archive(folder))
 
 
 def simulated_waits(path):

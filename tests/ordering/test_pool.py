@@ -86,6 +86,16 @@ def test_who_finds_no_place_waits_outside_and_is_counted():
     assert int(state.problem.num_late[0]) == 11
 
 
+@pytest.mark.slow
+def test_a_full_table_of_what_runs_blocks_the_machine_and_is_counted():
+    jobs, pool = jobs_of(*[(0, 1, 5, 5)] * 4), Pool(CAPACITY)
+    narrow = SIZES | {"running_size": 2}
+    config = OrderingConfig(**narrow)
+    state = player(pool, 1, **narrow)(cut_whole(jobs, pool, config, rule=FCFS, num_jobs=14), kind_of(FCFS))
+    np.testing.assert_array_equal(starts_of(state, config)[:4, 0], [0, 0, 5, 5])
+    assert int(state.problem.num_blocked[0]) > 0
+
+
 def test_errors_say_what_to_do():
     jobs, pool = jobs_of((0, 4, 9, 9), (0, 4, 9, 9), (6, 1, 1, 1)), Pool(6)
     with pytest.raises(OrderingError, match="2 jobs run on 8 processors when a window begins"):
@@ -105,13 +115,6 @@ def test_errors_say_what_to_do():
         OrderingConfig(tick_s=0.0)
     with pytest.raises(ConfigError, match="too many"):
         ordering(Pool(2e9))
-
-
-@pytest.fixture(scope="module")
-def kth(shared_data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kth") / "archive"
-    import_log("swf", [shared_data / "kth-sp2-1996"], folder)
-    return read_jobs(Archive(folder))
 
 
 WEEK_S = 604_800.0

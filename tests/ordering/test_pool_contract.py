@@ -150,6 +150,23 @@ def test_illegal_places_are_replaced_and_nothing_is_retraced(trajectory):
     assert np.all(np.asarray(again.done[-1]))
 
 
+def test_nothing_observed_knows_how_long_a_running_job_will_run(trajectory, loops):
+    """Jobs that are still to end at an instant run longer: whatever was seen up to then stays as it was."""
+    instant, longer = 60, WINDOWS.run.copy()
+    for stream, loop in enumerate(loops):
+        still_to_end = np.array(loop.start) + loop.run > instant
+        assert 0 < still_to_end.sum() < NUM_JOBS
+        longer[still_to_end, stream] += 17
+    other = run(WINDOWS._replace(run=longer), ACTIONS)
+    for stream, loop in enumerate(loops):
+        upto = int(np.sum(np.array(loop.decided_at) <= instant))
+        for name in ("observation", "global_observation", "legal", "active", "illegal", "facts"):
+            ours, theirs = (jax.tree.leaves(getattr(one, name)) for one in (other, trajectory))
+            for one, two in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(one[:upto, ..., stream], two[:upto, ..., stream])
+    assert not np.array_equal(other.observation.job, trajectory.observation.job)
+
+
 def test_permuting_streams_permutes_results_bit_by_bit(trajectory):
     order = np.array([2, 0, 3, 1])
     windows = JobWindows(*jax.tree.map(lambda leaf: leaf[..., order], WINDOWS))
