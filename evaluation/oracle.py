@@ -1,10 +1,15 @@
 """The oracle: PPO trained directly in a simulated world, on one of its days; what twins are measured against.
 
-It starts from a clone of the rule that knows the mechanics (`least_expected_delay`) as far as a site's observations
-can tell its decisions, and then learns from its own. Episodes begin empty at random times of day.
+It is a reference, not a policy to deploy: it sees every node and the world's tables of its day
+(`evaluation.oracle_view`). Before it learns it already prefers nodes that make the request in hand succeed,
+
+    logits = SHARPNESS * (chance of being accepted and in time - PRICE * time of a core taken) + network,
+
+the network about 0, and learns from its own decisions what they are worth to those who come after. Episodes begin empty
+at random times of day. It decides greedily: what is judged is one rule, not a draw.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -14,26 +19,36 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from evaluation.baselines import LEAST_EXPECTED_DELAY
+from evaluation.oracle_view import NODE_NUMBERS, mean_work_s, oracle_global_view, oracle_view
 from evaluation.simulator.conditions import Conditions, conditions
-from evaluation.simulator.names import names_in
+from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.truth import truth_answers, truth_arrivals
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
-from offline_rl.algorithms import PPOConfig, behaviour_cloning, ppo
-from offline_rl.networks import Actor, Example, actor, example_of
+from offline_rl.algorithms import PPOConfig, ppo
+from offline_rl.losses import mask_logits
+from offline_rl.networks import Actor, Example, example_of, greedy
+from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.train import Experience, train_resumable
 from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
+from twin.networks import flatten_features
 from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.placement.responses import drawn_response
-from twin.rollout import rollout, unroll
+from twin.placement.types import PlacementState
+from twin.rollout import rollout
 
 KIND = "oracle"
+FORM = 1
+"""Version of what oracles see and how they learn; raised with any change to either, so that none is mixed up."""
 _FILE = "oracle.npz"
+NETWORK = ScorerConfig(hidden=(16, 16), identity=False, pooled=True)
+"""One small network for all nodes: their numbers say all that there is to know."""
+SHARPNESS, PRICE = 40.0, 0.05
+"""Nats for the whole of a chance; what a core for the mean work is worth, in chances."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +56,29 @@ class OracleConfig:
     """How an oracle is trained.
 
     Attributes:
-        clone_updates: Gradient steps towards the rule it starts from, each on fresh episodes.
         num_updates: PPO updates, each on fresh episodes.
-        num_streams: Episodes of an update, a multiple of four.
+        requests_per_update: Requests of an update's episodes, about.
         turnovers: Requests of an episode, for every core of the world.
+        least_steps: Fewest requests of an episode.
+        horizon: Time after which a reward counts 1/e, in units of the world's mean work.
+        gae_lambda, entropy, learning_rate: See `PPOConfig`.
         depth: Requests that a node's books hold.
     """
 
-    clone_updates: int = 400
-    num_updates: int = 150
-    num_streams: int = 16
-    turnovers: float = 20.0
+    num_updates: int = 40
+    requests_per_update: int = 16_384
+    turnovers: float = 8.0
+    least_steps: int = 400
+    horizon: float = 2.0
+    gae_lambda: float = 0.9
+    entropy: float = 0.001
+    learning_rate: float = 1e-3
     depth: int = 16
 
     def __post_init__(self) -> None:
-        if min(self.clone_updates, self.num_updates, self.num_streams, self.depth) < 1 or self.turnovers <= 0:
-            raise ConfigError("updates, streams, turnovers and slots must be positive", where="bench oracle")
+        sizes = (self.num_updates, self.requests_per_update, self.least_steps, self.depth)
+        if min(sizes) < 1 or self.turnovers <= 0:
+            raise ConfigError("updates, requests, steps and slots must be positive", where="bench oracle")
 
 
 class Oracle(NamedTuple):
@@ -69,27 +91,59 @@ class Oracle(NamedTuple):
 
 def problem_config(world: World, depth: int) -> PlacementConfig:
     """The placement problem of a world; its unit of time is the mean work of a service."""
-    unit_s = float(np.mean([service.work_s for service in world.services]))
+    unit_s = mean_work_s(world)
     return PlacementConfig(depth=depth, time_unit_s=round(unit_s, 3), memory_s=round(10.0 * unit_s, 3))
 
 
-def _truth(
+def oracle_network(world: World) -> Actor:
+    """The actor of this world's oracles; its parameters have the same shapes in every world."""
+    return _network(_example(world, problem_config(world, depth=1)))
+
+
+def _network(example: Example) -> Actor:
+    learned = scorer(example, NETWORK)
+    num_nodes = example.legal.shape[0]
+    cost, chance = (NODE_NUMBERS.index(name) for name in ("cost", "chance"))
+
+    def logits(params: PyTree, observation: PyTree, legal: Array) -> Array:
+        numbers = flatten_features(observation, legal.ndim - 1)
+        nodes = numbers[: len(NODE_NUMBERS) * num_nodes].reshape((len(NODE_NUMBERS), *legal.shape))
+        prior = SHARPNESS * (nodes[chance] - PRICE * nodes[cost])
+        return mask_logits(learned.logits(params, numbers, legal) + prior, legal)
+
+    return Actor(learned.init, logits)
+
+
+def oracle_choice(
+    network: Actor,
+    params: PyTree,
+    world: World,
+    names: Names,
+    known: Conditions,
+    state: PlacementState,
+    legal: Array,
+) -> Array:
+    """The oracle's decision [1, *streams], knowing the tables of the day `known`."""
+    return greedy(network.logits(params, oracle_view(world, names, known, state), legal))
+
+
+def _seeing(
     world: World, config: PlacementConfig, today: Conditions, begin_s: Array | float = 0.0
 ) -> Environment:
+    """The truth of a day, observed as an oracle of that day observes it."""
     cluster = cluster_of(world)
     names = names_in(world, cluster)
     arrivals = truth_arrivals(world, today, names, begin_s=begin_s)
     response = drawn_response(cluster, config.depth, arrivals, truth_answers(world, today, names))
-    return environment(placement(cluster, config), response)
-
-
-def oracle_network(world: World, depth: int) -> Actor:
-    """The actor that oracles of this world share."""
-    return actor(_example(world, problem_config(world, depth)))
+    problem = placement(cluster, config)._replace(
+        observe=lambda state: oracle_view(world, names, today, state),
+        observe_global=lambda state: oracle_global_view(world, names, today, state),
+    )
+    return environment(problem, response)
 
 
 def _example(world: World, config: PlacementConfig) -> Example:
-    return example_of(_truth(world, config, conditions(world, 0)))
+    return example_of(_seeing(world, config, conditions(world, 0)))
 
 
 def train_oracle(
@@ -116,30 +170,26 @@ def train_oracle(
         raise ConfigError(f"day {day}", where="bench oracle", allowed="0 and later")
     books = problem_config(world, config.depth)
     example, today = _example(world, books), conditions(world, day)
-    key_clone, key_train = jax.random.split(jax.random.key(seed))
 
-    def say(stage: str, before: int) -> Callable[[int, int, PyTree], None]:
-        def tell(done: int, _total: int, info: PyTree) -> None:
-            number = info.agreement[-1] if stage == "clone" else np.mean(info.reward)
-            progress(before + done, f"{stage} {float(number):.3f}")
+    def tell(done: int, _total: int, info: PyTree) -> None:
+        progress(done, f"on time {float(np.mean(info.reward)):.3f}")
 
-        return tell
-
-    clone, _ = train_resumable(
-        key_clone, behaviour_cloning(example), _shown(world, books, today, config), config.clone_updates,
-        updates_per_chunk=25, on_chunk=say("clone", 0),
+    settings = PPOConfig(
+        horizon_s=config.horizon * books.time_unit_s, gae_lambda=config.gae_lambda, kl_to_clone=0.0,
+        entropy=config.entropy, learning_rate=config.learning_rate, critic_hidden=(64, 32),
     )  # fmt: skip
-    settings = PPOConfig(horizon_s=books.time_unit_s, gae_lambda=0.9, kl_to_clone=0.0, entropy=0.003)
     state, info = train_resumable(
-        key_train, ppo(example, settings, clone=clone.actor), _own(world, books, today, config), config.num_updates,
-        updates_per_chunk=25, on_chunk=say("on time", config.clone_updates),
+        jax.random.key(seed), ppo(example, settings, network=_network(example)), _own(world, books, today, config),
+        config.num_updates, updates_per_chunk=10, on_chunk=tell,
     )  # fmt: skip
     params = jax.tree.map(np.asarray, state.params.actor)
     return Oracle(world.name, day, params), np.asarray(info.reward)
 
 
-def _length(world: World, config: OracleConfig) -> int:
-    return round(config.turnovers * sum(node.cpu_cores for node in world.nodes))
+def _shape(world: World, config: OracleConfig) -> tuple[int, int]:
+    """Steps of an episode, and episodes of an update (a multiple of four)."""
+    steps = max(round(config.turnovers * sum(node.cpu_cores for node in world.nodes)), config.least_steps)
+    return steps, 4 * max(round(config.requests_per_update / steps / 4), 1)
 
 
 def _begin_s(key: Array, today: Conditions, num_streams: int) -> Array:
@@ -148,31 +198,12 @@ def _begin_s(key: Array, today: Conditions, num_streams: int) -> Array:
 
 def _own(world: World, books: PlacementConfig, today: Conditions, config: OracleConfig) -> Experience:
     """Episodes that the learner's own policy lives."""
+    num_steps, num_streams = _shape(world, config)
 
     def act(today: Conditions, key: Array, policy: Policy) -> Trajectory:
         key_begin, key_run = jax.random.split(key)
-        system = _truth(world, books, today, _begin_s(key_begin, today, config.num_streams))
-        return rollout(key_run, system, policy, _length(world, config), (config.num_streams,))
-
-    return Partial(act, jax.tree.map(jnp.asarray, today))
-
-
-def _shown(world: World, books: PlacementConfig, today: Conditions, config: OracleConfig) -> Experience:
-    """Episodes that the rule lives which knows the mechanics, as a learner would observe them."""
-    names = names_in(world, cluster_of(world))
-
-    def act(today: Conditions, key: Array, _policy: Policy) -> Trajectory:
-        key_begin, key_run = jax.random.split(key)
-        system = _truth(world, books, today, _begin_s(key_begin, today, config.num_streams))
-        problem = system.problem
-        shown = problem._replace(observe=lambda state: (problem.observe(state), state))
-
-        def decide(key: Array, seen: PyTree, _legal: Array, _: None) -> Array:
-            return LEAST_EXPECTED_DELAY.decide(key, world, names, today, seen[1])
-
-        streams = (config.num_streams,)
-        lived = unroll(key_run, system._replace(problem=shown), decide, None, _length(world, config), streams)
-        return lived._replace(observation=lived.observation[0])
+        system = _seeing(world, books, today, _begin_s(key_begin, today, num_streams))
+        return rollout(key_run, system, policy, num_steps, (num_streams,))
 
     return Partial(act, jax.tree.map(jnp.asarray, today))
 
@@ -183,20 +214,24 @@ def write_oracle(
     config: OracleConfig,
     out: Path,
     *,
+    sources: Mapping[str, str] | None = None,
     seed: int = 0,
     replace: bool = False,
     progress: Callable[[int, str], None] = lambda done, what: None,
 ) -> dict[str, object]:
-    """Trains an oracle and keeps it as a product; returns the facts of its manifest."""
+    """Trains an oracle and keeps it as a product; `sources` says what it is made from. Returns the manifest's facts."""
     facts: dict[str, object] = {"preset": world.name, "day": day}
-    with writing(out, KIND, config=asdict(config), seed=seed, extra=facts, replace=replace) as folder:
+    settings = asdict(config)
+    with writing(
+        out, KIND, made_from=sources, config=settings, seed=seed, extra=facts, replace=replace
+    ) as folder:
         oracle, curve = train_oracle(world, day, config, seed=seed, progress=progress)
         save_arrays(folder / _FILE, oracle.params)
         facts["on_time_in_training"] = [round(float(value), 4) for value in curve]
     return facts
 
 
-def load_oracle(path: Path, world: World, depth: int) -> Oracle:
+def load_oracle(path: Path, world: World) -> Oracle:
     """Reads an oracle of `world`.
 
     Raises:
@@ -209,5 +244,5 @@ def load_oracle(path: Path, world: World, depth: int) -> Oracle:
             f"the oracle was trained in {facts['preset']!r}, not in {world.name!r}", where=str(path),
             allowed=f"an oracle of {world.name}", advice="train one: schedtwin bench oracle",
         )  # fmt: skip
-    like = oracle_network(world, depth).init(jax.random.key(0))
+    like = oracle_network(world).init(jax.random.key(0))
     return Oracle(world.name, int(facts["day"]), load_arrays(path / _FILE, like))

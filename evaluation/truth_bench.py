@@ -1,8 +1,9 @@
 """How well do policies do in a simulated world? The proof that a preset tells policies apart.
 
-Every policy lives the same episodes: the same keys give the same requests. Episodes begin empty at evenly spread times
-of day; what is asked for while they fill up is not counted. One program is compiled for a world, whatever the policy
-and the day: which policy decides is an argument, and a conditional in the program, so only that one is computed.
+Every policy lives the same whole days, from an empty midnight to the day's last request, as do the days of a log and
+those of the truth that judges (`evaluation.truth_judging`): the same keys give the same requests. One program is
+compiled for a world, whatever the policy and the day: which policy decides is an argument, and a conditional in the
+program, so only that one is computed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +16,13 @@ import numpy as np
 
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig, Estimate, estimate
-from evaluation.oracle import Oracle, oracle_network, problem_config
+from evaluation.oracle import Oracle, oracle_choice, oracle_network, problem_config
 from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import truth_answers, truth_arrivals
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
-from offline_rl.networks import sample
 from twin.contracts import Array, PyTree
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
@@ -32,7 +32,11 @@ from twin.rollout import unroll
 
 POLICIES = (*(one.name for one in BASELINES), *(one.name for one in TRUTH_BASELINES))
 ORACLE = "oracle"
-"""An oracle on the day it was trained for; `oracle_of_day_D` is one on another day."""
+"""An oracle on the day it was trained for."""
+STALE_ORACLE = "oracle_of_day_0"
+"""The oracle of day 0 on a later day, still believing the tables of day 0."""
+DOUBLED_ORACLE = "oracle_doubled"
+"""An oracle with twice the training, on the day it was trained for."""
 SHOWN = ("random", "home", "cloud_only", "least_loaded", "least_expected_delay")
 """The policies of the table, in its order."""
 STALE = "least_expected_delay_of_day_0"
@@ -45,28 +49,31 @@ class TruthBenchConfig:
 
     Attributes:
         num_seeds: Independent repetitions, each with its own streams of chance.
-        num_episodes: Episodes of each, beginning at evenly spread times of day.
-        num_steps: Requests of an episode that are counted.
-        warm_turnovers: Requests before them, for every core of the world.
+        days_per_seed: Times that each lives the day.
+        num_steps: Requests of a day after which it is cut short; None: the whole day.
         depth: Requests that a node's books hold; one that finds no room is late.
         seed: Of everything drawn.
     """
 
     num_seeds: int = 5
-    num_episodes: int = 12
-    num_steps: int = 800
-    warm_turnovers: float = 3.0
-    depth: int = 16
+    days_per_seed: int = 2
+    num_steps: int | None = None
+    depth: int = 24
     seed: int = 0
 
     def __post_init__(self) -> None:
-        sizes = (self.num_seeds, self.num_episodes, self.num_steps, self.depth)
-        if min(sizes) < 1 or self.warm_turnovers < 0:
+        sizes = (
+            self.num_seeds,
+            self.days_per_seed,
+            self.depth,
+            1 if self.num_steps is None else self.num_steps,
+        )
+        if min(sizes) < 1:
             raise ConfigError(
-                "seeds, episodes, steps and slots must be at least one",
-                where=f"bench truth: seeds={self.num_seeds}, episodes={self.num_episodes}, steps={self.num_steps}, "
-                f"depth={self.depth}, warm_turnovers={self.warm_turnovers:g}",
-                allowed="whole numbers of at least 1; warm_turnovers of at least 0",
+                "seeds, days, steps and slots must be at least one",
+                where=f"bench truth: seeds={self.num_seeds}, days_per_seed={self.days_per_seed}, "
+                f"num_steps={self.num_steps}, depth={self.depth}",
+                allowed="whole numbers of at least 1",
             )
 
 
@@ -76,12 +83,12 @@ class Score(NamedTuple):
     policy: str
     day: int
     on_time: Estimate
-    per_episode: np.ndarray  # [seeds, episodes] share of requests accepted and on time
+    per_day: np.ndarray  # [seeds, days_per_seed] share of requests accepted and on time
 
 
 Program = Callable[[Array, Array, PyTree, Conditions, Conditions], Array]
 """(key, index into POLICIES, an oracle's parameters, the day's numbers, those the policy knows)
--> on-time share [seeds, episodes]."""
+-> on-time share [seeds, days_per_seed]."""
 
 
 class _Case(NamedTuple):
@@ -97,17 +104,14 @@ def bench_program(world: World, config: TruthBenchConfig) -> Program:
     cluster = cluster_of(world)
     names = names_in(world, cluster)
     problem = placement(cluster, problem_config(world, config.depth))
-    network = oracle_network(world, config.depth)
+    network = oracle_network(world)
     shown = problem._replace(observe=lambda state: (problem.observe(state), state))
     rules = [baseline.policy(cluster) for baseline in BASELINES]
-    num_warm = round(config.warm_turnovers * sum(node.cpu_cores for node in world.nodes))
-    length = num_warm + config.num_steps
-    streams = (config.num_seeds * config.num_episodes,)
-    day_s = float(conditions(world, 0).day_s)
-    begin_s = jnp.tile(jnp.arange(config.num_episodes) * (day_s / config.num_episodes), config.num_seeds)
+    length = config.num_steps or longest_day(conditions(world, 0))
+    streams = (config.num_seeds * config.days_per_seed,)
 
     def run(key: Array, kind: Array, params: PyTree, today: Conditions, known: Conditions) -> Array:
-        arrivals = truth_arrivals(world, today, names, begin_s=begin_s)
+        arrivals = truth_arrivals(world, today, names)
         response = drawn_response(cluster, config.depth, arrivals, truth_answers(world, today, names))
 
         def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
@@ -116,17 +120,21 @@ def bench_program(world: World, config: TruthBenchConfig) -> Program:
             knowing = [
                 (lambda rule=rule: rule.decide(key, world, names, known, state)) for rule in TRUTH_BASELINES
             ]
-            return jax.lax.switch(
-                kind, [*plain, *knowing, lambda: sample(key, network.logits(params, observation, legal))]
-            )
+            trained = lambda: oracle_choice(network, params, world, names, known, state, legal)  # noqa: E731
+            return jax.lax.switch(kind, [*plain, *knowing, trained])
 
-        trajectory = unroll(key, environment(shown, response), decide, None, length, streams)
-        counted = trajectory.active[num_warm:, 0]
-        worth = jnp.where(counted, trajectory.reward[num_warm:, 0], 0.0)
-        share = worth.sum(axis=0) / jnp.maximum(counted.sum(axis=0), 1)
-        return share.reshape(config.num_seeds, config.num_episodes)
+        lived = unroll(key, environment(shown, response), decide, None, length, streams)
+        worth = jnp.where(lived.active, lived.reward, 0.0)
+        share = worth.sum(axis=(0, 1)) / jnp.maximum(lived.active.sum(axis=(0, 1)), 1)
+        return share.reshape(config.num_seeds, config.days_per_seed)
 
     return jax.jit(run)
+
+
+def longest_day(today: Conditions) -> int:
+    """Requests that a day stays below, but for one in a million (six standard deviations of a Poisson number)."""
+    mean = float(today.rate_per_s * today.day_s)
+    return int(mean + 6.0 * mean**0.5) + 1
 
 
 def bench_truth(
@@ -136,6 +144,7 @@ def bench_truth(
     *,
     policies: Sequence[str] = SHOWN,
     oracles: Sequence[Oracle] = (),
+    doubled: Sequence[Oracle] = (),
     progress: Callable[[int, str], None] = lambda done, what: None,
 ) -> list[Score]:
     """Scores every policy on every day.
@@ -145,20 +154,21 @@ def bench_truth(
         days: Days since day 0, >= 0.
         config: How much to simulate.
         policies: Names among `POLICIES`.
-        oracles: Of this world, scored on every day under `ORACLE` or the day they were trained for.
+        oracles: Of this world; each is scored on its own day, the one of day 0 also on later days.
+        doubled: Oracles with twice the training, scored on their own days.
         progress: Told how many scores are known, and what comes next.
 
     Returns:
-        One score a policy and day; on one day all are of the same episodes.
+        One score a policy and day; on one day all have lived the same requests.
 
     Raises:
         ConfigError: an unknown policy, a negative day.
     """
-    _validate(days, policies)
+    validate_bench(days, policies)
     program = bench_program(world, config)
-    nobody = oracle_network(world, config.depth).init(jax.random.key(0))
+    nobody = oracle_network(world).init(jax.random.key(0))
     scores: list[Score] = []
-    for case in _cases(days, policies, oracles, nobody):
+    for case in _cases(days, policies, oracles, doubled, nobody):
         progress(len(scores), f"{case.name}, day {case.day}")
         key = jax.random.fold_in(jax.random.key(config.seed), case.day)
         today, known = conditions(world, case.day), conditions(world, case.known_day)
@@ -169,7 +179,11 @@ def bench_truth(
 
 
 def _cases(
-    days: Sequence[int], policies: Sequence[str], oracles: Sequence[Oracle], nobody: PyTree
+    days: Sequence[int],
+    policies: Sequence[str],
+    oracles: Sequence[Oracle],
+    doubled: Sequence[Oracle],
+    nobody: PyTree,
 ) -> Iterator[_Case]:
     knowing = "least_expected_delay"
     for day in days:
@@ -177,9 +191,11 @@ def _cases(
             yield _Case(name, POLICIES.index(name), nobody, day, day)
         if day > 0 and knowing in policies:
             yield _Case(STALE, POLICIES.index(knowing), nobody, day, 0)
-        for oracle in oracles:
-            name = ORACLE if oracle.day == day else f"{ORACLE}_of_day_{oracle.day}"
-            yield _Case(name, len(POLICIES), oracle.params, day, day)
+        named = [(ORACLE, one) for one in oracles if one.day == day]
+        named += [(DOUBLED_ORACLE, one) for one in doubled if one.day == day]
+        named += [(STALE_ORACLE, one) for one in oracles if one.day == 0 < day]
+        for name, oracle in named:
+            yield _Case(name, len(POLICIES), oracle.params, day, oracle.day)
 
 
 def _score(name: str, day: int, shares: np.ndarray) -> Score:
@@ -191,7 +207,12 @@ def _score(name: str, day: int, shares: np.ndarray) -> Score:
     return Score(name, day, estimate(mean, len(units), BootstrapConfig()), shares)
 
 
-def _validate(days: Sequence[int], policies: Sequence[str]) -> None:
+def validate_bench(days: Sequence[int], policies: Sequence[str]) -> None:
+    """Refuses days and policies that there are not.
+
+    Raises:
+        ConfigError: no days, a negative one, an unknown policy.
+    """
     if not days or min(days) < 0:
         raise ConfigError(f"days {list(days)}", where="bench truth", allowed="one or more days, 0 and later")
     for name in policies:

@@ -1,7 +1,13 @@
 """`schedtwin bench`: measurements that others can repeat."""
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evaluation.oracle_cache import Kept
+    from evaluation.progress import Progress, Stage
 
 NAME = "bench"
 HELP = "measure: how far a simulated cluster tells policies apart"
@@ -22,14 +28,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--policies", metavar="LIST", type=_words, help="baselines, with commas (default: those of the proof)"
     )
     truth.add_argument(
-        "--oracle", metavar="ORACLE", type=Path, action="append", default=[],
-        help="folder written by schedtwin bench oracle; may be given for several days",
+        "--oracles", metavar="FOLDER", type=Path,
+        help="where trained oracles are kept (default: the user's cache); missing ones are trained",
     )  # fmt: skip
+    truth.add_argument("--no-oracle", action="store_true", help="leave the oracles out")
+    truth.add_argument(
+        "--doubled",
+        action="store_true",
+        help="also train oracles with twice the updates: is the budget enough?",
+    )
     oracle = benches.add_parser("oracle", help="train PPO in a simulated cluster itself, as a reference")
     oracle.set_defaults(bench=_oracle)
     oracle.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
     oracle.add_argument("--day", metavar="N", type=int, default=0, help="day to train on (default: 0)")
-    oracle.add_argument("--updates", metavar="N", type=int, help="updates of PPO (default: 150)")
+    oracle.add_argument(
+        "--updates", metavar="N", type=int, help="updates of PPO (default: those of bench truth)"
+    )
     oracle.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     oracle.add_argument("--out", metavar="ORACLE", required=True, type=Path, help="folder to write")
     oracle.add_argument("--replace", action="store_true", help="replace an oracle that is already there")
@@ -45,45 +59,76 @@ def run(arguments: Namespace) -> int:
 
 def _truth(arguments: Namespace) -> int:
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.oracle import load_oracle
     from evaluation.simulator.presets import preset
-    from evaluation.truth_bench import SHOWN, TruthBenchConfig, bench_truth
+    from evaluation.truth_bench import SHOWN, TruthBenchConfig, bench_truth, validate_bench
     from evaluation.truth_proof import as_json, as_table
 
     world = preset(arguments.preset)
     config = TruthBenchConfig(num_seeds=arguments.seeds)
     policies = arguments.policies or SHOWN
-    oracles = [load_oracle(path, world, config.depth) for path in arguments.oracle]
-    with progress_of(arguments) as progress, progress.stage("bench truth", unit="scores") as stage:
-        scores = bench_truth(
-            world,
-            arguments.days,
-            config,
-            policies=policies,
-            oracles=oracles,
-            progress=lambda done, what: stage(done, text=what),
-        )
-    show_result(arguments, as_json(world, config, scores), as_text(as_table(world, scores)).rstrip())
+    validate_bench(arguments.days, policies)
+    with progress_of(arguments) as progress:
+        usual = [] if arguments.no_oracle else _oracles(arguments, progress, times=1)
+        doubled = _oracles(arguments, progress, times=2) if arguments.doubled and usual else []
+        with progress.stage("bench truth", unit="scores") as stage:
+            scores = bench_truth(
+                world, arguments.days, config, policies=policies,
+                oracles=[kept.oracle for kept in usual], doubled=[kept.oracle for kept in doubled],
+                progress=_told(stage),
+            )  # fmt: skip
+    kept = [*usual, *doubled]
+    text = as_text(as_table(world, scores, kept)).rstrip()
+    show_result(arguments, as_json(world, config, scores, kept), text)
     return 0
+
+
+def _oracles(arguments: Namespace, progress: "Progress", *, times: int) -> "list[Kept]":
+    """The oracles of the days, trained where they are not kept yet."""
+    from dataclasses import replace
+
+    from evaluation.oracle import OracleConfig
+    from evaluation.oracle_cache import cache_folder, kept_oracle
+    from evaluation.simulator.presets import preset
+
+    world, config = preset(arguments.preset), OracleConfig()
+    config = replace(config, num_updates=times * config.num_updates)
+    folder = arguments.oracles or cache_folder()
+    found = []
+    for day in sorted({0, *arguments.days}):
+        name = f"oracle of day {day}" + (f", {times} times the updates" if times > 1 else "")
+        with progress.stage(name, total=config.num_updates, unit="updates") as stage:
+            kept = kept_oracle(world, day, config, folder, progress=_told(stage))
+        if kept.trained_now:
+            progress.note(f"{name}: trained in {kept.train_s:.0f} s, kept in {kept.folder}")
+        found.append(kept)
+    return found
+
+
+def _told(stage: "Stage") -> Callable[[int, str], None]:
+    return lambda done, what: stage(done, text=what)
 
 
 def _oracle(arguments: Namespace) -> int:
     from evaluation.commands.output import progress_of, show_result
     from evaluation.oracle import OracleConfig, write_oracle
+    from evaluation.oracle_cache import made_from
     from evaluation.simulator.presets import preset
 
     world, config = preset(arguments.preset), OracleConfig()
     if arguments.updates is not None:
         config = OracleConfig(num_updates=arguments.updates)
-    total = config.clone_updates + config.num_updates
-    with progress_of(arguments) as progress, progress.stage("oracle", total=total, unit="updates") as stage:
+    with (
+        progress_of(arguments) as progress,
+        progress.stage("oracle", total=config.num_updates, unit="updates") as stage,
+    ):
         facts = write_oracle(
-            world, arguments.day, config, arguments.out, seed=arguments.seed, replace=arguments.replace,
+            world, arguments.day, config, arguments.out,
+            sources=made_from(world), seed=arguments.seed, replace=arguments.replace,
             progress=lambda done, what: stage(done, text=what),
         )  # fmt: skip
     text = (
         f"{arguments.out} written: an oracle of {world.name}, day {arguments.day}\n"
-        f"next: schedtwin bench truth --preset {world.name} --oracle {arguments.out}"
+        f"next: schedtwin bench truth --preset {world.name}"
     )
     show_result(arguments, facts, text)
     return 0

@@ -1,20 +1,30 @@
 """The oracle: trained in the world itself, kept as a product, and scored beside the baselines."""
 
 import json
+from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import cli
+from evaluation import cli, oracle
 from evaluation.oracle import OracleConfig, load_oracle, train_oracle, write_oracle
+from evaluation.oracle_cache import cache_folder, kept_oracle, made_from
+from evaluation.oracle_view import NODE_NUMBERS, expect, oracle_view
+from evaluation.simulator.conditions import conditions
+from evaluation.simulator.laws import lognormal
+from evaluation.simulator.names import names_in
 from evaluation.simulator.presets import preset
-from evaluation.truth_bench import ORACLE, TruthBenchConfig, bench_truth
+from evaluation.simulator.truth import truth_of
+from evaluation.simulator.vocabulary import cluster_of
+from evaluation.truth_bench import DOUBLED_ORACLE, ORACLE, STALE_ORACLE, TruthBenchConfig, bench_truth
 from logs_schema.errors import ConfigError, ProductError
+from twin.placement.bookkeeping import PlacementConfig
 
 SMALL = preset("small")
-TINY = OracleConfig(clone_updates=100, num_updates=20, num_streams=8, turnovers=10.0)
-BENCH = TruthBenchConfig(num_seeds=2, num_episodes=6, num_steps=200)
+TINY = OracleConfig(num_updates=4, requests_per_update=800, least_steps=100)
+BENCH = TruthBenchConfig(num_seeds=4, days_per_seed=2, num_steps=200)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +35,7 @@ def written(tmp_path_factory):
 
 def test_the_same_seed_trains_the_same_oracle_and_the_product_keeps_it(written):
     out, facts = written
-    kept = load_oracle(out, SMALL, TINY.depth)
+    kept = load_oracle(out, SMALL)
     again, curve = train_oracle(SMALL, 0, TINY)
     assert (kept.preset, kept.day) == ("small", 0)
     jax.tree.map(np.testing.assert_array_equal, kept.params, again.params)
@@ -33,40 +43,126 @@ def test_the_same_seed_trains_the_same_oracle_and_the_product_keeps_it(written):
     assert len(curve) == TINY.num_updates
 
 
-def test_an_oracle_is_named_for_its_day_and_beats_chance(written):
-    oracle = load_oracle(written[0], SMALL, TINY.depth)
-    scores = bench_truth(SMALL, [0, 30], BENCH, policies=("random",), oracles=[oracle])
-    named = {(score.policy, score.day): score.on_time.value for score in scores}
-    assert list(named) == [("random", 0), (ORACLE, 0), ("random", 30), (f"{ORACLE}_of_day_0", 30)]
-    assert named[ORACLE, 0] > named["random", 0]
+def test_oracles_are_named_for_their_days_and_the_stale_one_knows_only_day_0(written):
+    mine = load_oracle(written[0], SMALL)
+    later = mine._replace(day=30)  # the same network with the tables of day 30
+    scores = bench_truth(SMALL, [0, 30], BENCH, policies=("random",), oracles=[mine, later], doubled=[later])
+    named = {(score.policy, score.day): score for score in scores}
+    assert list(named) == [
+        ("random", 0), (ORACLE, 0), ("random", 30), (ORACLE, 30), (DOUBLED_ORACLE, 30), (STALE_ORACLE, 30)
+    ]  # fmt: skip
+    assert named[ORACLE, 0].on_time.value > named["random", 0].on_time.value + 0.1
+    np.testing.assert_array_equal(named[ORACLE, 30].per_day, named[DOUBLED_ORACLE, 30].per_day)
+    assert not np.array_equal(named[ORACLE, 30].per_day, named[STALE_ORACLE, 30].per_day)
 
 
-def test_oracles_of_other_worlds_and_impossible_days_are_refused(written, tmp_path):
+def first_state(num_streams=3):
+    cluster = cluster_of(SMALL)
+    system = truth_of(SMALL, cluster, PlacementConfig(depth=4), 0.0)
+    return names_in(SMALL, cluster), system.reset(jax.random.key(1), (num_streams,))
+
+
+def test_an_empty_world_promises_way_and_run_by_the_tables():
+    names, state = first_state()
+    today = conditions(SMALL, 0)
+    found = expect(SMALL, names, today, state.problem)
+    request = jax.tree.map(np.asarray, state.problem.request)
+    for stream in range(3):
+        site, service = request.site[0, stream], request.service[0, stream] - 1
+        for node, machine in enumerate(SMALL.nodes):
+            link = today.link[site, node]
+            run_s = request.expected_run_s[0, stream] / (machine.speed * today.affinity[service, node])
+            way_s = today.latency_s[link] + request.input_mib[0, stream] * today.s_per_mib[link]
+            assert float(found.run_s[node, stream]) == pytest.approx(run_s, rel=1e-5)
+            assert float(found.transfer_s[node, stream]) == pytest.approx(way_s, rel=1e-5)
+            assert float(found.wait_s[node, stream]) == 0.0
+            scenario = SMALL.scenarios[request.scenario[0, stream] - 1]
+            accepts = (1.0, scenario.accepts_other_site, scenario.accepts_cloud)[link]
+            slack = (request.deadline_s[0, stream] - way_s) / run_s
+            exact = np.mean(slack >= np.asarray(SMALL.run.quantile(jnp.linspace(0.0005, 0.9995, 1000))))
+            assert float(found.chance[node, stream]) == pytest.approx(accepts * exact, abs=0.03)
+
+
+def test_a_full_node_promises_a_wait_and_others_none():
+    names, state = first_state()
+    today = conditions(SMALL, 0)
+    node, cores = 1, SMALL.nodes[1].cpu_cores
+    busy = state.problem
+    never = jnp.float32(jnp.inf)
+    table = busy.in_flight
+    here = (jnp.arange(len(SMALL.nodes)) == node)[:, None, None] & (jnp.arange(4) < cores)[None, :, None]
+    table = table._replace(
+        decision=jnp.where(here, 0, table.decision),
+        start_s=jnp.where(here, busy.clock_s[None, None] - 2.0, never),
+        expected_run_s=jnp.where(here, 50.0, 0.0),
+        service=jnp.where(here, 1, 0),
+    )
+    found = expect(SMALL, names, today, busy._replace(in_flight=table))
+    run_s = 50.0 / (SMALL.nodes[node].speed * today.affinity[0, node])
+    np.testing.assert_allclose(found.busy[node], 1.0)
+    np.testing.assert_allclose(found.wait_s[node], (run_s - 2.0) / cores, rtol=1e-5)
+    assert float(jnp.abs(jnp.delete(found.wait_s, node, axis=0)).max()) == 0.0
+
+
+def test_what_the_oracle_sees_is_finite_and_as_long_as_its_names():
+    names, state = first_state()
+    seen = oracle_view(SMALL, names, conditions(SMALL, 0), state.problem)
+    assert seen.node.shape == (len(NODE_NUMBERS), len(SMALL.nodes), 1, 3)
+    assert bool(jnp.isfinite(seen.node).all() & jnp.isfinite(seen.request).all())
+
+
+def test_oracles_of_other_worlds_and_impossible_ones_are_refused(written, tmp_path):
     with pytest.raises(ConfigError, match="not in 'kmps'"):
-        load_oracle(written[0], preset("kmps"), TINY.depth)
+        load_oracle(written[0], preset("kmps"))
     with pytest.raises(ProductError):
-        load_oracle(tmp_path / "none", SMALL, TINY.depth)
+        load_oracle(tmp_path / "none", SMALL)
     with pytest.raises(ConfigError, match="day -1"):
         write_oracle(SMALL, -1, TINY, tmp_path / "never")
     assert not (tmp_path / "never").exists()
+    with pytest.raises(ConfigError, match="positive"):
+        replace(TINY, num_updates=0)
 
 
-def test_the_bench_shows_the_oracle_it_is_given(written, capsys):
-    words = [
-        "bench",
-        "truth",
-        "--preset",
-        "small",
-        "--days",
-        "0",
-        "--seeds",
-        "1",
-        "--policies",
-        "least-loaded",
+def test_kept_oracles_are_trained_once_and_again_when_anything_changes(tmp_path, monkeypatch):
+    first = kept_oracle(SMALL, 0, TINY, tmp_path / "oracles")
+    second = kept_oracle(SMALL, 0, TINY, tmp_path / "oracles")
+    assert (first.trained_now, second.trained_now) == (True, False)
+    assert first.folder == second.folder
+    assert first.train_s == second.train_s > 0.0
+    jax.tree.map(np.testing.assert_array_equal, first.oracle.params, second.oracle.params)
+    (tmp_path / "oracles" / f"{first.folder.name}.seconds").unlink()
+    assert kept_oracle(SMALL, 0, TINY, tmp_path / "oracles").train_s is None
+
+    sources = made_from(SMALL)
+    others = [
+        replace(SMALL, run=lognormal(0.3)),
+        replace(SMALL, requests_per_day=2_501.0),
+        replace(SMALL, drift=replace(SMALL.drift, migration=0.4)),
     ]
-    assert cli.main([*words, "--oracle", str(written[0]), "--json", "--no-progress"]) == 0
+    assert len({made_from(world)["world"] for world in (SMALL, *others)}) == 4
+    assert made_from(preset("small")) == sources
+    monkeypatch.setattr("evaluation.oracle_cache.FORM", oracle.FORM + 1)
+    assert made_from(SMALL) != sources
+
+
+def test_the_cache_is_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "schedtwin" / "oracles"
+
+
+def test_the_bench_trains_what_it_lacks_and_shows_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("evaluation.oracle.OracleConfig", lambda: TINY)
+    monkeypatch.setattr("evaluation.truth_bench.TruthBenchConfig", lambda num_seeds: BENCH)
+    words = ["bench", "truth", "--preset", "small", "--days", "0", "--policies", "least-loaded"]
+    for trained_now in (True, False):
+        assert cli.main([*words, "--oracles", str(tmp_path), "--json", "--no-progress"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [row["policy"] for row in told["rows"]] == ["least_loaded", ORACLE]
+        assert all(row["low"] <= row["on_time"] <= row["high"] for row in told["rows"])
+        assert [check["worse"] for check in told["checks"]] == ["least_loaded"]
+        assert [(one["day"], one["trained_now"]) for one in told["oracles"]] == [(0, trained_now)]
+        assert told["notes"] == []
+    assert cli.main([*words, "--no-oracle", "--json", "--no-progress"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [row["policy"] for row in told["rows"]] == ["least_loaded", ORACLE]
-    assert all(row["low"] <= row["on_time"] <= row["high"] for row in told["rows"])
-    assert [check["worse"] for check in told["checks"]] == ["least_loaded"]
-    assert told["notes"] == []
+    assert [row["policy"] for row in told["rows"]] == ["least_loaded"]
+    assert "left out" in told["notes"][0]

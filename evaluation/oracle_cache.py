@@ -1,0 +1,110 @@
+"""Oracles kept between runs, so that a bench trains each of them once.
+
+An oracle's folder is named for its preset, its day and a hash of all that it depends on: the world, the configuration,
+the seed, the version of the project and that of the training (`evaluation.oracle.FORM`). Change any of them and another
+is trained.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from evaluation.oracle import FORM, KIND, Oracle, OracleConfig, load_oracle, write_oracle
+from evaluation.simulator.laws import Law
+from evaluation.simulator.world import World
+from logs_schema.hashing import json_hash
+from logs_schema.product import fingerprint
+
+_GRID = (0.1, 0.5, 0.9)
+
+
+class Kept(NamedTuple):
+    """An oracle, where it is kept and what it took."""
+
+    oracle: Oracle
+    folder: Path
+    num_updates: int
+    trained_now: bool
+    train_s: float | None  # when it was trained, now or earlier; None: not known
+
+
+def cache_folder() -> Path:
+    """Where oracles are kept unless the user says otherwise."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "schedtwin" / "oracles"
+
+
+def made_from(world: World) -> dict[str, str]:
+    """What an oracle of this world is made from, besides configuration and seed: name -> hash or version."""
+    return {"world": json_hash(_spelled(world)), "schedtwin": version("schedtwin"), "form": str(FORM)}
+
+
+def kept_oracle(
+    world: World,
+    day: int,
+    config: OracleConfig,
+    folder: Path,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, str], None] = lambda done, what: None,
+) -> Kept:
+    """The oracle of a day: read if it is kept, otherwise trained and kept.
+
+    Args:
+        world: A validated world.
+        day: Days since day 0, >= 0.
+        config: How it is trained.
+        folder: Where oracles are kept; made if need be.
+        seed: Of everything drawn.
+        progress: Told how many updates are done, and how it goes.
+
+    Returns:
+        The oracle and what it took.
+
+    Raises:
+        ConfigError: a negative day.
+        ProductError: what is kept there cannot be read.
+    """
+    sources = made_from(world)
+    name = fingerprint(KIND, sources | {"day": str(day)}, config, seed)[:16]
+    path = Path(folder) / f"{world.name}-day-{day}-{name}"
+    found = path.exists()
+    if not found:
+        began_s = time.perf_counter()
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_oracle(world, day, config, path, sources=sources, seed=seed, progress=progress)
+        (path.parent / f"{path.name}.seconds").write_text(f"{time.perf_counter() - began_s:.1f}\n")
+    return Kept(load_oracle(path, world), path, config.num_updates, not found, _train_s(path))
+
+
+def _train_s(path: Path) -> float | None:
+    """Beside the product, not in it: a product trained again is equal, the time it took is not."""
+    try:
+        return float((path.parent / f"{path.name}.seconds").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _spelled(value: Any) -> Any:
+    """A world as plain JSON: laws by name, moments and quantiles, numbers by their shortest spelling."""
+    if isinstance(value, Law):
+        return [
+            value.name,
+            repr(value.second_moment),
+            [repr(round(float(x), 6)) for x in value.quantile(jnp.array(_GRID))],
+        ]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _spelled(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, tuple | list):
+        return [_spelled(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _spelled(one) for key, one in value.items()}
+    if hasattr(value, "tolist"):
+        return _spelled(value.tolist())
+    return repr(value) if isinstance(value, float) else value
