@@ -1,0 +1,9 @@
+"""Other doors to an environment; nothing inside the project uses them.
+
+`stepwise` needs nothing more. `gymnasium_env`, `pettingzoo_env` and `minari_dataset` need the package of their name and
+are imported by those who want them.
+"""
+
+from twin.adapters.stepwise import Episode, Stepwise, TimeStep, stepwise
+
+__all__ = ["Episode", "Stepwise", "TimeStep", "stepwise"]
