@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.descriptions import Held, Node, Request
 from offline_rl.runner.features import LOAD, Asked
-from offline_rl.runner.setting import RESOURCES, PlacementSetting
+from offline_rl.runner.setting import PlacementSetting
 from offline_rl.runner.table import NodeTable, Vocabulary
 
-_CORES = [LOAD.index(name) for name in ("waiting_cores", "core_seconds_left")]
+_OF_RESOURCE = [[0, LOAD.index("waiting_cores"), LOAD.index("core_seconds_left")], [1], [2]]
+"""Rows of `LOAD` that count a resource."""
 _LEAST = {"cpu_cores": 0.0, "memory_gib": 0.0, "gpus": 0.0, "num_nodes": 1.0, "input_mib": 0.0}
 
 
@@ -137,7 +139,8 @@ def load_of(
     Raises:
         PolicyInputError: An amount or instant is not a finite number.
     """
-    sums = np.array([_sums(node, clock_s, expected) for node in nodes], float).reshape(-1, len(LOAD)).T
+    each = chain.from_iterable([_sums(node, clock_s, expected) for node in nodes])
+    sums = np.ascontiguousarray(np.fromiter(each, float, len(nodes) * len(LOAD)).reshape(-1, len(LOAD)).T)
     if not np.isfinite(sums).all():
         name = nodes[int(np.argmax(~np.isfinite(sums).all(axis=0)))].name
         raise PolicyInputError(
@@ -145,9 +148,9 @@ def load_of(
             where=name,
             allowed="finite amounts and instants; None where not known",
         )
-    sums[: len(RESOURCES)] *= np.array(setting.demanded)[:, None]
-    if not setting.demanded[0]:
-        sums[_CORES] = 0.0
+    for resource, is_known in enumerate(setting.demanded):
+        if not is_known:
+            sums[_OF_RESOURCE[resource]] = 0.0
     is_available = np.array([node.available for node in nodes], bool)
     if table.as_described:
         return sums, is_available
