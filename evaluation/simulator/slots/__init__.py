@@ -1,1 +1,35 @@
-"""Slot mode of the ground truth: papers 001 and 003, repaired."""
+"""Slot mode of the ground truth: the world of papers 001 and 003, with the CPU leak repaired and a finite cloud.
+
+Requests queue at access points; every slot each access point sends one of them to a node of its own site, of another
+one or of the cloud, where a replica of its service serves it or it is dropped late; once in a frame the deployment of
+replicas may change. It is an `Environment` like any other, with a seat for every access point: `slot_environment`.
+"""
+
+from evaluation.simulator.slots.config import Power, SlotConfig
+from evaluation.simulator.slots.counts import Counts
+from evaluation.simulator.slots.deployment import Deployment, Orchestration
+from evaluation.simulator.slots.dequeue import DELAY_GREEDY, FIFO, HYBRID, Dequeue
+from evaluation.simulator.slots.environment import slot_environment
+from evaluation.simulator.slots.playing import Played, in_each, play
+from evaluation.simulator.slots.problem import SlotState
+from evaluation.simulator.slots.response import Orchestrator
+from evaluation.simulator.slots.worlds import hurried
+
+__all__ = [
+    "DELAY_GREEDY",
+    "FIFO",
+    "HYBRID",
+    "Counts",
+    "Deployment",
+    "Dequeue",
+    "Orchestration",
+    "Orchestrator",
+    "Played",
+    "Power",
+    "SlotConfig",
+    "SlotState",
+    "hurried",
+    "in_each",
+    "play",
+    "slot_environment",
+]

@@ -117,6 +117,7 @@ def serve(
         late &= jnp.isinf(held.start_s)
     end_s = jnp.where(late | fails, now, end_s)
     status = jnp.where(ends, COMPLETED, jnp.where(late, DROPPED, jnp.where(fails, FAILED, held.status)))
+    left_s, end_s, status = jax.lax.optimization_barrier((left_s, end_s, status))  # else computed again below
     held = held._replace(left_s=left_s, end_s=end_s, status=status)
     starts = _starting(held, capacity, now)
     held = held._replace(start_s=jnp.where(starts, now, held.start_s))

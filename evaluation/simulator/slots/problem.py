@@ -174,14 +174,15 @@ def _node_features(case: Instance, state: SlotState, in_full: bool) -> Array:
     site = case.cluster.site_of_node
     same_service = here.same_service
     if not in_full:
-        together = site[:, None] == site[None]
-        mean_over_site = jnp.asarray(together / together.sum(1, keepdims=True), jnp.float32)
-        elsewhere = jnp.tensordot(mean_over_site, same_service, axes=1)
-        own = (
-            jnp.asarray(site).reshape((-1,) + (1,) * (same_service.ndim - 1))
-            == state.placement.request.site[None]
+        of_site = jnp.asarray(
+            site[:, None] == np.arange(len(case.cluster.sites)), jnp.float32
+        )  # [nodes, sites]
+        mean = jnp.tensordot(
+            (of_site / jnp.maximum(of_site.sum(axis=0, keepdims=True), 1.0)).T, same_service, axes=1
         )
-        same_service = jnp.where(own, same_service, elsewhere)
+        own = jnp.asarray(site).reshape((-1,) + (1,) * (same_service.ndim - 1))
+        own = own == state.placement.request.site[None]
+        same_service = jnp.where(own, same_service, jnp.tensordot(of_site, mean, axes=1))
     memory_gib = np.maximum(case.memory_gib, 1e-9).reshape((-1,) + (1,) * (here.held.ndim - 1))
     free = 1.0 - deployment.used_gib / memory_gib
     return jnp.stack(

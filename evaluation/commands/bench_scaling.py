@@ -1,0 +1,52 @@
+"""`schedtwin bench scaling`: how the cost of slot mode grows with nodes and environments."""
+
+from argparse import SUPPRESS, ArgumentTypeError, Namespace, _SubParsersAction
+from pathlib import Path
+
+NAME = "scaling"
+HELP = "time slot mode against the number of nodes and of environments, and plot it"
+
+
+def add_bench(benches: _SubParsersAction) -> None:
+    """Declare the bench and its arguments."""
+    parser = benches.add_parser(NAME, help=HELP, description=HELP)
+    parser.set_defaults(bench=run)
+    parser.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
+    parser.add_argument("--out", metavar="PLOT", type=Path, help="plot to write, .png, .svg or .pdf")
+    parser.add_argument(
+        "--node-factors", metavar="LIST", type=_sizes, default=(1, 2, 4),
+        help="how many times over to take the preset's nodes, with commas (default: 1,2,4)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--environments", metavar="LIST", type=_sizes, default=(64, 256, 1024),
+        help="independent copies side by side, with commas (default: 64,256,1024)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
+    parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
+
+
+def run(arguments: Namespace) -> int:
+    """Measure; 0."""
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.simulator.presets import preset
+    from evaluation.slot_scaling import ScalingConfig, as_json, as_text, measure_scaling, plot_scaling
+
+    world = preset(arguments.preset)
+    config = ScalingConfig(arguments.node_factors, arguments.environments)
+    total = len(config.node_factors) + len(config.environments)
+    with (
+        progress_of(arguments) as progress,
+        progress.stage("bench scaling", total=total, unit="sizes") as stage,
+    ):
+        scaling = measure_scaling(world, config, lambda done, what: stage(done, text=what))
+    if arguments.out is not None:
+        plot_scaling(scaling, arguments.out)
+    show_result(arguments, as_json(scaling), as_text(scaling))
+    return 0
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no list of whole numbers such as 1,2,4") from None
