@@ -12,6 +12,7 @@ from scipy.stats import ks_2samp, wasserstein_distance
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
 
 from evaluation.certify.samples import Coding, Sample
 
@@ -72,12 +73,13 @@ def two_sample_auc(coding: Coding, real: Sample, generated: Sample, *, seed: int
     features, label = np.concatenate(parts), np.repeat([0, 1], size)
     score = np.zeros(len(label))
     folds = StratifiedKFold(min(NUM_FOLDS, size), shuffle=True, random_state=seed)
-    for train, test in folds.split(features, label):
-        model = HistGradientBoostingClassifier(
-            max_iter=60, max_leaf_nodes=15, min_samples_leaf=20, early_stopping=False, random_state=seed
-        )
-        model.fit(features[train], label[train])
-        score[test] = model.predict_proba(features[test])[:, 1]
+    with threadpool_limits(1):  # small trees: threads wait for each other longer than they work
+        for train, test in folds.split(features, label):
+            model = HistGradientBoostingClassifier(
+                max_iter=60, max_leaf_nodes=15, min_samples_leaf=20, early_stopping=False, random_state=seed
+            )
+            model.fit(features[train], label[train])
+            score[test] = model.predict_proba(features[test])[:, 1]
     return float(roc_auc_score(label, score))
 
 
