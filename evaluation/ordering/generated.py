@@ -69,5 +69,6 @@ def generated_weeks(
         for seed in seeds:
             whole, start_s = lived(jobs, population, pool, seed, anchor, num_days, as_they_were)
             week, _ = cut_week(whole, pool, start_s, anchor + LEAD_DAYS, config)
-            weeks.append(week._replace(number=len(weeks), anchor=number))
+            label = f"anchor {number}, generated {seed}"
+            weeks.append(week._replace(label=label, number=len(weeks), anchor=number))
     return weeks

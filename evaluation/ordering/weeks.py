@@ -61,6 +61,7 @@ class TestWeek(NamedTuple):
     """One stretch to replay.
 
     Attributes:
+        label: unlike that of any other week.
         number: of the week among those judged together; weeks of one number share days.
         anchor: number of the anchor.
         shift_days: days between training and this test.
@@ -77,6 +78,7 @@ class TestWeek(NamedTuple):
         span_s: beginning of the week and end of its last arrivals, on the clock of `whole`.
     """
 
+    label: str
     number: int
     anchor: int
     shift_days: int
@@ -141,7 +143,8 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
     for number, anchor in enumerate(anchors):
         for shift in shifts:
             week, put_back = cut_week(jobs, pool, start_s, anchor + shift, config)
-            weeks.append(week._replace(number=number, anchor=number, shift_days=shift))
+            label = f"anchor {number}, shift {shift}d"
+            weeks.append(week._replace(label=label, number=number, anchor=number, shift_days=shift))
             num_put_back += put_back
     return WeekPlan(anchors, tuple(weeks), num_put_back)
 
@@ -169,7 +172,7 @@ def cut_week(
     counted = (part.arrival_s >= begin_s) & (part.arrival_s < end_s)
     warm = WarmStart(0.0, warm.processors, warm.end_s - begin_s, warm.expected_end_s - begin_s)
     week = TestWeek(
-        0, 0, 0, first_day, config.num_test_days, _shifted(part, begin_s), place, warm, counted,
+        "", 0, 0, 0, first_day, config.num_test_days, _shifted(part, begin_s), place, warm, counted,
         jobs, start_s, (begin_s, last_s),
     )  # fmt: skip
     return week, num_put_back

@@ -1,0 +1,105 @@
+"""Learned orders as policies that the judge can play: every anchor with the parameters of its own training days."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.ordering.learning import joined
+from evaluation.ordering.playing import OrderPolicy, Play
+from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
+from evaluation.ordering.weeks import TestWeek
+from twin.contracts import PyTree
+from twin.ordering.job_windows import cut_job_windows
+from twin.ordering.types import Pool
+
+
+class Learned(NamedTuple):
+    """What one anchor's training days taught.
+
+    Attributes:
+        clone: the scorer that imitates the logged order.
+        index: the scorer that knows the best index.
+        trained: those that PPO made of it in the twin, one for each seed.
+    """
+
+    clone: PyTree
+    index: PyTree
+    trained: tuple[PyTree, ...]
+
+
+def learned_policies(
+    programs: Programs,
+    learned: Sequence[Learned],
+    weeks: Sequence[TestWeek],
+    pool: Pool,
+    config: OrderTrainingConfig,
+) -> tuple[list[OrderPolicy], int]:
+    """Plays the learned orders through all weeks.
+
+    Args:
+        programs: of the pool.
+        learned: one for each anchor.
+        weeks: all that will be judged.
+        pool: the processors.
+        config: how they were trained.
+
+    Returns:
+        The policies, which answer for these weeks, and how many jobs found the queue full and waited outside.
+    """
+    kinds = (
+        ("bc", "imitation", "behaviour cloning of the logged order, sampled; EASY backfilling, smallest area first",
+         [[one.clone for one in learned]], True),
+        ("bc_greedy", "imitation", "the same, likeliest choice", [[one.clone for one in learned]], False),
+        ("index", "trained", "the best index of expected haste and run time in the twin, before PPO; EASY backfilling",
+         [[one.index for one in learned]], False),
+        ("twin", "trained", "PPO in the twin, from the index and near it; EASY backfilling; all seeds",
+         [list(params) for params in zip(*(one.trained for one in learned), strict=True)], False),
+    )  # fmt: skip
+    policies, num_late = [], 0
+    for name, kind, description, by_seed, sampled in kinds:
+        plays: list[Play] = []
+        for by_anchor in by_seed:
+            starts, late = _played(programs, by_anchor, weeks, pool, config, sampled=sampled)
+            num_late += late
+            plays.append(partial(_look_up, starts))
+        policies.append(OrderPolicy(name, kind, description, tuple(plays)))
+    return policies, num_late
+
+
+def _look_up(starts: dict[str, np.ndarray], weeks: Sequence[TestWeek]) -> list[np.ndarray]:
+    return [starts[week.label] for week in weeks]
+
+
+def _played(
+    programs: Programs,
+    by_anchor: Sequence[PyTree],
+    weeks: Sequence[TestWeek],
+    pool: Pool,
+    config: OrderTrainingConfig,
+    *,
+    sampled: bool,
+) -> tuple[dict[str, np.ndarray], int]:
+    """The starts of every week's jobs, by the week's label: the weeks of an anchor side by side."""
+    starts: dict[str, np.ndarray] = {}
+    num_late = 0
+    for anchor, params in enumerate(by_anchor):
+        own = [week for week in weeks if week.anchor == anchor]
+        cut = [
+            cut_job_windows(
+                week.whole, pool, problem_config(config), week.schedule_s, np.array([week.span_s])
+            )
+            for week in own
+        ]
+        windows = jax.tree.map(jnp.asarray, joined([windows for windows, _ in cut]))
+        start_s, late = programs.finish(jax.random.key(anchor), params, windows, jnp.array(sampled))
+        num_late += int(late)
+        for column, (week, (_, place)) in enumerate(zip(own, cut, strict=True)):
+            everybody = np.full(len(week.whole.arrival_s), np.nan)
+            rows = place[:, 0]
+            everybody[rows[rows >= 0]] = np.asarray(start_s)[: len(rows), column][rows >= 0]
+            starts[week.label] = everybody[week.place]
+    return starts, num_late

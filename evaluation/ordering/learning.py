@@ -1,0 +1,244 @@
+"""Trains orders of a queue: a clone of the logged order, and policies in the twin that start from the best index.
+
+In the twin the scorer first learns the best index (see `predicting`), then improves on it by PPO. Every few updates the
+greedy policy is played through generated weeks that training does not see; the parameters with the least mean bounded
+slowdown are kept, those before the first update among them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.metrics.slowdown import bounded_slowdown
+from evaluation.ordering.generated import lived
+from evaluation.ordering.predicting import (
+    WEIGHTS,
+    Index,
+    distilled,
+    fit_predictor,
+    index_of,
+    lessons_of,
+    seen_at_arrival,
+)
+from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
+from evaluation.progress import Stage
+from twin.contracts import PyTree
+from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
+from twin.ordering.population import DAY_S, Population
+from twin.ordering.replay import replay
+from twin.ordering.rules import LOGGED_ORDER, SAF
+from twin.ordering.states import NEVER, Asked
+from twin.ordering.types import Jobs, Pool
+
+MONTH_DAYS, SETTLE_DAYS = 28, 3
+WEEK_DAYS = 5
+HELD_OUT_SEED = 1_000
+LESSON_WINDOWS = 32
+PADDED_TO = 512
+
+
+class Ground(NamedTuple):
+    """What one anchor's policies are trained on.
+
+    Attributes:
+        train: generated windows to roll out in.
+        held_out: generated weeks that choose the parameters.
+        logged: windows of the training days, in the order in which the log started their jobs.
+        teacher: the index that does best in generated months that it was not fitted on.
+        slowdown: [exponents] mean bounded slowdown there of every choice of exponents, those of `predicting.WEIGHTS`.
+    """
+
+    train: JobWindows
+    held_out: JobWindows
+    logged: JobWindows
+    teacher: Index
+    slowdown: np.ndarray
+
+
+class Trained(NamedTuple):
+    """One trained policy.
+
+    Attributes:
+        params: of the scorer.
+        slowdown: [looks + 1] mean bounded slowdown of the greedy policy in the held-out weeks, before the first update
+            and at every look; the least is that of `params`.
+        reward: [updates] mean reward of a decision.
+    """
+
+    params: PyTree
+    slowdown: np.ndarray
+    reward: np.ndarray
+
+
+def ground_of(
+    jobs: Jobs,
+    population: Population,
+    pool: Pool,
+    anchor: int,
+    config: OrderTrainingConfig,
+    num_train_days: int,
+) -> Ground:
+    """Generates what an anchor's policies learn from; nothing from the anchor on is looked at.
+
+    Args:
+        jobs: of the archive.
+        population: of the training days.
+        pool: the processors.
+        anchor: days since 1970 (UTC): the first day after the training days.
+        config: how to train.
+        num_train_days: training days before the anchor.
+    """
+    begin_s = anchor * DAY_S - jobs.origin_us / 1e6
+    easy = Pool(pool.processors, easy=True)
+    seeds = range(config.num_episodes), range(HELD_OUT_SEED, HELD_OUT_SEED + config.num_held_out)
+    months, unseen = (
+        [lived(jobs, population, pool, seed, anchor, SETTLE_DAYS + MONTH_DAYS) for seed in part]
+        for part in seeds
+    )
+    predictor, _ = fit_predictor(anchor, lessons_of(months, begin_s, pool), lessons_of(unseen, begin_s, pool))
+    indices = [Index(predictor, jnp.array(weights)) for weights in WEIGHTS]
+    slowdown = np.array([_promised(index, unseen, begin_s, easy) for index in indices])
+
+    def windows(months: list[tuple[Jobs, np.ndarray]], span_days: float) -> JobWindows:
+        first_s = begin_s + SETTLE_DAYS * DAY_S + span_days * DAY_S * np.arange(MONTH_DAYS // span_days)
+        spans_s = np.stack([first_s, first_s + span_days * DAY_S], axis=1)
+        settings = problem_config(config)
+        cut = [
+            cut_job_windows(whole, pool, settings, start_s, _with_jobs(whole, start_s, spans_s))[0]
+            for whole, start_s in months
+        ]
+        return joined(cut)
+
+    logged = _logged(jobs, easy, begin_s, num_train_days, config)
+    return Ground(
+        windows(months, config.span_days),
+        windows(unseen, WEEK_DAYS),
+        logged,
+        indices[int(np.argmin(slowdown))],
+        slowdown,
+    )
+
+
+def _promised(index: Index, months: Sequence[tuple[Jobs, np.ndarray]], begin_s: float, pool: Pool) -> float:
+    """Mean bounded slowdown of an index in some months, its users' histories as they were when jobs arrived."""
+    values = []
+    for whole, start_s in months:
+        score = np.asarray(index_of(index, jnp.asarray(seen_at_arrival(whole, start_s, pool)), pool))
+        ranked = whole._replace(logged_start_s=-score.astype(float))
+        wait_s = replay(ranked, pool, LOGGED_ORDER, backfill=SAF).start_s - whole.arrival_s
+        new = ~np.isnan(wait_s) & (whole.arrival_s >= begin_s)
+        values.append(np.mean(bounded_slowdown(wait_s[new], whole.run_s[new])))
+    return float(np.mean(values))
+
+
+def _logged(
+    jobs: Jobs, pool: Pool, begin_s: float, num_train_days: int, config: OrderTrainingConfig
+) -> JobWindows:
+    """The training days, cut into windows, with the logged order as every job's priority."""
+    start_s = replay(jobs, pool, LOGGED_ORDER).start_s
+    first_s = begin_s - num_train_days * DAY_S
+    starts_s = first_s + config.span_days * DAY_S * np.arange(num_train_days // config.span_days)
+    spans_s = np.stack([starts_s, starts_s + config.span_days * DAY_S], axis=1)
+    priority = standing_order(jobs, LOGGED_ORDER)
+    settings = problem_config(config)
+    spans_s = _with_jobs(jobs, start_s, spans_s)
+    return joined([cut_job_windows(jobs, pool, settings, start_s, spans_s, priority=priority)[0]])
+
+
+def _with_jobs(jobs: Jobs, start_s: np.ndarray, spans_s: np.ndarray) -> np.ndarray:
+    """The spans in which somebody waits or arrives."""
+    some = [
+        np.any((jobs.arrival_s < end_s) & (np.fmax(jobs.arrival_s, start_s) >= begin_s))
+        for begin_s, end_s in spans_s
+    ]
+    return spans_s[np.array(some)]
+
+
+def joined(parts: Sequence[JobWindows]) -> JobWindows:
+    """Windows side by side, padded to few different lengths, so that programs are compiled but a few times."""
+    longest = max(part.run.shape[0] for part in parts)
+    longest = -(-longest // PADDED_TO) * PADDED_TO
+
+    def padded(leaf: np.ndarray, empty: int) -> np.ndarray:
+        return np.pad(leaf, ((0, longest - leaf.shape[0]), (0, 0)), constant_values=empty)
+
+    def long(part: JobWindows) -> JobWindows:
+        asked = Asked(
+            *(padded(leaf, NEVER if name == "arrival" else 0) for name, leaf in part.asked._asdict().items())
+        )
+        return part._replace(asked=asked, run=padded(part.run, 1))
+
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *map(long, parts))
+
+
+def mean_slowdown(windows: JobWindows, start_s: np.ndarray, tick_s: float = 1.0) -> float:
+    """Mean bounded slowdown of the jobs that arrive in some windows and start.
+
+    Args:
+        windows: the jobs.
+        start_s: [N, W] seconds after the beginnings of the windows; NaN for jobs that never start.
+        tick_s: length of a tick.
+    """
+    started = np.isfinite(start_s) & (windows.asked.arrival >= 0)
+    wait_s = start_s[started] - windows.asked.arrival[started] * tick_s
+    return float(np.mean(bounded_slowdown(wait_s, windows.run[started] * tick_s)))
+
+
+def clone_log(seed: int, programs: Programs, ground: Ground) -> tuple[PyTree, float]:
+    """A clone of the logged order, and its agreement with it at the end."""
+    key_follow, key_clone = jax.random.split(jax.random.key(seed))
+    lessons = programs.follow_log(key_follow, jax.tree.map(jnp.asarray, ground.logged))
+    params, agreement = programs.clone(key_clone, lessons)
+    return jax.tree.map(np.asarray, params), float(np.mean(np.asarray(agreement)[-20:]))
+
+
+def teach_scorer(programs: Programs, ground: Ground, pool: Pool) -> PyTree:
+    """The scorer that knows what the index knows."""
+    some = jax.tree.map(lambda leaf: jnp.asarray(leaf[..., :LESSON_WINDOWS]), ground.train)
+    lessons = programs.teach(jax.random.key(0), some, ground.teacher)
+    return distilled(0, programs.network, programs.example, lessons, ground.teacher, pool)
+
+
+def train_order(
+    seed: int,
+    programs: Programs,
+    ground: Ground,
+    clone: PyTree,
+    config: OrderTrainingConfig,
+    stage: Stage,
+    done: int = 0,
+) -> Trained:
+    """Trains one policy in the twin.
+
+    Args:
+        seed: of clone, rollouts and updates.
+        programs: of the pool.
+        ground: where to train.
+        clone: what to start from and stay near.
+        config: how.
+        stage: where to show how far it is.
+        done: updates that the stage has behind it.
+    """
+    windows, held_out = (jax.tree.map(jnp.asarray, one) for one in (ground.train, ground.held_out))
+    key_begin, key_updates, key_play = jax.random.split(jax.random.key(seed), 3)
+
+    def look(params: PyTree) -> float:
+        start_s, _ = programs.finish(key_play, params, held_out, jnp.array(False))
+        return mean_slowdown(ground.held_out, np.asarray(start_s))
+
+    state, best = programs.begin(key_begin, clone), clone
+    looks, rewards = [look(clone)], []
+    for first in range(0, config.num_updates, config.look_every):
+        state, info = programs.improve(key_updates, state, clone, windows, jnp.int32(first))
+        rewards.append(np.asarray(info.reward))
+        looks.append(look(state.params.actor))
+        if looks[-1] <= min(looks):
+            best = state.params.actor
+        stage(
+            done + first + config.look_every,
+            text=f"seed {seed}: slowdown in the twin {looks[0]:.2f}, now {looks[-1]:.2f}",
+        )
+    return Trained(jax.tree.map(np.asarray, best), np.array(looks), np.concatenate(rewards))

@@ -1,0 +1,191 @@
+"""What trains and plays orders of a queue: sizes, the scorer, and the programs compiled once for all anchors and seeds.
+
+Windows and parameters are arguments, so five anchors with five seeds compile as often as one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.ordering.predicting import TIME_UNIT_S, Index, index_policy
+from logs_schema.errors import ConfigError
+from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
+from offline_rl.networks import Actor, Example, example_of, greedy_policy, sampling_policy
+from offline_rl.scorer import ScorerConfig, scorer
+from offline_rl.train import from_logs, updates
+from twin.contracts import Array, Environment, PyTree, Trajectory
+from twin.environment import environment
+from twin.ordering.job_windows import JobWindows, replayed_jobs
+from twin.ordering.orders import by_area, by_priority
+from twin.ordering.play import actions_of, by_order, by_policy, play
+from twin.ordering.problem import OrderingConfig, ordering
+from twin.ordering.responses import queue_response, starts_of
+from twin.ordering.types import Pool
+from twin.rollout import follow, rollout
+
+
+@dataclass(frozen=True)
+class OrderTrainingConfig:
+    """How orders are trained.
+
+    Attributes:
+        seeds: one trained policy for each.
+        num_updates: of PPO.
+        look_every: updates between two looks at the held-out weeks.
+        num_streams: parallel rollouts, a multiple of PPO's minibatches.
+        num_steps: decisions in each.
+        num_episodes: generated months to train in.
+        span_days: length of the windows that rollouts begin with, of which a month holds several.
+        num_held_out: generated months that decide which parameters are kept.
+        clone_updates: gradient steps of the clone of the logged order.
+        num_visible: waiting jobs that training sees; `queue_size` are seen where policies are judged.
+        queue_size, running_size: as in `OrderingConfig`.
+        floor_s: run times below this count as this long in the reward. The bounded slowdown's own 10 s would let a
+            few jobs of seconds rule the gradient; the held-out weeks are measured with 10 s.
+        hidden: widths of the scorer's layers.
+        ppo: how to optimise.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    num_updates: int = 40
+    look_every: int = 10
+    num_streams: int = 64
+    num_steps: int = 128
+    num_episodes: int = 12
+    span_days: float = 2.0
+    num_held_out: int = 8
+    clone_updates: int = 150
+    num_visible: int = 48
+    queue_size: int = 160
+    running_size: int = 128
+    floor_s: float = 30.0
+    hidden: tuple[int, ...] = (32, 32)
+    ppo: PPOConfig = field(
+        default_factory=lambda: PPOConfig(
+            horizon_s=43_200.0, entropy=0.0, kl_to_clone=0.01, critic_hidden=(64, 64)
+        )
+    )
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ConfigError(f"seeds {list(self.seeds)}", allowed="one or more different seeds")
+        sizes = (self.num_updates, self.look_every, self.num_streams, self.num_steps, self.num_episodes)
+        if min(*sizes, self.num_held_out, self.clone_updates) < 1 or self.span_days <= 0.0:
+            raise ConfigError(
+                "numbers of updates, streams, steps and months must be positive", where="training"
+            )
+
+
+class Programs(NamedTuple):
+    """Compiled programs for one pool."""
+
+    example: Example
+    network: Actor
+    teach: Callable[[Array, JobWindows, Index], Trajectory]  # the index's own decisions, one stream a window
+    follow_log: Callable[[Array, JobWindows], Trajectory]  # the decisions of the jobs' priorities, likewise
+    clone: Callable[[Array, Trajectory], tuple[PyTree, Array]]  # -> scorer, agreement [updates]
+    begin: Callable[[Array, PyTree], PyTree]  # (key, clone) -> PPO's state
+    improve: Callable[[Array, PyTree, PyTree, JobWindows, Array], tuple[PyTree, PyTree]]
+    # (key, state, clone, windows, first update) -> state, info of `look_every` updates
+    finish: Callable[[Array, PyTree, JobWindows, Array], tuple[Array, Array]]
+    # (key, scorer, windows, whether to sample) -> starts [N, W], how many jobs found the queue full
+
+
+def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -> Programs:
+    """The programs of training and judging.
+
+    Args:
+        pool: the processors; jobs are backfilled.
+        windows: any, for the shapes.
+        config: how to train.
+    """
+    pool = Pool(pool.processors, easy=True)
+    settings = problem_config(config)
+    system_of = partial(_system, pool, settings)
+    example = example_of(system_of(jax.tree.map(jnp.asarray, windows)))
+    network = scorer(example, ScorerConfig(config.hidden, identity=False, pooled=False))
+    cloning = behaviour_cloning(example, BehaviourCloningConfig(learning_rate=3e-3), network)
+
+    @jax.jit
+    def teach(key: Array, windows: JobWindows, index: Index) -> Trajectory:
+        streams = (windows.length.shape[0],)
+        return rollout(key, system_of(windows), index_policy(index, pool), config.num_steps, streams)
+
+    @jax.jit
+    def follow_log(key: Array, windows: JobWindows) -> Trajectory:
+        system = _system(pool, replace(settings, backfill=by_priority), windows)
+        streams = (windows.length.shape[0],)
+        actions = actions_of(key, system, by_order(system, by_priority), config.num_steps, streams)
+        return follow(key, system, actions, streams)
+
+    def clone(key: Array, lessons: Trajectory) -> tuple[PyTree, Array]:
+        key_init, key_updates = jax.random.split(key)
+        run = updates(cloning, config.clone_updates)
+        experience = from_logs(lessons, max(1, min(8, lessons.active.shape[-1] // 2)))
+        state, info = run(key_updates, cloning.init(key_init), experience, 0)
+        return state.actor, info.agreement
+
+    def begin(key: Array, clone: PyTree) -> PyTree:
+        return ppo(example, config.ppo, clone, network).init(key)
+
+    @jax.jit
+    def improve(
+        key: Array, state: PyTree, clone: PyTree, windows: JobWindows, first: Array
+    ) -> tuple[PyTree, PyTree]:
+        system, streams = system_of(windows), (config.num_streams,)
+        algorithm = ppo(example, config.ppo, clone, network)
+
+        def one(state: PyTree, update: Array) -> tuple[PyTree, PyTree]:
+            key_rollout, key_step = jax.random.split(jax.random.fold_in(key, update))
+            lived = rollout(key_rollout, system, algorithm.policy(state), config.num_steps, streams)
+            return algorithm.step(key_step, state, lived)
+
+        return jax.lax.scan(one, state, first + jnp.arange(config.look_every))
+
+    return Programs(
+        example, network, teach, follow_log, clone, begin, improve, _finish_program(pool, windows, config)
+    )
+
+
+def _finish_program(
+    pool: Pool, windows: JobWindows, config: OrderTrainingConfig
+) -> Callable[[Array, PyTree, JobWindows, Array], tuple[Array, Array]]:
+    """Whole weeks under a scorer that sees the whole queue: its weights do not know how long that is."""
+    settings = problem_config(replace(config, num_visible=config.queue_size))
+    system_of = partial(_system, pool, settings)
+    example = example_of(system_of(jax.tree.map(jnp.asarray, windows)))
+    network = scorer(example, ScorerConfig(config.hidden, identity=False, pooled=False))
+
+    @jax.jit
+    def finish(key: Array, params: PyTree, windows: JobWindows, sampled: Array) -> tuple[Array, Array]:
+        system = system_of(windows)
+
+        def policy(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
+            drawn = sampling_policy(network, params)(key, observation, legal)
+            likeliest = greedy_policy(network, params)(key, observation, legal)
+            return jnp.where(sampled, drawn, likeliest)
+
+        last = play(key, system, by_policy(system, policy), (windows.length.shape[0],))
+        return starts_of(last, settings), jnp.sum(last.problem.num_late)
+
+    return finish
+
+
+def _system(pool: Pool, settings: OrderingConfig, windows: JobWindows) -> Environment:
+    return environment(ordering(pool, settings), queue_response(pool, settings, replayed_jobs(windows)))
+
+
+def problem_config(config: OrderTrainingConfig) -> OrderingConfig:
+    """The ordering problem as trained and judged; durations in minutes, so that short jobs can be told apart."""
+    return OrderingConfig(
+        num_visible=config.num_visible,
+        queue_size=config.queue_size,
+        running_size=config.running_size,
+        backfill=by_area,
+        slowdown_floor_s=config.floor_s,
+        time_unit_s=TIME_UNIT_S,
+    )
