@@ -210,8 +210,7 @@ class Service:
         if worker.stalled(self.config.deadline_s):
             return Reply(reason=BUSY)
         try:
-            async with asyncio.timeout(max(0.0, deadline_s - begun_s)):
-                decision = await worker.submit(question)
+            decision = await worker.ask(question, deadline_s - begun_s)
         except TimeoutError:
             return Reply(reason=SLOW)
         except Exception as error:  # whatever the policy's libraries raise: the show goes on

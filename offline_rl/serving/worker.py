@@ -1,68 +1,103 @@
-"""One thread that asks the policy, so that a decision that takes too long never keeps an answer waiting."""
+"""One thread that asks the policy, so that a decision that takes too long never keeps an answer waiting.
+
+A decision usually takes a fraction of a millisecond. So whoever asks first waits for it without doing anything else
+(`SIT_S`): two threads that both compute would hand the interpreter's lock to and fro, and a hand-over costs more than
+the decision. Only what takes longer is waited for beside other work.
+"""
 
 import asyncio
 import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any
 
-Result = TypeVar("Result")
 MAX_PENDING = 256
 """Questions that may wait for the policy."""
+SIT_S = 0.004
+"""How long the event loop sits and waits for a decision."""
+
+
+class _Job:
+    """A question on its way: `done` is locked until there is a result or an error."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work, self.done = work, threading.Lock()
+        self.done.acquire()
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.future: asyncio.Future | None = None
+        self.dropped = False
 
 
 class Worker:
     """A daemon thread that runs jobs one after the other.
 
-    A job whose future was cancelled (its deadline has passed) is skipped. A job that never returns keeps the thread;
-    the process ends all the same.
+    A job that was given up before its turn is skipped. A job that never returns keeps the thread; the process ends all
+    the same.
     """
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[tuple[asyncio.Future, Callable] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._busy_since_s: float | None = None
-        self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="policy", daemon=True).start()
 
     def stalled(self, patience_s: float) -> bool:
         """Whether the job in hand has taken longer than this, or too many wait."""
         begun_s = self._busy_since_s
-        return self._jobs.qsize() >= MAX_PENDING or (
-            begun_s is not None and time.monotonic() - begun_s > patience_s
-        )
+        late = begun_s is not None and time.monotonic() - begun_s > patience_s
+        return late or self._jobs.qsize() >= MAX_PENDING
 
-    def submit(self, job: Callable[[], Result]) -> "asyncio.Future[Result]":
-        """Queues a job; its result or exception arrives in the future, on the running event loop."""
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._jobs.put((future, job))
-        return future
+    async def ask(self, work: Callable[[], Any], timeout_s: float) -> Any:
+        """The result of `work`, which runs in the thread.
+
+        Raises:
+            TimeoutError: There is none in time.
+            Exception: Whatever `work` raises.
+        """
+        begun_s = time.monotonic()
+        sits = self._busy_since_s is None and self._jobs.empty()
+        job = _Job(work)
+        self._jobs.put(job)
+        if not job.done.acquire(timeout=max(0.0, min(SIT_S, timeout_s)) if sits else 0.0):
+            await self._wait(job, begun_s + timeout_s)
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def stop(self) -> None:
         """Lets the thread end after the jobs in its queue."""
         self._jobs.put(None)
 
+    async def _wait(self, job: _Job, until_s: float) -> None:
+        """Returns when a job is done, or raises TimeoutError; other work goes on meanwhile."""
+        job.future = asyncio.get_running_loop().create_future()
+        if job.done.acquire(blocking=False):  # it was done before the thread could see the future
+            return
+        try:
+            async with asyncio.timeout(max(0.0, until_s - time.monotonic())):
+                await job.future
+        finally:
+            job.dropped = True
+
     def _run(self) -> None:
-        while (asked := self._jobs.get()) is not None:
-            future, job = asked
-            if future.cancelled():
+        while (job := self._jobs.get()) is not None:
+            if job.dropped:
                 continue
             self._busy_since_s = time.monotonic()
             try:
-                result, error = job(), None
-            except Exception as failure:  # whatever it is, it belongs to whoever asked
-                result, error = None, failure
+                job.result = job.work()
+            except Exception as error:  # whatever it is, it belongs to whoever asked
+                job.error = error
             self._busy_since_s = None
-            try:
-                future.get_loop().call_soon_threadsafe(_settle, future, result, error)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
+            job.done.release()
+            if job.future is not None:
+                try:
+                    job.future.get_loop().call_soon_threadsafe(_wake, job.future)
+                except RuntimeError:  # the loop is closed: nobody waits any more
+                    return
 
 
-def _settle(future: asyncio.Future, result: object, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+def _wake(future: asyncio.Future) -> None:
+    if not future.done():
+        future.set_result(None)
