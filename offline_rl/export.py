@@ -184,7 +184,7 @@ def decided(
     network = original(contract)
     observation = jnp.asarray(choices.transpose(2, 1, 0)[:, :, None]), jnp.asarray(context.T[:, None])
     with jax.default_matmul_precision("highest"):
-        masked = network.logits(params, observation, jnp.asarray(legal.T[:, None]))
+        masked = jax.jit(network.logits)(params, observation, jnp.asarray(legal.T[:, None]))
     return np.asarray(masked)[:, 0].T, np.asarray(greedy(masked))[0].astype(np.int64)
 
 
