@@ -24,6 +24,8 @@ from twin.placement.types import REJECTED, UNKNOWN, Fate, Requests
 
 TABLE_DEPTH = 96
 """Requests in a node's hands that a behaviour can count; beyond it the load looks smaller than it is."""
+NUM_SLOTS = 64
+"""Requests that a node can hold in a history whose fates unfold; a node that holds as many refuses offers."""
 ANY_WEEKDAY = 0
 """Histories are told no weekday: whoever reads the log finds it in the dates."""
 NOTHING_TOLD = -1
@@ -219,8 +221,8 @@ def unfolding(world: World, names: Names) -> Mechanics:
     midnight = jnp.float32(0.0)
 
     def begin(key: Array, today: Conditions) -> tuple[_Live, tuple[Array, Requests, Array]]:
-        system = begin_unfolding(world, today, TABLE_DEPTH, midnight)
-        shape = (today.speed.shape[0], TABLE_DEPTH)
+        system = begin_unfolding(world, today, NUM_SLOTS, midnight)
+        shape = (today.speed.shape[0], NUM_SLOTS)
         books = _Books(jnp.full(shape, NOTHING_TOLD, jnp.int32), jnp.zeros(shape))
         asked = jnp.bool_(True)
         system, first = follow_unfolding(key, world, today, names, system, midnight, ANY_WEEKDAY, asked)

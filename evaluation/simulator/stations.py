@@ -104,9 +104,15 @@ def hand_over(
     return Jobs(*(write(old, position, new) for old, new in zip(jobs, entry, strict=True)))
 
 
-class _Carry(NamedTuple):
+class _Moving(NamedTuple):
+    """What changes while time passes; the rest of the jobs stays as it is."""
+
     now_s: Array  # [nodes, *streams]
-    jobs: Jobs
+    phase: Array
+    left_s: Array
+    start_s: Array
+    finish_s: Array
+    status: Array
     end_s: Array  # [agents, *streams]
     goes_on: Array  # [] bool: something happened in the last round
 
@@ -128,22 +134,25 @@ def pass_time(
     """
     num_nodes = today.speed.shape[0]
     now_s = jnp.broadcast_to(clock_s[None], (num_nodes, *clock_s.shape))
-    begin = _Carry(now_s, jobs, end_s, jnp.bool_(True))
-    final = jax.lax.while_loop(
-        lambda carry: carry.goes_on, lambda carry: _round(world, today, until_s, carry), begin
+    begin = _Moving(
+        now_s, jobs.phase, jobs.left_s, jobs.start_s, jobs.finish_s, jobs.status, end_s, jnp.bool_(True)
     )
-    return final.jobs, final.end_s
+    final = jax.lax.while_loop(
+        lambda moving: moving.goes_on, lambda moving: _round(world, today, jobs, until_s, moving), begin
+    )
+    names = ("phase", "left_s", "start_s", "finish_s", "status")
+    return jobs._replace(**{name: getattr(final, name) for name in names}), final.end_s
 
 
-def _round(world: World, today: Conditions, until_s: Array, carry: _Carry) -> _Carry:
+def _round(world: World, today: Conditions, jobs: Jobs, until_s: Array, moving: _Moving) -> _Moving:
     """The next event of every node, if it comes before `until_s`."""
-    now_s, jobs = carry.now_s, carry.jobs
-    served, waiting = jobs.phase == SERVED, jobs.phase == WAITING
+    now_s = moving.now_s
+    served, waiting = moving.phase == SERVED, moving.phase == WAITING
     cores = _of_nodes(jnp.sum(jnp.asarray(today.core_exists), axis=0), until_s.ndim)
     limit = _of_nodes(today.limit, until_s.ndim)
     num_served = jnp.sum(served, axis=1, dtype=jnp.float32)
     pace = jnp.minimum(1.0, cores / jnp.maximum(num_served, 1.0))
-    left_s = jnp.where(served, jobs.left_s, jnp.inf)
+    left_s = jnp.where(served, moving.left_s, jnp.inf)
     enters_s = jnp.where(waiting, jobs.enters_s, jnp.inf)
     drop_s = jnp.where(waiting, jobs.drop_s, jnp.inf)
     done_at = now_s + jnp.min(left_s, axis=1) / pace
@@ -165,23 +174,22 @@ def _round(world: World, today: Conditions, until_s: Array, carry: _Carry) -> _C
     at_down = down[:, None] & (served | waiting)
     then = then_s[:, None]
     passed_s = ((then_s - now_s) * pace)[:, None]
-    left_s = jnp.where(served, jnp.maximum(jobs.left_s - passed_s, 0.0), jobs.left_s)
+    left_s = jnp.where(served, jnp.maximum(moving.left_s - passed_s, 0.0), moving.left_s)
     begins_s = jnp.maximum(then, jobs.there_s)
     left_s = jnp.where(at_join, left_s + (begins_s - then), left_s)
-    start_s = jnp.where(at_join, begins_s, jobs.start_s)
+    start_s = jnp.where(at_join, begins_s, moving.start_s)
     start_s = jnp.where(at_down & (start_s >= then), jnp.inf, start_s)
     back_s = _way_back_s(world, today, jobs, at_done, then_s)
-    finish_s = jnp.where(at_done, (then_s + back_s)[:, None], jobs.finish_s)
+    finish_s = jnp.where(at_done, (then_s + back_s)[:, None], moving.finish_s)
     finish_s = jnp.where(at_drop | at_down, then, finish_s)
     status = jnp.where(
-        at_done, COMPLETED, jnp.where(at_drop, DROPPED, jnp.where(at_down, FAILED, jobs.status))
+        at_done, COMPLETED, jnp.where(at_drop, DROPPED, jnp.where(at_down, FAILED, moving.status))
     )
-    phase = jnp.where(at_join, SERVED, jnp.where(at_done | at_drop | at_down, GONE, jobs.phase))
-    end_s = carry.end_s
+    phase = jnp.where(at_join, SERVED, jnp.where(at_done | at_drop | at_down, GONE, moving.phase))
+    end_s = moving.end_s
     if world.reactions.any:
         end_s = _note(end_s, jobs.owner, at_done, then_s + back_s)
-    jobs = jobs._replace(phase=phase, left_s=left_s, start_s=start_s, finish_s=finish_s, status=status)
-    return _Carry(then_s, jobs, end_s, jnp.any(fires))
+    return _Moving(then_s, phase, left_s, start_s, finish_s, status, end_s, jnp.any(fires))
 
 
 def _way_back_s(world: World, today: Conditions, jobs: Jobs, at_done: Array, then_s: Array) -> Array:

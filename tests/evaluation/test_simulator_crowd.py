@@ -45,6 +45,7 @@ def test_who_is_annoyed_for_sure_leaves_after_the_second_request_and_never_asks_
         assert np.all(day.session == 0)
 
 
+@pytest.mark.slow
 def test_requests_of_an_agent_who_pauses_are_a_renewal_process():
     """One agent who pauses after every request but the first: gaps have mean `absence + 1 / rate`."""
     absence_s, requests_per_day = 300.0, 500.0
@@ -68,6 +69,7 @@ def test_requests_of_an_agent_who_pauses_are_a_renewal_process():
     assert min(sessions) > 100
 
 
+@pytest.mark.slow
 def test_annoyed_agents_accept_as_often_as_told():
     """With every request late, annoyance after k judged ones is `1 - (1 - memory)^k`; refused offers change nothing."""
     memory, refusing = 0.5, 0.6

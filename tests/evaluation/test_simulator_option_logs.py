@@ -136,6 +136,7 @@ def legal_policy(key, _observation, legal):
     return jnp.argmax(score, axis=0).astype(jnp.int32)
 
 
+@pytest.mark.slow
 def test_books_and_fates_agree_and_obey_littles_law_where_fates_unfold(encoding):
     """The number held, summed over arrivals and divided by their rate, is the time in the system (no reactions: the
     rate is known), and what the books hold is what the fates say."""
@@ -163,9 +164,10 @@ def test_books_and_fates_agree_and_obey_littles_law_where_fates_unfold(encoding)
     assert error < 0.08 * in_system_s.mean()
 
 
+@pytest.mark.slow
 def test_a_full_node_refuses_and_loses_nothing(monkeypatch):
     """With two slots a node, whatever is accepted still ends."""
-    monkeypatch.setattr(mechanics, "TABLE_DEPTH", 2)
+    monkeypatch.setattr(mechanics, "NUM_SLOTS", 2)
     crowded = replace(WORLD, name="crowded", reactions=Reactions(), outages=(), drop_late=False)
     rows = lived(crowded, "random", num_streams=2, chunk_steps=250)
     accepted = rows.live & rows.fate.accepted

@@ -104,7 +104,7 @@ def shared_by_hand(arrival_s, run_s, num_cores, limit):
     return finish_s
 
 
-@pytest.mark.parametrize("limit", [2, 3])
+@pytest.mark.parametrize("limit", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_finishes_equal_those_of_sharing_written_by_hand(limit):
     """Two cores shared by at most `limit`; where nobody meets anybody, a run takes what was drawn."""
     num_cores = 2
