@@ -1,0 +1,114 @@
+"""The deployment files: against Kubernetes' published schemas, and against what the server takes."""
+
+import argparse
+import shlex
+from importlib.resources import files
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from evaluation.commands import serve
+from offline_rl.serving.app import App
+from offline_rl.serving.server import is_loopback
+from tests.serving.making import made_service
+
+FOLDER = files("offline_rl.serving") / "deployment"
+VERSION = "1.31"
+EXTENDER = {
+    "urlPrefix": str, "filterVerb": str, "preemptVerb": str, "prioritizeVerb": str, "weight": int, "bindVerb": str,
+    "enableHTTPS": bool, "tlsConfig": dict, "httpTimeout": str, "nodeCacheCapable": bool, "managedResources": list,
+    "ignorable": bool,
+}  # fmt: skip
+"""Fields of `kubescheduler.config.k8s.io/v1` Extender; component configurations are in no published schema."""
+CONFIGURATION = {
+    "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling",
+    "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds",
+    "profiles", "extenders", "delayCacheUntilActive",
+}  # fmt: skip
+
+
+def objects() -> list[dict]:
+    return [
+        one
+        for path in sorted(FOLDER.iterdir(), key=lambda path: path.name)
+        for one in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+
+
+def configurations() -> list[dict]:
+    whole = [one for one in objects() if one["kind"] == "KubeSchedulerConfiguration"]
+    inside = [
+        yaml.safe_load(text)
+        for one in objects()
+        if one["kind"] == "ConfigMap"
+        for text in one["data"].values()
+    ]
+    return whole + inside
+
+
+def containers() -> list[dict]:
+    deployments = [one for one in objects() if one["kind"] == "Deployment"]
+    return [each for one in deployments for each in one["spec"]["template"]["spec"]["containers"]]
+
+
+PUBLISHED = [one for one in objects() if one["kind"] != "KubeSchedulerConfiguration"]
+
+
+@pytest.mark.parametrize("content", PUBLISHED, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
+def test_objects_are_valid_by_the_published_schemas(content):
+    kubernetes_validate.validate(content, VERSION, strict=True)
+
+
+def test_the_schemas_would_notice():
+    broken = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "x"},
+        "spec": {"replica": 1},
+    }
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(broken, VERSION, strict=True)
+
+
+@pytest.mark.parametrize("content", configurations(), ids=lambda one: one["extenders"][0]["urlPrefix"])
+def test_scheduler_configurations_have_known_fields_and_survive_an_outage(content):
+    assert content["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert set(content) <= CONFIGURATION
+    (extender,) = content["extenders"]
+    assert all(isinstance(value, EXTENDER[name]) for name, value in extender.items())
+    assert extender["ignorable"] is True
+    assert extender["httpTimeout"].endswith("ms")
+    assert int(extender["httpTimeout"].removesuffix("ms")) <= 500
+    doors = App(made_service())._doors
+    assert {f"/{extender['filterVerb']}", f"/{extender['prioritizeVerb']}"} <= set(doors)
+    assert extender["enableHTTPS"] == extender["urlPrefix"].startswith("https")
+
+
+def test_the_commands_are_ones_the_server_takes():
+    commands = [one["command"] for one in containers() if one["command"][0] == "schedtwin"]
+    assert len(commands) == 2
+    for command in commands:
+        parser = argparse.ArgumentParser()
+        serve.add_arguments(parser)
+        arguments = parser.parse_args(command[2:])
+        assert arguments.shadow, shlex.join(command)
+        assert is_loopback(arguments.host) or (
+            arguments.token_file and arguments.tls_cert and arguments.tls_key
+        )
+
+
+def test_selectors_ports_and_volumes_fit_together():
+    pods = {
+        one["metadata"]["name"]: one["spec"]["template"] for one in objects() if one["kind"] == "Deployment"
+    }
+    (service,) = [one for one in objects() if one["kind"] == "Service"]
+    template = pods["schedtwin-server"]
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    ports = {port["name"] for one in template["spec"]["containers"] for port in one.get("ports", [])}
+    assert service["spec"]["ports"][0]["targetPort"] in ports
+    for template in pods.values():
+        volumes = {volume["name"] for volume in template["spec"]["volumes"]}
+        assert {
+            mount["name"] for one in template["spec"]["containers"] for mount in one["volumeMounts"]
+        } <= volumes
