@@ -1,7 +1,9 @@
 """The whole question for one archive: train on the days before each anchor, judge on the weeks after it, report."""
 
-from dataclasses import dataclass, field, replace
+import json
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +19,10 @@ from evaluation.ordering.predicting import WEIGHTS
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from evaluation.ordering.replaying import pool_size
 from evaluation.ordering.weeks import WeeksConfig, plan_weeks
+from evaluation.pipeline import archive_facts
 from evaluation.progress import Progress
+from evaluation.records import to_plain
+from evaluation.report import Report, write_report
 from logs_schema.archive import Archive
 from twin.arrays import save_arrays
 from twin.ordering.jobs import read_jobs
@@ -25,6 +30,12 @@ from twin.ordering.population import Population, fit_population
 from twin.ordering.population_check import check_population
 from twin.ordering.types import Jobs, Pool
 
+LIMITS = (
+    "Replay is of an idealised machine: what held jobs back in the log besides a lack of processors (hours of "
+    "operation, partitions, failures) is not in it. The gap to the logged waits is in the notes.",
+    "The judge called training twin is a model of the users of the training days; against it stands replay, here the "
+    "truth of this problem, in the table of the judges.",
+)
 FIXED = "arrivals and run times are fixed: no user reacts to a better or worse schedule"
 
 
@@ -97,12 +108,29 @@ def order_archive(
             notes.append(
                 f"{num_late} arrivals of learned orders found the queue's table full and waited outside"
             )
-    facts = {"path": path.name, "num_requests": len(jobs.arrival_s), "processors": pool.processors}
+    facts = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
     return compare_orders(
         plan, twin_weeks, policies, pool, config.weeks, progress,
         facts=facts | dict(jobs.counts),
         notes=notes, intervals=config.intervals,
     )  # fmt: skip
+
+
+def write_order_comparison(
+    out: Path, path: Path, config: OrderConfig, progress: Progress, *, title: str
+) -> dict[str, Any]:
+    """Trains, judges and compares; writes `comparison.json`, `report.html`, `report.json` and parameters into `out`."""
+    comparison = order_archive(path, config, progress, out=out)
+    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+    report = Report(
+        title=title,
+        comparison=comparison,
+        configuration=to_plain(asdict(config)),
+        hashes={"archive": Archive(path).content_hash},
+        limits=LIMITS,
+    )
+    write_report(report, out)
+    return {"main_metric": comparison.main_metric}
 
 
 def _train(

@@ -1,0 +1,97 @@
+"""`schedtwin order`: orders of a batch queue, learned in the twin of its training days, judged by exact replay."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evaluation.ordering.running import OrderConfig
+
+NAME = "order"
+HELP = "train orders of a batch queue and judge them by exact replay of later weeks"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.ordering.weeks import WARM_STARTS
+
+    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    parser.add_argument(
+        "--processors", metavar="N", type=float, help="size of the pool (default: the archive's nodes)"
+    )
+    parser.add_argument("--shifts", metavar="LIST", default="0d,1d,7d,30d", help="default: 0d,1d,7d,30d")
+    parser.add_argument("--days", metavar="N", type=int, default=28, help="training days (default: 28)")
+    parser.add_argument("--anchors", metavar="N", type=int, default=5, help="anchor dates (default: 5)")
+    parser.add_argument(
+        "--warm", choices=WARM_STARTS, default="logged",
+        help="what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", metavar="N", type=int, default=5, help="trained policies an anchor (default: 5)"
+    )
+    parser.add_argument("--updates", metavar="N", type=int, help="updates of PPO")
+    parser.add_argument("--rules-only", action="store_true", help="train nothing: judge the published rules")
+    parser.add_argument("--quick", action="store_true", help="hardly train: to see that everything works")
+    parser.add_argument(
+        "--out", metavar="COMPARISON", type=Path, help="folder to write: report and parameters"
+    )
+    parser.add_argument("--replace", action="store_true", help="replace a comparison that is already there")
+
+
+def run(arguments: Namespace) -> int:
+    """Train, judge, write the report, show the table; 0."""
+    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.ordering.running import order_archive, write_order_comparison
+    from evaluation.pipeline import load_comparison
+    from evaluation.records import to_plain
+    from evaluation.tabulation import tabulate
+    from logs_schema.product import read_manifest, writing
+
+    config = config_of(arguments)
+    with progress_of(arguments) as progress:
+        if arguments.out is None:
+            comparison = order_archive(arguments.archive, config, progress)
+        else:
+            made_from = {"archive": read_manifest(arguments.archive, "archive").content_hash}
+            with writing(
+                arguments.out,
+                "comparison",
+                made_from=made_from,
+                config=to_plain(config),
+                replace=arguments.replace,
+            ) as folder:
+                write_order_comparison(folder, arguments.archive, config, progress, title=arguments.out.name)
+            comparison = load_comparison(arguments.out)
+    text = as_text(tabulate(comparison, reference="sjf+easy"))
+    ranks = [
+        f"rank correlation of twin and replay, {one.num_policies} policies, {one.shift_days}d: {one.rank_correlation:.2f}"
+        for one in comparison.trust
+        if one.rank_correlation is not None
+    ]
+    shown = "\n".join([*ranks, *(f"note: {note}" for note in comparison.notes)])
+    where = "" if arguments.out is None else f"\nreport: {arguments.out / 'report.html'}"
+    show_result(arguments, comparison.to_json(), f"{text}{shown}{where}")
+    return 0
+
+
+def config_of(arguments: Namespace) -> "OrderConfig":
+    """What the arguments ask for."""
+    from dataclasses import replace
+
+    from evaluation.ordering.programs import OrderTrainingConfig
+    from evaluation.ordering.running import OrderConfig, quick
+    from evaluation.ordering.weeks import WeeksConfig
+
+    weeks = WeeksConfig(
+        num_train_days=arguments.days,
+        shifts=arguments.shifts,
+        num_anchors=arguments.anchors,
+        warm=arguments.warm,
+    )
+    training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)))
+    if arguments.updates is not None:
+        training = replace(
+            training, num_updates=arguments.updates, look_every=min(training.look_every, arguments.updates)
+        )
+    config = OrderConfig(arguments.processors, weeks, None if arguments.rules_only else training)
+    return quick(config) if arguments.quick else config
