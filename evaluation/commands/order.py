@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> int:
             comparison = load_comparison(arguments.out)
     text = as_text(tabulate(comparison, reference="sjf+easy"))
     ranks = [
-        f"rank correlation of twin and replay, {one.num_policies} policies, {one.shift_days}d: {one.rank_correlation:.2f}"
+        f"ranks of {one.num_policies} policies, twin against replay, {one.shift_days}d: {one.rank_correlation:.2f}"
         for one in comparison.trust
         if one.rank_correlation is not None
     ]
