@@ -32,6 +32,7 @@ class Ended(NamedTuple):
     happened: Array  # bool: else the rest means nothing
     clock: Array  # int32 ticks
     agent: Array  # int32
+    number: Array  # int32: as it came, -1 if it ran already at tick 0
 
 
 class Arrivals(NamedTuple):

@@ -125,7 +125,7 @@ def _begin(config: OrderingConfig, size: int, num_jobs: int, begun: Begun, priva
     )
     end = jnp.where(held, rows(begun.end, NEVER), NEVER)
     start = jnp.full((num_jobs, *streams), NEVER, jnp.int32)
-    hidden = Hidden(empty_queue, empty_queue, end, start, private, no, no)
+    hidden = Hidden(empty_queue, empty_queue, end, jnp.full_like(end, -1), start, private, no, no)
     return Going(state, hidden, empty_queue > 0, no, zero + NEVER, zero, nothing(zero))
 
 
@@ -138,7 +138,7 @@ def _counted(config: OrderingConfig, users: Users, running: Running, held: Array
 
 def _let_in(config: OrderingConfig, size: int, arrivals: Arrivals, key: Array, going: Going) -> Going:
     """Lets those join the queue who have waited since before tick 0, as far as there are places."""
-    nobody_ended = Ended(going.look, going.pool.clock, going.pool.clock)
+    nobody_ended = Ended(going.look, *[going.pool.clock] * 3)
 
     def comes(going: Going) -> Array:
         has_place = going.pool.num_waiting < config.queue_size

@@ -24,6 +24,7 @@ class Hidden(NamedTuple):
     run: Array  # [queue_size, *streams] int32 ticks: true run times of waiting jobs
     number: Array  # [queue_size, *streams] int32: their numbers
     end: Array  # [running_size, *streams] int32 ticks: true ends, NEVER in empty rows
+    runs: Array  # [running_size, *streams] int32: numbers of what runs, -1 if it ran already at tick 0
     start: Array  # [num_jobs, *streams] int32 ticks: starts by number, NEVER before
     arrivals: PyTree
     changed: (
@@ -79,7 +80,9 @@ def start_job(config: OrderingConfig, going: Going, row: Array, which: Array) ->
     start = hidden.start
     if start.shape[0]:
         start = put(start, jnp.where(which, number, -1), clock)
-    hidden = hidden._replace(end=put(hidden.end, slot, clock + run), start=start)
+    hidden = hidden._replace(
+        end=put(hidden.end, slot, clock + run), runs=put(hidden.runs, slot, number), start=start
+    )
     cost = accrued(config, get(going.pool.queue.arrival, row), run, going.since, clock)
     return going._replace(
         pool=pool,
