@@ -10,6 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 MAX_PENDING = 256
@@ -92,10 +93,8 @@ class Worker:
             self._busy_since_s = None
             job.done.release()
             if job.future is not None:
-                try:
+                with suppress(RuntimeError):  # its loop is closed: nobody waits any more
                     job.future.get_loop().call_soon_threadsafe(_wake, job.future)
-                except RuntimeError:  # the loop is closed: nobody waits any more
-                    return
 
 
 def _wake(future: asyncio.Future) -> None:

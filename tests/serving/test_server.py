@@ -199,6 +199,13 @@ def test_what_is_loopback(host, own):
     assert is_loopback(host) is own
 
 
+def test_answers_are_not_held_back_to_be_bundled():
+    with server_module.listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_callers_that_say_nothing_are_hung_up_on(monkeypatch):
     monkeypatch.setattr(server_module, "HEADER_S", 0.2)
     app = App(made_service())

@@ -1,0 +1,68 @@
+"""The thread that asks the policy: results, errors, deadlines, and what was given up is not computed."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from offline_rl.serving.worker import SIT_S, Worker
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 20))
+
+
+def test_results_and_errors_come_back_quick_or_slow():
+    worker = Worker()
+
+    def slow():
+        time.sleep(5 * SIT_S)
+        return "slow"
+
+    assert run(worker.ask(lambda: "quick", 10.0)) == "quick"
+    assert run(worker.ask(slow, 10.0)) == "slow"
+    with pytest.raises(ZeroDivisionError):
+        run(worker.ask(lambda: 1 // 0, 10.0))
+    assert not worker.stalled(1.0)
+
+
+def test_other_work_goes_on_while_a_slow_job_is_waited_for():
+    release = threading.Event()
+
+    async def live() -> str:
+        worker = Worker()
+        waiting = asyncio.create_task(worker.ask(lambda: release.wait(10) and "done", 10.0))
+        await asyncio.sleep(3 * SIT_S)
+        assert worker.stalled(SIT_S / 2)
+        release.set()  # this thread could only get here because nobody blocks it
+        return await waiting
+
+    assert run(live()) == "done"
+
+
+def test_what_was_given_up_is_skipped():
+    release, computed = threading.Event(), []
+
+    async def live() -> None:
+        worker = Worker()
+        for number in range(3):
+            with pytest.raises(TimeoutError):
+                await worker.ask(lambda number=number: release.wait(10) and computed.append(number), 0.02)
+        release.set()
+        await worker.ask(lambda: None, 10.0)
+
+    run(live())
+    assert computed == [0]  # it had begun; the others' turn had not come
+
+
+def test_a_thread_outlives_the_loop_that_asked_it():
+    worker, release = Worker(), threading.Event()
+
+    async def leave() -> None:
+        with pytest.raises(TimeoutError):
+            await worker.ask(lambda: release.wait(10), 0.01)
+
+    run(leave())
+    release.set()
+    assert run(worker.ask(lambda: 7, 10.0)) == 7
