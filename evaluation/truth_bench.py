@@ -19,14 +19,13 @@ from evaluation.bootstrap import BootstrapConfig, Estimate, estimate
 from evaluation.oracle import Oracle, oracle_choice, oracle_network, problem_config
 from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.names import names_in
-from evaluation.simulator.truth import truth_answers, truth_arrivals
+from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.responses import drawn_response
 from twin.placement.types import PlacementState
 from twin.rollout import unroll
 
@@ -111,8 +110,7 @@ def bench_program(world: World, config: TruthBenchConfig) -> Program:
     streams = (config.num_seeds * config.days_per_seed,)
 
     def run(key: Array, kind: Array, params: PyTree, today: Conditions, known: Conditions) -> Array:
-        arrivals = truth_arrivals(world, today, names)
-        response = drawn_response(cluster, config.depth, arrivals, truth_answers(world, today, names))
+        response = truth_response(world, cluster, config.depth, today, names)
 
         def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
             observation, state = seen
