@@ -1,6 +1,7 @@
 """`schedtwin replay`: an archive's jobs replayed on an idealised machine under known policies."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from datetime import date
 from pathlib import Path
 
 NAME = "replay"
@@ -9,6 +10,7 @@ HELP = "replay an archive's jobs under known policies: exact waits on an idealis
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; the policies are the rules that `twin.ordering.rules` exports."""
+    from evaluation.ordering.weeks import WARM_STARTS
     from twin.ordering.rules import RULES
 
     names = [rule.name for rule in RULES]
@@ -30,6 +32,16 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--processors", metavar="N", type=float, help="size of the pool (default: the archive's nodes)"
     )
+    parser.add_argument(
+        "--days",
+        metavar="FIRST..LAST",
+        type=_days,
+        help="days of arrival to replay, for example 1996-10-01..1996-10-28",
+    )
+    parser.add_argument(
+        "--warm", choices=WARM_STARTS, default="logged",
+        help="with --days: what runs and waits when the first begins: as logged, as under fcfs with EASY, or nothing",
+    )  # fmt: skip
     parser.add_argument(
         "--out", metavar="FILE", type=Path, help="Parquet file to write: request_id, wait_s, start, policy"
     )
@@ -53,6 +65,8 @@ def run(arguments: Namespace) -> int:
         processors=arguments.processors,
         backfill=arguments.backfill,
         clairvoyant=arguments.clairvoyant,
+        days=arguments.days,
+        warm=arguments.warm,
     )
     if arguments.out is not None:
         check_out(arguments.out, replace=arguments.replace)
@@ -62,3 +76,11 @@ def run(arguments: Namespace) -> int:
         write_waits(arguments.out, report, replace=arguments.replace)
     show_result(arguments, report.to_json(), as_lines(report))
     return 0
+
+
+def _days(text: str) -> tuple[date, date]:
+    first, _, last = text.partition("..")
+    try:
+        return date.fromisoformat(first), date.fromisoformat(last or first)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no range of days such as 1996-10-01..1996-10-28") from None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.decisions import Decisions, concatenate
-from evaluation.ordering.weeks import TestWeek
+from evaluation.ordering.weeks import TestWeek, earlier, warm_earlier
 from twin.ordering.population import DAY_S
 from twin.ordering.replay import replay
 from twin.ordering.rules import RULES, Rule
@@ -48,14 +48,7 @@ def _play_rule(rule: Rule, pool: Pool, weeks: Sequence[TestWeek]) -> list[np.nda
     starts = []
     for week in weeks:
         first_s = min(week.jobs.arrival_s[0], 0.0)
-        jobs = week.jobs._replace(
-            arrival_s=week.jobs.arrival_s - first_s, logged_start_s=week.jobs.logged_start_s - first_s
-        )
-        warm = week.warm._replace(
-            begin_s=-first_s,
-            end_s=week.warm.end_s - first_s,
-            expected_end_s=week.warm.expected_end_s - first_s,
-        )
+        jobs, warm = earlier(week.jobs, first_s), warm_earlier(week.warm, first_s)
         starts.append(replay(jobs, pool, rule, warm=warm).start_s + first_s)
     return starts
 

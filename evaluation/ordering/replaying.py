@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ import pyarrow.parquet as pq
 
 from evaluation.formatting import number
 from evaluation.ordering.summary import Summary, summarise
+from evaluation.ordering.weeks import WeeksConfig, begin_schedule, cut_week, earlier, warm_earlier
 from evaluation.progress import Progress
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, first
 from twin.ordering.jobs import clairvoyant, read_jobs
 from twin.ordering.replay import replay
 from twin.ordering.rules import RULES, Rule
-from twin.ordering.types import Jobs, OrderingError, Pool, Replayed
+from twin.ordering.types import Jobs, OrderingError, Pool, Replayed, WarmStart
 
+EPOCH = date(1970, 1, 1)
 LOGGED_GAP = (
     "the log's own waits hold what this idealised machine leaves out: compare policies with each other, "
     "never with the log"
@@ -35,6 +38,8 @@ class ReplayConfig:
         processors: of the pool; those of the archive's nodes by default.
         backfill: name of the rule that orders backfilling; each policy's own by default.
         clairvoyant: whether requests are replaced by the true run times.
+        days: first and last day of arrival to replay; all days by default.
+        warm: with days: what runs and waits when the first one begins, one of `weeks.WARM_STARTS`.
     """
 
     policies: tuple[str, ...] = ("fcfs",)
@@ -42,6 +47,8 @@ class ReplayConfig:
     processors: float | None = None
     backfill: str | None = None
     clairvoyant: bool = False
+    days: tuple[date, date] | None = None
+    warm: str = "logged"
 
     def __post_init__(self) -> None:
         if self.backfill is not None and not self.easy:
@@ -50,6 +57,12 @@ class ReplayConfig:
                 where="backfill",
                 allowed="an order only together with easy",
                 advice="add --easy, or leave --backfill out",
+            )
+        if self.days is not None and self.days[0] > self.days[1]:
+            raise ConfigError(
+                "the last day lies before the first",
+                where=f"days {self.days[0]} to {self.days[1]}",
+                allowed="FIRST..LAST, both included",
             )
 
 
@@ -100,14 +113,40 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
     pool = Pool(pool_size(archive) if config.processors is None else config.processors, config.easy)
     jobs = read_jobs(archive)
     jobs = clairvoyant(jobs) if config.clairvoyant else jobs
+    jobs, warm = (jobs, None) if config.days is None else _part(jobs, pool, config.days, config.warm)
     schedules, summaries = {}, {}
     with progress.stage("replay", total=len(rules), unit="policies") as stage:
         for num_done, rule in enumerate(rules):
             stage(num_done, text=rule.name)
-            schedules[rule.name] = replay(jobs, pool, rule, backfill=backfill)
+            schedules[rule.name] = _from_first(jobs, pool, rule, backfill, warm)
             summaries[rule.name] = summarise(jobs, schedules[rule.name].start_s, pool)
         stage(len(rules))
     return ReplayReport(jobs, pool, schedules, summaries)
+
+
+def _part(jobs: Jobs, pool: Pool, days: tuple[date, date], warm: str) -> tuple[Jobs, WarmStart]:
+    """The jobs of some days, second 0 at their first midnight, and what runs then."""
+    first_day, num_days = (days[0] - EPOCH).days, (days[1] - days[0]).days + 1
+    config = WeeksConfig(num_test_days=num_days, num_drain_days=0, warm=warm)
+    week, _ = cut_week(jobs, pool, begin_schedule(jobs, pool, warm), first_day, config)
+    if not len(week.jobs.arrival_s):
+        raise OrderingError(
+            "no job arrives or waits in these days",
+            where=f"{days[0]} to {days[1]}",
+            advice="see which days the archive holds with schedtwin check",
+        )
+    return week.jobs, week.warm
+
+
+def _from_first(
+    jobs: Jobs, pool: Pool, rule: Rule, backfill: Rule | None, warm: WarmStart | None
+) -> Replayed:
+    """The replay on a clock that begins with the first job, as rules with arrivals in their formula expect."""
+    if warm is None:
+        return replay(jobs, pool, rule, backfill=backfill)
+    first_s = min(jobs.arrival_s[0], 0.0)
+    done = replay(earlier(jobs, first_s), pool, rule, backfill=backfill, warm=warm_earlier(warm, first_s))
+    return done._replace(start_s=done.start_s + first_s)
 
 
 def find_rule(name: str) -> Rule:

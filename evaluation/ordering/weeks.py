@@ -138,7 +138,7 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
     anchors = tuple(
         dict.fromkeys(int(day) for day in np.linspace(earliest, latest, config.num_anchors).round())
     )
-    start_s = _schedule(jobs, pool, config.warm)
+    start_s = begin_schedule(jobs, pool, config.warm)
     weeks, num_put_back = [], 0
     for number, anchor in enumerate(anchors):
         for shift in shifts:
@@ -170,15 +170,16 @@ def cut_week(
     start_s, num_put_back = _fitting(jobs, pool, start_s, begin_s)
     part, place, warm = window(jobs, start_s, begin_s, last_s)
     counted = (part.arrival_s >= begin_s) & (part.arrival_s < end_s)
-    warm = WarmStart(0.0, warm.processors, warm.end_s - begin_s, warm.expected_end_s - begin_s)
+    warm = warm_earlier(warm, begin_s)
     week = TestWeek(
-        "", 0, 0, 0, first_day, config.num_test_days, _shifted(part, begin_s), place, warm, counted,
+        "", 0, 0, 0, first_day, config.num_test_days, earlier(part, begin_s), place, warm, counted,
         jobs, start_s, (begin_s, last_s),
     )  # fmt: skip
     return week, num_put_back
 
 
-def _schedule(jobs: Jobs, pool: Pool, warm: str) -> np.ndarray:
+def begin_schedule(jobs: Jobs, pool: Pool, warm: str) -> np.ndarray:
+    """[jobs] the starts that say what runs and waits when a week begins; see `WeeksConfig.warm`."""
     if warm == "empty":
         return np.full(len(jobs.arrival_s), np.nan)
     if warm == "logged":
@@ -198,9 +199,17 @@ def _fitting(jobs: Jobs, pool: Pool, start_s: np.ndarray, begin_s: float) -> tup
     return changed, len(beyond)
 
 
-def _shifted(jobs: Jobs, begin_s: float) -> Jobs:
+def earlier(jobs: Jobs, seconds: float) -> Jobs:
+    """The same jobs on a clock whose second 0 lies `seconds` later: all instants are that much earlier."""
     return jobs._replace(
-        arrival_s=jobs.arrival_s - begin_s,
-        logged_start_s=jobs.logged_start_s - begin_s,
-        origin_us=jobs.origin_us + round(begin_s * 1e6),
+        arrival_s=jobs.arrival_s - seconds,
+        logged_start_s=jobs.logged_start_s - seconds,
+        origin_us=jobs.origin_us + round(seconds * 1e6),
+    )
+
+
+def warm_earlier(warm: WarmStart, seconds: float) -> WarmStart:
+    """The same of a warm start."""
+    return WarmStart(
+        warm.begin_s - seconds, warm.processors, warm.end_s - seconds, warm.expected_end_s - seconds
     )

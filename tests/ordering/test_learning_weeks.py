@@ -1,5 +1,7 @@
 """Test weeks: what a week begins with, what counts in it, and that a week replayed is the log replayed."""
 
+from datetime import date, timedelta
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from evaluation.metrics import BOUNDED_SLOWDOWN, MEAN_WAIT, UTILISATION
 from evaluation.ordering.comparing import REPLAY, TWIN, compare_orders
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.playing import decisions_of, played, rule_policies
+from evaluation.ordering.replaying import ReplayConfig, _from_first, _part
 from evaluation.ordering.weeks import WeeksConfig, cut_week, plan_weeks
 from evaluation.progress import SilentProgress
 from logs_schema.errors import ConfigError
@@ -15,7 +18,7 @@ from tests.ordering.making import jobs_of
 from twin.ordering.population import DAY_S, fit_population
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS
-from twin.ordering.types import Pool
+from twin.ordering.types import OrderingError, Pool
 
 POOL = Pool(16.0)
 MONDAY = 4
@@ -108,3 +111,20 @@ def test_rules_are_compared_in_replay_and_twin_on_the_same_units():
     assert [one.num_policies for one in comparison.trust] == [14, 14, 14]
     assert all(0.5 < one.rank_correlation <= 1.0 for one in comparison.trust)
     assert sum("the log's mean wait" in note for note in comparison.notes) == 3
+
+
+def test_days_of_an_archive_are_replayed_from_what_ran_and_waited():
+    jobs = busy_log()
+    begin = date(1970, 1, 5 + 10)
+    part, warm = _part(jobs, POOL, (begin, begin + timedelta(days=3)), "easy")
+    whole = replay(jobs, Pool(16.0, easy=True), FCFS).start_s
+    done = _from_first(part, Pool(16.0, easy=True), FCFS, None, warm)
+    place = {name: row for row, name in enumerate(jobs.request_id)}
+    expected = [whole[place[name]] - 10 * DAY_S for name in part.request_id]
+    new = part.arrival_s >= 0.0
+    assert new.sum() == np.sum((jobs.arrival_s >= 10 * DAY_S) & (jobs.arrival_s < 14 * DAY_S))
+    np.testing.assert_allclose(done.start_s[new], np.array(expected)[new])
+    with pytest.raises(OrderingError, match="no job arrives or waits"):
+        _part(jobs, POOL, (date(2001, 1, 1), date(2001, 1, 2)), "empty")
+    with pytest.raises(ConfigError, match="before the first"):
+        ReplayConfig(days=(begin, begin - timedelta(days=1)))
