@@ -99,9 +99,7 @@ def compare_orders(
     return compare(
         runs,
         archive=facts,
-        train_days=[
-            _iso(anchor - config.num_train_days) + ".." + _iso(anchor - 1) for anchor in plan.anchors
-        ],
+        train_days=_train_days(plan, config),
         unit_kind=BLOCKS,
         policies=[PolicyFacts(policy.name, policy.kind, policy.description) for policy in policies],
         judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
@@ -142,6 +140,12 @@ def _run(judge: str, shift: int, policy: OrderPolicy, weeks: Sequence[TestWeek],
     by_seed = played(policy, weeks, pool)
     together = by_seed[0] if len(by_seed) == 1 else concatenate(by_seed)
     return Run(judge, shift, policy.name, together, by_seed=tuple(by_seed) if len(by_seed) > 1 else ())
+
+
+def _train_days(plan: WeekPlan, config: WeeksConfig) -> list[str]:
+    """All days that any anchor trained on."""
+    days = {anchor - back for anchor in plan.anchors for back in range(1, config.num_train_days + 1)}
+    return [_iso(day) for day in sorted(days)]
 
 
 def _shift_facts(plan: WeekPlan, shift: int) -> ShiftFacts:
