@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
+from evaluation.simulator.history import play_streams
 from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.mechanics import unfolding
 from evaluation.simulator.options import LinkFault, Outage, Reactions
@@ -15,7 +17,7 @@ from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import validate
-from tests.evaluation.worlds import interval, lived
+from tests.evaluation.worlds import interval, lived, same_day
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED
 from twin.rollout import rollout
@@ -97,7 +99,7 @@ def test_every_request_ends_once_and_no_node_serves_more_than_it_may(everything)
     today = conditions(EVERYTHING, 0)
     links = (EVERYTHING.local, EVERYTHING.cross_site, EVERYTHING.wan)
     way_s = np.array([5.0 / link.bandwidth_mib_per_s for link in links])
-    for column in range(3):
+    for column in range(everything.live.shape[1]):
         rows = day_of(everything, column)
         fate = rows.fate
         assert set(np.unique(fate.status)) <= {COMPLETED, FAILED, DROPPED, REJECTED}
@@ -116,6 +118,17 @@ def test_every_request_ends_once_and_no_node_serves_more_than_it_may(everything)
             end_s = np.maximum(fate.finish_s[here] - back_s - 0.02, fate.start_s[here])
             least_way_s = 4.0 * (EVERYTHING.wan.latency_s + 0.02)  # latencies scatter
             assert crowding(fate.start_s[here], end_s - least_way_s) <= today.limit[index]
+
+
+def test_same_key_same_bits_whatever_days_stand_beside(everything):
+    num_streams = everything.live.shape[1]
+    keys = jax.random.split(jax.random.key(0), num_streams)[::-1]
+    today = same_day(EVERYTHING, 0.0, num_streams)
+    again = play_streams(EVERYTHING, behaviour("random"), today, keys, chunk_steps=CHUNK_STEPS)
+    for column in range(num_streams):
+        one, two = day_of(everything, column), day_of(again, num_streams - 1 - column)
+        for before, after in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+            np.testing.assert_array_equal(before, after)
 
 
 def test_what_is_down_serves_nothing_and_comes_back_empty(first_come, everything):
