@@ -16,11 +16,11 @@ import argparse
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -130,35 +130,37 @@ def least_s(runs: dict[str, Callable[[], Any]], rounds: int = 5) -> tuple[dict[s
 
 def phases(case: Bench) -> dict[str, Callable[[], Any]]:
     """Parts of a slot, each by itself on the warm state."""
-    state, config, day = case.warm, case.case.config, case.case
-    private, inner = state.response, state.problem
-    streams = inner.placement.clock_s.shape
+    state, day = case.warm, case.case
+    inner, held, waiting = state.problem, state.response.held, state.response.queues
     from_s = inner.placement.clock_s
-    until_s = from_s + config.slot_s
-    response = slot_response(day)
-    action = jnp.zeros((day.num_seats, *streams), jnp.int32)
-    numbers = draw(day, jax.random.key(4), streams)
-    _, outcome = jax.jit(response.advance)(jax.random.key(5), private, inner, action)
+    problem, response = case.system.problem, slot_response(day)
+    action = jnp.zeros((day.num_seats, *from_s.shape), jnp.int32)
+    numbers = draw(day, jax.random.key(4), from_s.shape)
+    _, outcome = jax.jit(response.advance)(jax.random.key(5), state.response, inner, action)
     capacity = nodes.Capacity(*(jnp.asarray(value)[:, None] for value in (day.cores, day.at_once)))
-    features = flatten_features(case.system.problem.observe(inner), 2)
 
-    def waiting() -> PyTree:
-        left, _ = queues.enter(day, private.queues, numbers[4:], until_s, None, 0.0)
-        left, _ = queues.drop_late(left, until_s)
+    def queue(waiting: queues.Queues, numbers: Array, from_s: Array) -> PyTree:
+        left, _ = queues.enter(day, waiting, numbers[4:], from_s + day.config.slot_s, None, 0.0)
+        left, _ = queues.drop_late(left, from_s + day.config.slot_s)
         return queues.in_hand(day, left, queues.first_in_line(left), 0.0)
 
-    parts = {
-        "random numbers": lambda: draw(day, jax.random.key(6), streams),
-        "queues of access points": waiting,
-        "nodes": lambda: nodes.serve(private.held, capacity, from_s, until_s, config.drop_served),
-        "bookkeeping": lambda: case.system.problem.apply(inner, action, outcome, action),
-        "observations and masks": lambda: (
-            case.system.problem.observe(inner),
-            case.system.problem.legal(inner),
-        ),
-        "policy network": lambda: case.network.apply(case.parameters, features),
-    }
-    return {name: jax.jit(part) for name, part in parts.items()}
+    def serve(held: nodes.Held, from_s: Array) -> PyTree:
+        return nodes.serve(held, capacity, from_s, from_s + day.config.slot_s, day.config.drop_served)
+
+    parts: dict[str, tuple[Callable[..., Any], tuple]] = {
+        "random numbers": (lambda key: draw(day, key, from_s.shape), (jax.random.key(6),)),
+        "queues of access points": (queue, (waiting, numbers, from_s)),
+        "nodes": (serve, (held, from_s)),
+        "bookkeeping": (problem.apply, (inner, action, outcome, action)),
+        "observations and masks": (lambda one: (problem.observe(one), problem.legal(one)), (inner,)),
+        "policy network": (network_policy(case), (jax.random.key(7), problem.observe(inner), problem.legal(inner))),
+    }  # fmt: skip
+
+    def timed(part: Callable[..., Any], given: tuple) -> Callable[[], Any]:
+        compiled = jax.jit(part)
+        return lambda: compiled(*given)
+
+    return {name: timed(part, given) for name, (part, given) in parts.items()}
 
 
 def plain_rate(case: Bench, *, network: bool, seconds: float = 4.0) -> tuple[float, float]:
@@ -212,7 +214,10 @@ def memory_of(num_streams: int) -> None:
     """Runs, and prints the peak resident memory in MiB."""
     case = bench(num_streams, num_warm=0)
     jax.block_until_ready(_runner(case.system, network_policy(case), WARM_SLOTS)(case.warm))
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0)
+    peak = next(
+        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
+    )
+    print(float(peak.split()[1]) / 1024.0)  # getrusage would count the parent that forked this process
 
 
 def measure(num_streams: int) -> dict[str, Any]:

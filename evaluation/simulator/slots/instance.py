@@ -85,12 +85,8 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
     memory_gib = np.array([world.nodes[index].memory_gib for index in node])
     cores = today.core_exists.sum(axis=0)[node]
     order, low, share = _agents_by_site(today)
-    deployed = first_deployment(
-        _work_by_site(today, names, cluster), today.memory_gib, memory_gib, cores, cluster.site_of_node,
-        today.hosts[:, node], config.memory_share, config.most_replicas, tuple(one.name for one in world.services),
-    )  # fmt: skip
     replicas = np.zeros((len(cluster.services), cluster.num_nodes), np.int32)
-    replicas[names.service] = deployed
+    replicas[names.service] = _deployed(world, today, config)[:, node]
     image_mib = config.image_mib_per_gib * today.memory_gib[service]
     pull = np.where(cluster.is_cloud, LOCAL, WAN)
     return Instance(
@@ -151,12 +147,21 @@ def _reorder(today: Conditions, order: np.ndarray) -> Conditions:
     )
 
 
-def _work_by_site(today: Conditions, names: Names, cluster: Cluster) -> np.ndarray:
-    """[services of the world, sites of the cluster] work asked for; where nobody asks, the mean of all sites."""
+def _deployed(world: World, today: Conditions, config: SlotConfig) -> np.ndarray:
+    """[services, nodes] the first deployment, in the world's own order: it does not depend on the vocabulary."""
+    return first_deployment(
+        _work_by_site(world, today), today.memory_gib, np.array([node.memory_gib for node in world.nodes]),
+        today.core_exists.sum(axis=0), np.array([world.all_sites.index(node.site) for node in world.nodes]),
+        today.hosts, config.memory_share, config.most_replicas, tuple(one.name for one in world.services),
+    )  # fmt: skip
+
+
+def _work_by_site(world: World, today: Conditions) -> np.ndarray:
+    """[services, sites] work asked for, the cloud's site included; where nobody asks, the mean of the others."""
     share = np.diff(today.agent_cumulative, prepend=0.0)
     mix = np.diff(today.service_cumulative, axis=0, prepend=0.0)
-    asked = np.zeros((len(cluster.sites), mix.shape[1]))
-    np.add.at(asked, (names.site[today.agent_site], today.agent_scenario), share)
+    asked = np.zeros((len(world.all_sites), mix.shape[1]))
+    np.add.at(asked, (today.agent_site, today.agent_scenario), share)
     quiet = asked.sum(axis=1) == 0.0
     asked[quiet] = asked.sum(axis=0) / max(1, np.count_nonzero(~quiet))
     return today.work_s[:, None] * (mix @ asked.T)
