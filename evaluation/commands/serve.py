@@ -1,6 +1,7 @@
 """`schedtwin serve`: an exported policy as a Kubernetes scheduler extender and a plain JSON service."""
 
 import json
+import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Serve until told to stop; 0."""
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # before NumPy: threads cost small networks more than they bring
+
     from logs_schema.errors import ConfigError
 
     try:

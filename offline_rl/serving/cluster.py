@@ -220,9 +220,13 @@ class Cluster:
     def _open(self, now_s: float) -> Books:
         """The books; after a change of nodes or policy new ones, with all that is in flight."""
         if self._books is None:
-            self._books = self._policy.open_books([*self._facts.values()], now_s)
-            for name in self._closed:
-                self._books.set_available(name, False)
+            node_of = (
+                self._policy.node_of_machine
+            )  # a machine is not told beside the class that stands for it
+            nodes = [node for name, node in self._facts.items() if node_of.get(name, name) == name]
+            self._books = self._policy.open_books(nodes, now_s)
+            for node in nodes:
+                self._books.set_available(node.name, node.available)
             for placement in self.placements.values():
                 self._enter(self._books, placement, placement.start_s)
         return self._books
@@ -268,8 +272,10 @@ class Cluster:
         self._rows[0, self._row_of[node.name]] = math.nan if node.cpu_cores is None else node.cpu_cores
         (self._closed.discard if node.available else self._closed.add)(node.name)
         self._too_small.clear()
-        if known is not None and replace(known, available=node.available) == node and self._books is not None:
-            self._books.set_available(node.name, node.available)
+        same = known is not None and replace(known, available=node.available) == node
+        if same and self._books is not None:
+            if self._policy.node_of_machine.get(node.name, node.name) == node.name:
+                self._books.set_available(node.name, node.available)
         else:
             self._books = None
 

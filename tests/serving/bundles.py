@@ -19,9 +19,9 @@ RUN_S = 5.0
 
 
 def contract_of(
-    num_nodes: int, *, identity: bool = False, hidden: tuple[int, ...] = (16, 8)
+    num_nodes: int, *, hidden: tuple[int, ...] = (16, 8), machines: dict[str, str] | None = None
 ) -> PolicyContract:
-    """A placement policy of nodes `node-0`, ... with 16 cores and 64 GiB each, in two zones."""
+    """A placement policy of nodes `node-0`, ... with 16 cores and 64 GiB each, in two zones; `machines` of nodes."""
     names = [f"node-{index}" for index in range(num_nodes)]
     amounts = {"cpu_cores": 16.0, "memory_gib": 64.0, "gpus": 0.0}
     machine = {f"machine_{name}": amount for name, amount in amounts.items()}
@@ -39,6 +39,7 @@ def contract_of(
         "scenarios": ["unknown"],
         "services": list(SERVICES),
         "queues": ["unknown"],
+        "node_of_machine": machines or {},
     }
     context = request_feature_names(vocabulary_of(parse_setting(setting)))
     return PolicyContract(
@@ -46,17 +47,22 @@ def contract_of(
         choice_features=tuple(FeatureFacts(name, "1", -1.0, 20.0) for name in NODE_FEATURES),
         context_features=tuple(FeatureFacts(name, "1", -1.0, 20.0) for name in context),
         choices=tuple(names),
-        network=NetworkFacts("scorer", hidden, identity, True),
+        network=NetworkFacts("scorer", hidden, machines is not None, True),
         legality="the node can ever run it",
         setting=setting,
     )
 
 
 def make_bundle(
-    out: Path, *, num_nodes: int = 4, seed: int = 0, replace: bool = False, with_graph: bool = False
+    out: Path,
+    *,
+    num_nodes: int = 4,
+    seed: int = 0,
+    with_graph: bool = False,
+    machines: dict[str, str] | None = None,
 ) -> Path:
     """Writes a bundle whose weights are drawn from `seed`."""
-    contract = contract_of(num_nodes)
+    contract = contract_of(num_nodes, machines=machines)
     rng = np.random.default_rng(seed)
     arrays = {
         name: rng.normal(size=shape).astype(np.float32) * 0.3
@@ -75,7 +81,7 @@ def make_bundle(
         "logits": logits,
         "action": logits.argmax(1),
     }
-    with writing(out, KIND, seed=seed, replace=replace) as folder:
+    with writing(out, KIND, seed=seed) as folder:
         write_contract(folder, contract)
         write_network(folder, arrays)
         if with_graph:

@@ -1,5 +1,7 @@
 """The server's books: what is held where, what is assumed where nobody reports, and the runner's own features."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from offline_rl.serving.cluster import MAX_KINDS, PATIENCE_S, Cluster, Placement
 from offline_rl.serving.plain import Event
 from offline_rl.serving.policies import load_policy
 from tests.serving.bundles import RUN_S, make_bundle
-from tests.serving.making import NAMES, made_policy
+from tests.serving.making import NAMES, made_policy, made_service, metric
 
 
 def ask(identity: str = "r", names=NAMES, **wanted) -> Ask:
@@ -145,3 +147,23 @@ def test_a_node_heard_of_later_can_be_named(bundle):
     assert cluster.question(only, 0.0)().node == "new"
     cluster.note([Node("new", available=False)])
     assert cluster.question(only, 0.0)().node is None
+
+
+def test_both_backends_decide_alike(tmp_path):
+    bundle = make_bundle(tmp_path / "bundle", with_graph=True)
+    numpy_answer, onnx_answer = (
+        Cluster(load_policy(bundle, backend)).question(ask(cpu_cores=2.0), 5.0)()
+        for backend in ("numpy", "onnx")
+    )
+    assert onnx_answer.node == numpy_answer.node
+    np.testing.assert_allclose(onnx_answer.scores, numpy_answer.scores, rtol=1e-4, atol=1e-5)
+
+
+def test_a_policy_of_classes_scores_the_machines_of_a_class(tmp_path):
+    machines = {f"rack-{node}-{letter}": f"node-{node}" for node in range(4) for letter in "ab"}
+    service = made_service(load_policy(make_bundle(tmp_path / "bundle", machines=machines)))
+    names = ("rack-1-a", "rack-1-b")
+    answers = [asyncio.run(service.decide(ask(f"r{number}", names=names))) for number in range(4)]
+    assert [answer.arm for answer in answers] == ["policy"] * 4
+    assert [answer.node for answer in answers] == [*names, *names]  # of equal machines the emptier one
+    assert metric(service, "unknown_nodes_total") == 0
