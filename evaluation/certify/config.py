@@ -1,0 +1,84 @@
+"""How a certificate is made: how much is looked at, and where its thresholds lie."""
+
+from dataclasses import dataclass, field
+
+from evaluation.bootstrap import BootstrapConfig
+from logs_schema.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The largest good values; "over the floor" is on top of one real day against another.
+
+    Attributes:
+        column_kl: KL of a column, nats over the floor.
+        pair_kl: Mean KL of the pairs of columns, nats over the floor.
+        auc: Area under the curve of the classifier, over the floor.
+        mmd: Squared kernel distance, over the floor.
+        kolmogorov_smirnov: Distance of distribution functions, over the floor.
+        wasserstein: Earth mover's distance in deviations, over the floor.
+        arrivals: Relative error of an arrival statistic, over the floor.
+        offload_error: Mean absolute error of the offload ratio over the parts of the day, over the floor.
+        offload_correlation: Least correlation with the logged ratio over the parts of the day.
+        calibration: Mean distance of predicted from observed shares.
+        coverage: Largest deviation of the coverage of 90 % intervals.
+        horizon: State distance in deviations, over the floor.
+        rank_correlation: Least Spearman correlation of policies' values with the truth.
+        value_error: Mean absolute error of policies' values against the truth.
+    """
+
+    column_kl: float = 0.01
+    pair_kl: float = 0.01
+    auc: float = 0.10
+    mmd: float = 0.01
+    kolmogorov_smirnov: float = 0.05
+    wasserstein: float = 0.10
+    arrivals: float = 0.10
+    offload_error: float = 0.005
+    offload_correlation: float = 0.95
+    calibration: float = 0.05
+    coverage: float = 0.05
+    horizon: float = 0.10
+    rank_correlation: float = 0.97
+    value_error: float = 0.02
+
+
+@dataclass(frozen=True)
+class CertifyConfig:
+    """What is looked at.
+
+    Attributes:
+        max_days: Held-out days looked at where none are named: the first ones after training.
+        num_steps: Decisions that the twin plays on its own before it is set back to the log.
+        min_rows: Least number of decided requests that a certificate is made from.
+        max_rows: Rows of a sample that the classifier and the kernel distance look at.
+        rankings: Whether fixed policies are played, where the truth is at hand.
+        level: Coverage of the intervals.
+        num_replicates: Draws behind an interval.
+        seed: Of everything drawn.
+        thresholds: Where good ends.
+    """
+
+    max_days: int = 3
+    num_steps: int = 512
+    min_rows: int = 200
+    max_rows: int = 3000
+    rankings: bool = True
+    level: float = 0.95
+    num_replicates: int = 400
+    seed: int = 0
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+    def __post_init__(self) -> None:
+        if self.max_days < 1 or self.num_steps < 8 or self.min_rows < 50 or self.max_rows < 200:
+            raise ConfigError(
+                "the certificate is misconfigured",
+                where=f"max_days={self.max_days}, num_steps={self.num_steps}, min_rows={self.min_rows}, "
+                f"max_rows={self.max_rows}",
+                allowed="max_days >= 1, num_steps >= 8, min_rows >= 50, max_rows >= 200",
+            )
+        self.intervals()
+
+    def intervals(self) -> BootstrapConfig:
+        """How the intervals are drawn."""
+        return BootstrapConfig(self.num_replicates, self.level, seed=self.seed)

@@ -1,0 +1,160 @@
+"""The lines of a certificate: what was measured, against which noise floor, and what that lets one say.
+
+A line passes if its whole interval is on the right side of the threshold, fails if the whole interval is on the wrong
+side, and cannot tell otherwise; so a line that passes by chance is as rare as the interval's level says, and more
+held-out days turn "cannot tell" into one of the two.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from evaluation.bootstrap import BootstrapConfig, Estimate, Statistic, summarise, weights_of
+from evaluation.formatting import number
+
+NONE = Estimate(None, None, None, 0, "not measured")
+
+
+class Verdict(Enum):
+    """What a line, or a whole certificate, says."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    CANNOT_TELL = "cannot tell"
+    NOT_APPLICABLE = "not applicable"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a certificate.
+
+    Attributes:
+        section: Where it stands.
+        name: What was measured.
+        unit: Of the value.
+        value: Twin against the held-out days.
+        floor: One real day against another; without a value where the ideal is known.
+        judged: What is held against the limit: value less floor, or the value.
+        limit: Largest good value of `judged`, or the least one where `higher_is_better`.
+        higher_is_better: Which way the value points.
+        threshold: The limit in words.
+        verdict: What follows.
+        reason: Why there is nothing better to say; empty for a plain verdict.
+    """
+
+    section: str
+    name: str
+    unit: str
+    value: Estimate
+    floor: Estimate
+    judged: Estimate
+    limit: float | None
+    higher_is_better: bool
+    threshold: str
+    verdict: Verdict
+    reason: str = ""
+
+
+def against_floor(
+    section: str,
+    name: str,
+    unit: str,
+    measured: Statistic,
+    floor: Statistic,
+    num_units: int,
+    tolerance: float,
+    config: BootstrapConfig,
+    *,
+    reason: str = "",
+) -> Line:
+    """A line whose value may exceed the noise floor by at most `tolerance`.
+
+    Args:
+        section, name, unit: Of the line.
+        measured: Distance of the twin from the held-out days, as a function of the units' weights.
+        floor: The same distance of one real day from another, of the same units.
+        num_units: Units of both.
+        tolerance: Largest good difference of the two.
+        config: Of the intervals; twin and floor are drawn together, so what is common cancels.
+        reason: What to know about it.
+
+    Returns:
+        The line.
+    """
+    weights = weights_of(num_units, config)
+    values, floors = measured(weights), floor(weights)
+    judged = summarise(values - floors, num_units, config)
+    return Line(
+        section, name, unit, summarise(values, num_units, config), summarise(floors, num_units, config),
+        judged, tolerance, False, f"floor + {number(tolerance)}",
+        verdict_of(judged, tolerance, higher_is_better=False), reason or _why(judged),
+    )  # fmt: skip
+
+
+def against_limit(
+    section: str,
+    name: str,
+    unit: str,
+    measured: Statistic,
+    num_units: int,
+    limit: float,
+    config: BootstrapConfig,
+    *,
+    higher_is_better: bool = False,
+    floor: Statistic | None = None,
+    reason: str = "",
+) -> Line:
+    """A line whose value must lie on the right side of a limit that is the same for every log.
+
+    Where a floor is given and real days do not reach the limit among themselves, a twin that misses it is not failed.
+    """
+    weights = weights_of(num_units, config)
+    value = summarise(measured(weights), num_units, config)
+    noise = NONE if floor is None else summarise(floor(weights), num_units, config)
+    found = verdict_of(value, limit, higher_is_better=higher_is_better)
+    reached = noise.value is None or (noise.value >= limit if higher_is_better else noise.value <= limit)
+    if found is Verdict.FAIL and not reached:
+        found, reason = Verdict.CANNOT_TELL, reason or "real days do not agree that well among themselves"
+    side = "at least" if higher_is_better else "at most"
+    return Line(
+        section, name, unit, value, noise, value, limit, higher_is_better,
+        f"{side} {number(limit)}", found, reason or _why(value),
+    )  # fmt: skip
+
+
+def not_applicable(section: str, name: str, reason: str) -> Line:
+    """A line that this log or this twin has nothing to say to."""
+    return Line(
+        section, name, "", NONE, NONE, NONE, None, False, "none", Verdict.NOT_APPLICABLE, reason
+    )  # fmt: skip
+
+
+def verdict_of(judged: Estimate, limit: float, *, higher_is_better: bool) -> Verdict:
+    """What an interval says about a limit."""
+    if judged.value is None or judged.low is None or judged.high is None:
+        return Verdict.CANNOT_TELL
+    good, bad = (judged.low >= limit, judged.high < limit) if higher_is_better else (
+        judged.high <= limit, judged.low > limit,
+    )  # fmt: skip
+    return Verdict.PASS if good else Verdict.FAIL if bad else Verdict.CANNOT_TELL
+
+
+def overall(lines: Sequence[Line]) -> Verdict:
+    """Fails if a line fails; else cannot tell if a line cannot, or none applies; else passes."""
+    found = {line.verdict for line in lines}
+    if Verdict.FAIL in found:
+        return Verdict.FAIL
+    return Verdict.PASS if Verdict.PASS in found and Verdict.CANNOT_TELL not in found else Verdict.CANNOT_TELL
+
+
+def _why(judged: Estimate) -> str:
+    if judged.value is not None and judged.low is not None:
+        return ""
+    return judged.reason
+
+
+def combine(statistics: Sequence[Statistic], how: Callable[[np.ndarray], np.ndarray]) -> Statistic:
+    """A statistic made of others: `how` takes [statistics, replicates] to [replicates]."""
+    return lambda weights: how(np.stack([statistic(weights) for statistic in statistics]))

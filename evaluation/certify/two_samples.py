@@ -1,0 +1,195 @@
+"""The lines that hold a generated sample against a real one: columns, pairs, classifier, kernel, distributions.
+
+They serve answers and populations alike: both are tables of mixed columns, cut into units that are drawn together.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from evaluation.bootstrap import Statistic
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.lines import Line, against_floor, combine, not_applicable
+from evaluation.certify.resampled import (
+    Units,
+    classifier_auc,
+    column_kls,
+    distribution_distances,
+    kernel_distance,
+    pair_kls,
+    thinned,
+)
+from evaluation.certify.samples import Coding, Sample
+
+MIN_KNOWN = 50
+"""Least number of known values of a column that is judged."""
+KERNEL_ROWS = 1000
+PAIR_BINS = 8
+
+
+class Trio(NamedTuple):
+    """What is held against what: a real sample, the twin's, and the real sample of another day; same units."""
+
+    real: Units
+    generated: Units
+    other: Units
+    num_units: int
+
+
+def keep(trio: Trio, names: tuple[str, ...]) -> Trio:
+    """The trio with some columns only."""
+
+    def some(part: Units) -> Units:
+        continuous = {name: one for name, one in part.sample.continuous.items() if name in names}
+        categorical = {name: one for name, one in part.sample.categorical.items() if name in names}
+        return Units(Sample(continuous, categorical), part.unit)
+
+    return Trio(some(trio.real), some(trio.generated), some(trio.other), trio.num_units)
+
+
+def two_sample_lines(section: str, trio: Trio, columns: tuple[str, ...], config: CertifyConfig) -> list[Line]:
+    """All lines of two samples.
+
+    Args:
+        section: Where they stand.
+        trio: Of equal columns; columns beyond `columns` are context, used by pairs, classifier and kernel only.
+        columns: The columns that are judged one by one.
+        config: Of the certificate.
+
+    Returns:
+        The lines; a column with too few known values is not applicable and left out of the others.
+    """
+    sparse = [name for name in columns if _num_known(trio, name) < MIN_KNOWN]
+    lines = [
+        not_applicable(section, f"{name}", f"fewer than {MIN_KNOWN} values are known on these days")
+        for name in sparse
+    ]
+    rest = tuple(name for name in columns if name not in sparse)
+    if not rest:
+        return lines
+    trio = keep(trio, tuple(name for name in trio.real.sample.names if name not in sparse))
+    lines += _column_lines(section, keep(trio, rest), config)
+    lines += _distribution_lines(section, keep(trio, rest), config)
+    return [*lines, *_joint_lines(section, trio, rest, config)]
+
+
+def _column_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
+    coding, intervals = Coding(trio.real.sample), config.intervals()
+    measured = column_kls(coding, trio.real, trio.generated, trio.num_units)
+    floor = column_kls(coding, trio.real, trio.other, trio.num_units)
+    return [
+        against_floor(
+            section, f"KL of {name}", "nats", measured[name], floor[name], trio.num_units,
+            config.thresholds.column_kl, intervals, reason=_constant(trio, name),
+        )
+        for name in coding.names
+    ]  # fmt: skip
+
+
+def _distribution_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
+    lines, intervals, limits = [], config.intervals(), config.thresholds
+    for name in trio.real.sample.continuous:
+        measured, floor = (
+            distribution_distances(
+                trio.real.sample.continuous[name], trio.real.unit,
+                part.sample.continuous[name], part.unit, trio.num_units,
+            )
+            for part in (trio.generated, trio.other)
+        )  # fmt: skip
+        for what, unit, limit, one, two in (
+            ("Kolmogorov-Smirnov distance", "share", limits.kolmogorov_smirnov, measured[0], floor[0]),
+            ("Wasserstein distance", "deviations", limits.wasserstein, measured[1], floor[1]),
+        ):
+            lines.append(
+                against_floor(section, f"{what} of {name}", unit, one, two, trio.num_units, limit, intervals)
+            )
+    return lines
+
+
+def _joint_lines(section: str, trio: Trio, columns: tuple[str, ...], config: CertifyConfig) -> list[Line]:
+    intervals, limits, units = config.intervals(), config.thresholds, trio.num_units
+    lines = []
+    pairs = pair_statistics(trio, columns)
+    if pairs:
+        measured, floor = (combine(list(part), _mean) for part in zip(*pairs.values(), strict=True))
+        lines.append(
+            against_floor(
+                section,
+                "mean KL of pairs of columns",
+                "nats",
+                measured,
+                floor,
+                units,
+                limits.pair_kl,
+                intervals,
+            )
+        )
+    small = Trio(*(thinned(part, config.max_rows, config.seed) for part in trio[:3]), units)
+    coding = Coding(small.real.sample)
+    area, noise = (
+        classifier_auc(coding, small.real, part, seed=config.seed) for part in (small.generated, small.other)
+    )
+    lines.append(
+        against_floor(
+            section,
+            "two-sample classifier",
+            "area under the curve",
+            area,
+            noise,
+            units,
+            limits.auc,
+            intervals,
+        )
+    )
+    tiny = Trio(*(thinned(part, KERNEL_ROWS, config.seed) for part in trio[:3]), units)
+    distance, noise = (
+        kernel_distance(Coding(tiny.real.sample), tiny.real, part, units)
+        for part in (tiny.generated, tiny.other)
+    )
+    lines.append(
+        against_floor(
+            section, "kernel distance (squared MMD)", "1", distance, noise, units, limits.mmd, intervals
+        )
+    )
+    return lines
+
+
+def pair_statistics(
+    trio: Trio, columns: tuple[str, ...]
+) -> dict[tuple[str, str], tuple[Statistic, Statistic]]:
+    """KL of every pair of columns, of the twin and of the floor; pairs of context alone are left out."""
+    coarse = Coding(trio.real.sample, PAIR_BINS)
+    measured, floor = (
+        pair_kls(coarse, trio.real, part, trio.num_units) for part in (trio.generated, trio.other)
+    )
+    return {
+        pair: (measured[pair], floor[pair]) for pair in measured if set(pair) & set(columns)
+    }  # fmt: skip
+
+
+def worst_pairs(trio: Trio, columns: tuple[str, ...]) -> list[tuple[str, float, float]]:
+    """Every pair's KL and its floor, the worst excess first."""
+    once = np.ones((1, trio.num_units))
+    found = [
+        (f"{one} and {two}", float(measured(once)[0]), float(floor(once)[0]))
+        for (one, two), (measured, floor) in pair_statistics(trio, columns).items()
+    ]
+    return sorted(found, key=lambda item: item[2] - item[1])
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values.mean(axis=0))
+
+
+def _num_known(trio: Trio, name: str) -> int:
+    counts = []
+    for part in trio[:3]:
+        column = part.sample.continuous.get(name)
+        counts.append(len(part.unit) if column is None else int(np.isfinite(column).sum()))
+    return min(counts[:1] + counts[2:])
+
+
+def _constant(trio: Trio, name: str) -> str:
+    column = trio.real.sample.continuous.get(name)
+    values = trio.real.sample.categorical[name] if column is None else column[np.isfinite(column)]
+    return "the log holds one value only" if len(np.unique(values)) == 1 else ""

@@ -1,0 +1,193 @@
+"""Verdicts of certificates: same law passes, a known shift fails, a sample too small says so; size and power."""
+
+import numpy as np
+import pytest
+
+from evaluation.bootstrap import BootstrapConfig, Estimate
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.lines import (
+    Verdict,
+    against_floor,
+    against_limit,
+    not_applicable,
+    overall,
+    verdict_of,
+)
+from evaluation.certify.measures import (
+    column_kl,
+    gaussian_mmd,
+    kolmogorov_smirnov,
+    pairwise_kl,
+    relative_wasserstein,
+    two_sample_auc,
+)
+from evaluation.certify.resampled import (
+    Units,
+    area_under_curve,
+    classifier_auc,
+    column_kls,
+    distribution_distances,
+    kernel_distance,
+    mean_of,
+    pair_kls,
+)
+from evaluation.certify.samples import Coding, Sample
+from evaluation.certify.two_samples import Trio, two_sample_lines
+
+NUM_UNITS = 24
+QUICK = CertifyConfig(num_replicates=200, max_rows=1000)
+
+
+def table(seed, *, shift=0.0, linked=True, num_rows=2400):
+    random = np.random.default_rng(seed)
+    kind = random.integers(3, size=num_rows)
+    of_wait = kind if linked else random.integers(3, size=num_rows)
+    sample = Sample(
+        {
+            "wait": of_wait + 0.5 * random.normal(size=num_rows) + shift,
+            "run": random.exponential(size=num_rows),
+        },
+        {"service": np.array(["a", "b", "c"])[kind]},
+    )
+    return Units(sample, np.arange(num_rows) * NUM_UNITS // num_rows)
+
+
+def trio(seed, **changed):
+    return Trio(table(3 * seed), table(3 * seed + 1, **changed), table(3 * seed + 2), NUM_UNITS)
+
+
+ONCE = np.ones((1, NUM_UNITS))
+
+
+def test_with_every_unit_once_the_statistics_are_the_measures():
+    one, two = table(0), table(1, shift=0.3)
+    coding = Coding(one.sample)
+    for name, statistic in column_kls(coding, one, two, NUM_UNITS).items():
+        assert statistic(ONCE)[0] == pytest.approx(column_kl(coding, one.sample, two.sample)[name])
+    pairs = pairwise_kl(coding, one.sample, two.sample)
+    for pair, statistic in pair_kls(Coding(one.sample, 8), one, two, NUM_UNITS).items():
+        assert statistic(ONCE)[0] == pytest.approx(pairs[pair])
+    waits = one.sample.continuous["wait"], two.sample.continuous["wait"]
+    distances = distribution_distances(waits[0], one.unit, waits[1], two.unit, NUM_UNITS)
+    assert distances[0](ONCE)[0] == pytest.approx(kolmogorov_smirnov(*waits), abs=0.004)
+    assert distances[1](ONCE)[0] == pytest.approx(relative_wasserstein(*waits), rel=0.02)
+    assert classifier_auc(coding, one, two, seed=0)(ONCE)[0] == pytest.approx(
+        two_sample_auc(coding, one.sample, two.sample), abs=0.02
+    )
+
+
+def test_the_resampled_kernel_distance_is_the_unbiased_one():
+    one, two = table(0, num_rows=300), table(1, shift=1.0, num_rows=300)
+    coding = Coding(one.sample)
+    rows = coding.matrix(one.sample), coding.matrix(two.sample)
+    apart = ((rows[0][:, None] - rows[0][None]) ** 2).sum(axis=2)
+    width = float(np.median(apart[np.triu_indices(300, 1)]))
+    told = kernel_distance(coding, one, two, NUM_UNITS)
+    assert told(ONCE)[0] == pytest.approx(gaussian_mmd(*rows, width), rel=1e-6)
+    half = np.repeat([[1.0, 0.0]], NUM_UNITS // 2, axis=0).reshape(1, -1)
+    kept = np.isin(one.unit, np.arange(0, NUM_UNITS, 2))
+    assert told(half)[0] == pytest.approx(gaussian_mmd(rows[0][kept], rows[1][kept], width), rel=1e-6)
+
+
+def test_area_under_the_curve_counts_ties_half_and_units_as_often_as_drawn():
+    score, label = np.array([0.1, 0.5, 0.5, 0.9]), np.array([0, 1, 0, 1])
+    area = area_under_curve(score, label, np.array([0, 0, 1, 1]))
+    assert area(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 2.0]])).tolist() == [0.875, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "higher_is_better", "wanted"),
+    [
+        ((0.1, 0.2), False, Verdict.PASS),
+        ((0.2, 0.4), False, Verdict.CANNOT_TELL),
+        ((0.31, 0.4), False, Verdict.FAIL),
+        ((0.31, 0.4), True, Verdict.PASS),
+        ((0.1, 0.2), True, Verdict.FAIL),
+    ],
+)
+def test_a_verdict_is_where_the_interval_lies(bounds, higher_is_better, wanted):
+    told = Estimate(sum(bounds) / 2, *bounds, 9)
+    assert verdict_of(told, 0.3, higher_is_better=higher_is_better) is wanted
+    lone = Estimate(told.value, None, None, 2, "no interval")
+    assert verdict_of(lone, 0.3, higher_is_better=higher_is_better) is Verdict.CANNOT_TELL
+
+
+def test_a_certificate_is_as_good_as_its_worst_line():
+    def line(value):
+        return against_limit(
+            "s", "n", "1", mean_of(np.full(10, value), np.arange(10), 10), 10, 0.5, BootstrapConfig(200)
+        )
+
+    good, bad, silent = line(0.1), line(0.9), not_applicable("s", "n", "why")
+    assert [one.verdict for one in (good, bad)] == [Verdict.PASS, Verdict.FAIL]
+    assert overall([good, silent]) is Verdict.PASS
+    assert overall([good, bad, silent]) is Verdict.FAIL
+    assert overall([silent]) is Verdict.CANNOT_TELL
+
+
+def test_too_few_units_give_no_verdict():
+    one = mean_of(np.ones(3), np.arange(3), 3)
+    line = against_floor("s", "n", "1", one, one, 3, 0.1, BootstrapConfig(200))
+    assert line.verdict is Verdict.CANNOT_TELL
+    assert "fewer than 6" in line.reason
+
+
+def test_a_limit_that_real_days_miss_among_themselves_fails_no_twin():
+    values, units = np.linspace(0.5, 0.6, 12), np.arange(12)
+    told = mean_of(values, units, 12)
+    args = ("s", "n", "1", told, 12, 0.95, BootstrapConfig(200))
+    assert against_limit(*args, higher_is_better=True).verdict is Verdict.FAIL
+    excused = against_limit(*args, higher_is_better=True, floor=told)
+    assert excused.verdict is Verdict.CANNOT_TELL
+    assert "among themselves" in excused.reason
+
+
+def verdicts(changed, seeds):
+    found = []
+    for seed in seeds:
+        lines = two_sample_lines("answers", trio(seed, **changed), ("wait", "run"), QUICK)
+        found.append({line.name: line.verdict for line in lines})
+    return found
+
+
+def test_size_two_samples_of_one_law_hardly_ever_fail():
+    told = verdicts({}, range(4))
+    all_of = [verdict for one in told for verdict in one.values()]
+    assert len(all_of) == 4 * 9
+    assert Verdict.FAIL not in all_of
+    assert np.mean([verdict is Verdict.PASS for verdict in all_of]) > 0.6
+
+
+def test_power_a_shift_fails_where_it_is_and_nowhere_else():
+    for one in verdicts({"shift": 0.6}, range(2)):
+        for name in ("KL of wait", "Kolmogorov-Smirnov distance of wait", "Wasserstein distance of wait"):
+            assert one[name] is Verdict.FAIL
+        assert one["mean KL of pairs of columns"] is Verdict.FAIL
+        assert one["two-sample classifier"] is Verdict.FAIL
+        assert one["KL of run"] is not Verdict.FAIL
+
+
+def test_power_a_lost_link_passes_the_columns_and_fails_the_pairs():
+    (one,) = verdicts({"linked": False}, [0])
+    assert one["KL of wait"] is not Verdict.FAIL
+    assert one["mean KL of pairs of columns"] is Verdict.FAIL
+    assert one["two-sample classifier"] is Verdict.FAIL
+
+
+def test_columns_that_say_little_are_named():
+    parts = [
+        Units(
+            Sample(
+                {"wait": np.where(np.arange(600) < 20, 1.0, np.nan), "run": np.ones(600)},
+                {"service": np.repeat(["a", "b"], 300)},
+            ),
+            np.arange(600) // 50,
+        )
+        for _ in range(3)
+    ]
+    lines = two_sample_lines("answers", Trio(*parts, 12), ("wait", "run"), QUICK)
+    told = {line.name: line for line in lines}
+    assert told["wait"].verdict is Verdict.NOT_APPLICABLE
+    assert "fewer than 50" in told["wait"].reason
+    assert told["KL of run"].reason == "the log holds one value only"
+    assert told["KL of run"].verdict is Verdict.PASS
