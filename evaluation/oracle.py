@@ -22,7 +22,7 @@ from jax.tree_util import Partial
 from evaluation.oracle_view import NODE_NUMBERS, mean_work_s, oracle_global_view, oracle_view
 from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.names import Names, names_in
-from evaluation.simulator.truth import truth_answers, truth_arrivals
+from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
@@ -37,7 +37,6 @@ from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
 from twin.networks import flatten_features
 from twin.placement.bookkeeping import PlacementConfig, placement
-from twin.placement.responses import drawn_response
 from twin.placement.types import PlacementState
 from twin.rollout import rollout
 
@@ -47,7 +46,7 @@ FORM = 1
 _FILE = "oracle.npz"
 NETWORK = ScorerConfig(hidden=(16, 16), identity=False, pooled=True)
 """One small network for all nodes: their numbers say all that there is to know."""
-SHARPNESS, PRICE = 40.0, 0.05
+SHARPNESS, PRICE = 120.0, 0.05
 """Nats for the whole of a chance; what a core for the mean work is worth, in chances."""
 
 
@@ -65,13 +64,13 @@ class OracleConfig:
         depth: Requests that a node's books hold.
     """
 
-    num_updates: int = 40
-    requests_per_update: int = 16_384
+    num_updates: int = 16
+    requests_per_update: int = 32_768
     turnovers: float = 8.0
-    least_steps: int = 400
-    horizon: float = 2.0
-    gae_lambda: float = 0.9
-    entropy: float = 0.001
+    least_steps: int = 800
+    horizon: float = 4.0
+    gae_lambda: float = 0.97
+    entropy: float = 0.0
     learning_rate: float = 1e-3
     depth: int = 16
 
@@ -133,8 +132,7 @@ def _seeing(
     """The truth of a day, observed as an oracle of that day observes it."""
     cluster = cluster_of(world)
     names = names_in(world, cluster)
-    arrivals = truth_arrivals(world, today, names, begin_s=begin_s)
-    response = drawn_response(cluster, config.depth, arrivals, truth_answers(world, today, names))
+    response = truth_response(world, cluster, config.depth, today, names, begin_s=begin_s)
     problem = placement(cluster, config)._replace(
         observe=lambda state: oracle_view(world, names, today, state),
         observe_global=lambda state: oracle_global_view(world, names, today, state),

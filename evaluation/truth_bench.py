@@ -8,6 +8,7 @@ program, so only that one is computed.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -86,7 +87,7 @@ class Score(NamedTuple):
 
 
 Program = Callable[[Array, Array, PyTree, Conditions, Conditions], Array]
-"""(key, index into POLICIES, an oracle's parameters, the day's numbers, those the policy knows)
+"""(key, index of the policy or after the last one for an oracle, its parameters, the day's numbers, those it knows)
 -> on-time share [seeds, days_per_seed]."""
 
 
@@ -98,14 +99,15 @@ class _Case(NamedTuple):
     known_day: int
 
 
-def bench_program(world: World, config: TruthBenchConfig) -> Program:
-    """The compiled truth of a world, in which every policy of `POLICIES` can act."""
+def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str]) -> Program:
+    """The compiled truth of a world, in which some policies of `POLICIES` can act, in their order, and oracles."""
     cluster = cluster_of(world)
     names = names_in(world, cluster)
     problem = placement(cluster, problem_config(world, config.depth))
     network = oracle_network(world)
     shown = problem._replace(observe=lambda state: (problem.observe(state), state))
-    rules = [baseline.policy(cluster) for baseline in BASELINES]
+    plain = {baseline.name: baseline.policy(cluster) for baseline in BASELINES}
+    knowing = {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
     length = config.num_steps or longest_day(conditions(world, 0))
     streams = (config.num_seeds * config.days_per_seed,)
 
@@ -114,12 +116,15 @@ def bench_program(world: World, config: TruthBenchConfig) -> Program:
 
         def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
             observation, state = seen
-            plain = [(lambda rule=rule: rule(key, observation, legal)) for rule in rules]
-            knowing = [
-                (lambda rule=rule: rule.decide(key, world, names, known, state)) for rule in TRUTH_BASELINES
-            ]
-            trained = lambda: oracle_choice(network, params, world, names, known, state, legal)  # noqa: E731
-            return jax.lax.switch(kind, [*plain, *knowing, trained])
+
+            def one(name: str) -> Array:
+                if name in knowing:
+                    return knowing[name](key, world, names, known, state)
+                return plain[name](key, observation, legal)
+
+            branches: list[Callable[[], Array]] = [partial(one, name) for name in policies]
+            branches.append(lambda: oracle_choice(network, params, world, names, known, state, legal))
+            return jax.lax.switch(kind, branches)
 
         lived = unroll(key, environment(shown, response), decide, None, length, streams)
         worth = jnp.where(lived.active, lived.reward, 0.0)
@@ -163,7 +168,7 @@ def bench_truth(
         ConfigError: an unknown policy, a negative day.
     """
     validate_bench(days, policies)
-    program = bench_program(world, config)
+    program = bench_program(world, config, policies)
     nobody = oracle_network(world).init(jax.random.key(0))
     scores: list[Score] = []
     for case in _cases(days, policies, oracles, doubled, nobody):
@@ -186,14 +191,14 @@ def _cases(
     knowing = "least_expected_delay"
     for day in days:
         for name in policies:
-            yield _Case(name, POLICIES.index(name), nobody, day, day)
+            yield _Case(name, policies.index(name), nobody, day, day)
         if day > 0 and knowing in policies:
-            yield _Case(STALE, POLICIES.index(knowing), nobody, day, 0)
+            yield _Case(STALE, policies.index(knowing), nobody, day, 0)
         named = [(ORACLE, one) for one in oracles if one.day == day]
         named += [(DOUBLED_ORACLE, one) for one in doubled if one.day == day]
         named += [(STALE_ORACLE, one) for one in oracles if one.day == 0 < day]
         for name, oracle in named:
-            yield _Case(name, len(POLICIES), oracle.params, day, oracle.day)
+            yield _Case(name, len(policies), oracle.params, day, oracle.day)
 
 
 def _score(name: str, day: int, shares: np.ndarray) -> Score:

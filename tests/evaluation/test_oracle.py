@@ -20,6 +20,7 @@ from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.truth_bench import DOUBLED_ORACLE, ORACLE, STALE_ORACLE, TruthBenchConfig, bench_truth
 from logs_schema.errors import ConfigError, ProductError
+from logs_schema.product import read_manifest
 from twin.placement.bookkeeping import PlacementConfig
 
 SMALL = preset("small")
@@ -28,23 +29,26 @@ BENCH = TruthBenchConfig(num_seeds=4, days_per_seed=2, num_steps=200)
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    out = tmp_path_factory.mktemp("oracle") / "day-0"
-    return out, write_oracle(SMALL, 0, TINY, out)
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("oracles")
 
 
-def test_the_same_seed_trains_the_same_oracle_and_the_product_keeps_it(written):
-    out, facts = written
-    kept = load_oracle(out, SMALL)
+@pytest.fixture(scope="module")
+def kept(folder):
+    return kept_oracle(SMALL, 0, TINY, folder)
+
+
+def test_the_same_seed_trains_the_same_oracle_and_the_product_keeps_it(kept):
     again, curve = train_oracle(SMALL, 0, TINY)
-    assert (kept.preset, kept.day) == ("small", 0)
-    jax.tree.map(np.testing.assert_array_equal, kept.params, again.params)
-    assert facts["on_time_in_training"] == [round(float(value), 4) for value in curve]
+    assert (kept.oracle.preset, kept.oracle.day) == ("small", 0)
+    jax.tree.map(np.testing.assert_array_equal, kept.oracle.params, again.params)
+    told = read_manifest(kept.folder).extra["on_time_in_training"]
+    assert told == [round(float(value), 4) for value in curve]
     assert len(curve) == TINY.num_updates
 
 
-def test_oracles_are_named_for_their_days_and_the_stale_one_knows_only_day_0(written):
-    mine = load_oracle(written[0], SMALL)
+def test_oracles_are_named_for_their_days_and_the_stale_one_knows_only_day_0(kept):
+    mine = kept.oracle
     later = mine._replace(day=30)  # the same network with the tables of day 30
     scores = bench_truth(SMALL, [0, 30], BENCH, policies=("random",), oracles=[mine, later], doubled=[later])
     named = {(score.policy, score.day): score for score in scores}
@@ -59,13 +63,14 @@ def test_oracles_are_named_for_their_days_and_the_stale_one_knows_only_day_0(wri
 def first_state(num_streams=3):
     cluster = cluster_of(SMALL)
     system = truth_of(SMALL, cluster, PlacementConfig(depth=4), 0.0)
-    return names_in(SMALL, cluster), system.reset(jax.random.key(1), (num_streams,))
+    reset = jax.jit(lambda key: system.reset(key, (num_streams,)))
+    return names_in(SMALL, cluster), reset(jax.random.key(1))
 
 
 def test_an_empty_world_promises_way_and_run_by_the_tables():
     names, state = first_state()
     today = conditions(SMALL, 0)
-    found = expect(SMALL, names, today, state.problem)
+    found = jax.jit(lambda state: expect(SMALL, names, today, state))(state.problem)
     request = jax.tree.map(np.asarray, state.problem.request)
     for stream in range(3):
         site, service = request.site[0, stream], request.service[0, stream] - 1
@@ -111,9 +116,9 @@ def test_what_the_oracle_sees_is_finite_and_as_long_as_its_names():
     assert bool(jnp.isfinite(seen.node).all() & jnp.isfinite(seen.request).all())
 
 
-def test_oracles_of_other_worlds_and_impossible_ones_are_refused(written, tmp_path):
+def test_oracles_of_other_worlds_and_impossible_ones_are_refused(kept, tmp_path):
     with pytest.raises(ConfigError, match="not in 'kmps'"):
-        load_oracle(written[0], preset("kmps"))
+        load_oracle(kept.folder, preset("kmps"))
     with pytest.raises(ProductError):
         load_oracle(tmp_path / "none", SMALL)
     with pytest.raises(ConfigError, match="day -1"):
@@ -123,16 +128,15 @@ def test_oracles_of_other_worlds_and_impossible_ones_are_refused(written, tmp_pa
         replace(TINY, num_updates=0)
 
 
-def test_kept_oracles_are_trained_once_and_again_when_anything_changes(tmp_path, monkeypatch):
-    first = kept_oracle(SMALL, 0, TINY, tmp_path / "oracles")
-    second = kept_oracle(SMALL, 0, TINY, tmp_path / "oracles")
-    assert (first.trained_now, second.trained_now) == (True, False)
-    assert first.folder == second.folder
-    assert first.train_s == second.train_s > 0.0
-    jax.tree.map(np.testing.assert_array_equal, first.oracle.params, second.oracle.params)
-    (tmp_path / "oracles" / f"{first.folder.name}.seconds").unlink()
-    assert kept_oracle(SMALL, 0, TINY, tmp_path / "oracles").train_s is None
+def test_a_kept_oracle_is_not_trained_again(kept, folder):
+    again = kept_oracle(SMALL, 0, TINY, folder)
+    assert (kept.trained_now, again.trained_now) == (True, False)
+    assert kept.folder == again.folder
+    assert kept.train_s == again.train_s > 0.0
+    jax.tree.map(np.testing.assert_array_equal, kept.oracle.params, again.oracle.params)
 
+
+def test_an_oracle_is_another_when_anything_it_is_made_from_changes(monkeypatch):
     sources = made_from(SMALL)
     others = [
         replace(SMALL, run=lognormal(0.3)),
@@ -150,19 +154,17 @@ def test_the_cache_is_the_users(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "schedtwin" / "oracles"
 
 
-def test_the_bench_trains_what_it_lacks_and_shows_it(monkeypatch, tmp_path, capsys):
+def test_the_command_shows_the_oracles_that_are_kept_or_leaves_them_out(kept, folder, monkeypatch, capsys):
     monkeypatch.setattr("evaluation.oracle.OracleConfig", lambda: TINY)
     monkeypatch.setattr("evaluation.truth_bench.TruthBenchConfig", lambda num_seeds: BENCH)
     words = ["bench", "truth", "--preset", "small", "--days", "0", "--policies", "least-loaded"]
-    for trained_now in (True, False):
-        assert cli.main([*words, "--oracles", str(tmp_path), "--json", "--no-progress"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert [row["policy"] for row in told["rows"]] == ["least_loaded", ORACLE]
-        assert all(row["low"] <= row["on_time"] <= row["high"] for row in told["rows"])
-        assert [check["worse"] for check in told["checks"]] == ["least_loaded"]
-        assert [(one["day"], one["trained_now"]) for one in told["oracles"]] == [(0, trained_now)]
-        assert told["notes"] == []
-    assert cli.main([*words, "--no-oracle", "--json", "--no-progress"]) == 0
+    assert cli.main([*words, "--oracles", str(folder), "--json", "--no-progress"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert [row["policy"] for row in told["rows"]] == ["least_loaded"]
-    assert "left out" in told["notes"][0]
+    assert [row["policy"] for row in told["rows"]] == ["least_loaded", ORACLE]
+    assert all(row["low"] <= row["on_time"] <= row["high"] for row in told["rows"])
+    assert [check["worse"] for check in told["checks"]] == ["least_loaded"]
+    (used,) = told["oracles"]
+    assert (used["day"], used["trained_now"], used["folder"]) == (0, False, str(kept.folder))
+    assert told["notes"] == []
+    assert cli.main([*words, "--no-oracle", "--no-progress"]) == 0
+    assert "left out" in capsys.readouterr().out

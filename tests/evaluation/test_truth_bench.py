@@ -20,24 +20,27 @@ from tests.evaluation.worlds import interval, lived
 
 SMALL = preset("small")
 TINY = TruthBenchConfig(num_seeds=2, days_per_seed=3, num_steps=60, depth=16)
-FROM_MIDNIGHT = TruthBenchConfig(num_seeds=16, days_per_seed=1, num_steps=300, depth=64)
+QUIET = replace(SMALL, requests_per_day=500.0, day_s=20_000.0)
+WHOLE_DAYS = TruthBenchConfig(num_seeds=8, days_per_seed=2, depth=64)
 
 
 @pytest.fixture(scope="module")
-def from_midnight() -> dict[str, Score]:
-    """Policies in the environment, from an empty system at midnight."""
+def quiet_days() -> dict[str, Score]:
+    """Policies in the environment, on whole days."""
     names = ("random", "least_expected_delay")
-    return {score.policy: score for score in bench_truth(SMALL, [0], FROM_MIDNIGHT, policies=names)}
+    return {score.policy: score for score in bench_truth(QUIET, [0], WHOLE_DAYS, policies=names)}
 
 
 @pytest.mark.parametrize("name", ["random", "least_expected_delay"])
-def test_a_policy_scores_in_the_bench_what_it_scores_in_the_history(from_midnight, name):
-    mean, error = interval(from_midnight[name].per_day[:, 0])
-    rows = lived(SMALL, name, num_streams=16)
-    shares = [on_time(day_of(rows, column))[: FROM_MIDNIGHT.num_steps].mean() for column in range(16)]
+def test_a_policy_scores_in_the_bench_what_it_scores_in_the_history(quiet_days, name):
+    """Over whole days, from an empty midnight to the last request."""
+    mean, error = interval(quiet_days[name].per_day.ravel())
+    rows = lived(QUIET, name, num_streams=16)
+    shares = [on_time(day_of(rows, column)).mean() for column in range(16)]
     expected, other_error = interval(np.array(shares))
     assert abs(mean - expected) < 3.5 * np.hypot(error, other_error)
     assert error < 0.03
+    assert longest_day(conditions(QUIET, 0)) == 500 + int(6 * 500**0.5) + 1
 
 
 def test_all_policies_live_the_same_requests():
@@ -74,18 +77,6 @@ def test_presets_tell_policies_apart_over_whole_days(name):
     found = checks(scores)
     assert len(found) == 7
     assert [check for check in found if not check.sure] == []
-
-
-def test_a_day_is_lived_to_its_end():
-    """The share over a whole day is that of the history under the same rule; a day cut short is another number."""
-    quiet = replace(SMALL, requests_per_day=300.0)
-    whole = TruthBenchConfig(num_seeds=8, days_per_seed=2, depth=32)
-    (score,) = bench_truth(quiet, [0], whole, policies=("random",))
-    mean, error = interval(score.per_day.ravel())
-    rows = lived(quiet, "random", num_streams=16)
-    expected, other_error = interval(np.array([on_time(day_of(rows, column)).mean() for column in range(16)]))
-    assert abs(mean - expected) < 3.5 * np.hypot(error, other_error)
-    assert longest_day(conditions(quiet, 0)) == 300 + int(6 * 300**0.5) + 1
 
 
 @pytest.mark.parametrize(
