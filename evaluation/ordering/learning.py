@@ -199,7 +199,7 @@ def teach_scorer(programs: Programs, ground: Ground, pool: Pool) -> PyTree:
     """The scorer that knows what the index knows."""
     some = jax.tree.map(lambda leaf: jnp.asarray(leaf[..., :LESSON_WINDOWS]), ground.train)
     lessons = programs.teach(jax.random.key(0), some, ground.teacher)
-    return distilled(0, programs.network, programs.example, lessons, ground.teacher, pool)
+    return distilled(0, programs.distil, programs.network, lessons, ground.teacher, pool)
 
 
 def train_order(

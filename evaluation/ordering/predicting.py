@@ -13,7 +13,7 @@ from the training days and from days that the twin generated. With weights (0, 0
 first, with (0, 0, -1, 0) shortest first: the exponents are chosen among a few by playing them in the twin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import jax
@@ -49,6 +49,10 @@ WEIGHTS = (
     (1.0, -1.0, 0.0, -1.0),
 )
 """Exponents (a, b, c, d) to choose among; the first two are smallest area and shortest request first."""
+
+
+Distil = Callable[[Array, PyTree, Array, Array, Array], PyTree]
+"""(key, first parameters, jobs [F, lessons], pools [R, lessons], wanted scores [lessons]) -> parameters."""
 
 
 class Index(NamedTuple):
@@ -176,24 +180,15 @@ def lessons_of(
     return np.concatenate(features, axis=1), np.concatenate(labels, axis=1)
 
 
-def _rows_seen() -> list[int]:
-    names = [feature.name for feature in JOB_FEATURES]
-    return [names.index(name) for name in SEEN]
-
-
-def _logits(params: PyTree, features: Array) -> Array:
-    return cast(Array, NETWORK.apply(params, features))
-
-
 def distilled(
-    seed: int, network: Actor, example: Example, lessons: Trajectory, index: Index, pool: Pool
+    seed: int, distil: Distil, network: Actor, lessons: Trajectory, index: Index, pool: Pool
 ) -> PyTree:
     """A scorer whose scores are the index, sharpened: what PPO starts from and stays near.
 
     Args:
-        seed: of parameters and batches.
+        seed: of parameters and lessons.
+        distil: from `distiller`.
         network: the scorer.
-        example: its shapes.
         lessons: decisions in which the index led the way: what it saw is what is learned on.
         index: the teacher.
         pool: the processors.
@@ -203,33 +198,44 @@ def distilled(
     """
     legal = np.asarray(lessons.legal)[:, :, 0]  # [T, K, B]
     step, place, stream = np.nonzero(legal)
-    rows = np.random.default_rng(seed).choice(len(step), min(NUM_LESSONS, len(step)), replace=False)
+    rows = np.random.default_rng(seed).choice(len(step), NUM_LESSONS)
     step, place, stream = step[rows], place[rows], stream[rows]
-    job = jnp.asarray(np.asarray(lessons.observation.job)[step, :, place, 0, stream].T)  # [F, rows]
-    whole = jnp.asarray(np.asarray(lessons.observation.pool)[step, :, 0, stream].T)  # [R, rows]
+    job = jnp.asarray(np.asarray(lessons.observation.job)[step, :, place, 0, stream].T)
+    whole = jnp.asarray(np.asarray(lessons.observation.pool)[step, :, 0, stream].T)
     target = SHARPNESS * index_of(index, job[jnp.array(_rows_seen())], pool)
-    target = target - jnp.mean(target)
+    key_init, key_fit = jax.random.split(jax.random.key(seed))
+    return distil(key_fit, network.init(key_init), job, whole, target)
+
+
+def distiller(network: Actor, example: Example) -> Distil:
+    """The program behind `distilled`: 1,200 steps of Adam on decisions made up of jobs of anywhere."""
     num_choices = jax.tree.leaves(example.legal)[0].shape[0]
     optimizer = optax.adam(optax.exponential_decay(1e-2, 200, 0.5))
 
-    def loss_of(params: PyTree, chosen: Array) -> Array:
-        several = chosen.reshape(num_choices, -1)  # each decision is among jobs of anywhere
-        observation = PoolObservation(job[:, several][:, :, None], whole[:, several[0]][:, None])
-        mask = jnp.ones((num_choices, 1, several.shape[1]), bool)
-        scores = network.logits(params, observation, mask)[:, 0]
-        wanted = target[several]
-        gap = (scores - jnp.mean(scores, axis=0)[None]) - (wanted - jnp.mean(wanted, axis=0)[None])
-        return jnp.mean(gap**2)
+    def loss_of(params: PyTree, job: Array, whole: Array, target: Array) -> Array:
+        observation = PoolObservation(job[:, :, None], whole[:, None])
+        mask = jnp.ones((num_choices, 1, target.shape[1]), bool)
+        gap = network.logits(params, observation, mask)[:, 0] - target
+        return jnp.mean((gap - jnp.mean(gap, axis=0)[None]) ** 2)
 
     @jax.jit
-    def fit(key: Array, params: PyTree) -> PyTree:
+    def fit(key: Array, params: PyTree, job: Array, whole: Array, target: Array) -> PyTree:
         def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
             params, memory = carry
-            chosen = jax.random.randint(key, (32 * num_choices,), 0, job.shape[1])
-            change, memory = optimizer.update(jax.grad(loss_of)(params, chosen), memory, params)
+            several = jax.random.randint(key, (num_choices, 32), 0, target.shape[0])
+            gradient = jax.grad(loss_of)(params, job[:, several], whole[:, several[0]], target[several])
+            change, memory = optimizer.update(gradient, memory, params)
             return (optax.apply_updates(params, change), memory), None
 
         return jax.lax.scan(one, (params, optimizer.init(params)), jax.random.split(key, 1200))[0][0]
 
-    key_init, key_fit = jax.random.split(jax.random.key(seed))
-    return fit(key_fit, network.init(key_init))
+    return fit
+
+
+def _rows_seen() -> list[int]:
+    names = [feature.name for feature in JOB_FEATURES]
+    return [names.index(name) for name in SEEN]
+
+
+def _logits(params: PyTree, features: Array) -> Array:
+    return cast(Array, NETWORK.apply(params, features))

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.ordering.predicting import TIME_UNIT_S, Index, index_policy
+from evaluation.ordering.predicting import TIME_UNIT_S, Distil, Index, distiller, index_policy
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
-from offline_rl.networks import Actor, Example, example_of, greedy_policy, sampling_policy
+from offline_rl.networks import Actor, example_of, greedy_policy, sampling_policy
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.train import from_logs, updates
 from twin.contracts import Array, Environment, PyTree, Trajectory
@@ -83,8 +83,8 @@ class OrderTrainingConfig:
 class Programs(NamedTuple):
     """Compiled programs for one pool."""
 
-    example: Example
     network: Actor
+    distil: Distil
     teach: Callable[[Array, JobWindows, Index], Trajectory]  # the index's own decisions, one stream a window
     follow_log: Callable[[Array, JobWindows], Trajectory]  # the decisions of the jobs' priorities, likewise
     clone: Callable[[Array, Trajectory], tuple[PyTree, Array]]  # -> scorer, agreement [updates]
@@ -109,6 +109,7 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
     example = example_of(system_of(jax.tree.map(jnp.asarray, windows)))
     network = scorer(example, ScorerConfig(config.hidden, identity=False, pooled=False))
     cloning = behaviour_cloning(example, BehaviourCloningConfig(learning_rate=3e-3), network)
+    run_clone = updates(cloning, config.clone_updates)
 
     @jax.jit
     def teach(key: Array, windows: JobWindows, index: Index) -> Trajectory:
@@ -124,9 +125,8 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
 
     def clone(key: Array, lessons: Trajectory) -> tuple[PyTree, Array]:
         key_init, key_updates = jax.random.split(key)
-        run = updates(cloning, config.clone_updates)
         experience = from_logs(lessons, max(1, min(8, lessons.active.shape[-1] // 2)))
-        state, info = run(key_updates, cloning.init(key_init), experience, 0)
+        state, info = run_clone(key_updates, cloning.init(key_init), experience, 0)
         return state.actor, info.agreement
 
     def begin(key: Array, clone: PyTree) -> PyTree:
@@ -147,7 +147,14 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
         return jax.lax.scan(one, state, first + jnp.arange(config.look_every))
 
     return Programs(
-        example, network, teach, follow_log, clone, begin, improve, _finish_program(pool, windows, config)
+        network,
+        distiller(network, example),
+        teach,
+        follow_log,
+        clone,
+        begin,
+        improve,
+        _finish_program(pool, windows, config),
     )
 
 
