@@ -1,0 +1,84 @@
+"""`schedtwin order` from the outside, and `schedtwin replay` of some days."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evaluation import cli
+from evaluation.pipeline import load_comparison
+
+SHORT = ("--processors", 16, "--days", 7, "--shifts", "0d,7d", "--anchors", 2)
+
+
+def run(*words):
+    return cli.main([str(word) for word in words])
+
+
+@pytest.fixture
+def archive(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    lines = ["; UnixStartTime: 1000000000", "; MaxProcs: 16"]
+    for job, arrival in enumerate(np.sort(rng.integers(0, 35 * 86_400, 700))):
+        asked = int(rng.choice([600, 3600, 36_000], p=[0.5, 0.3, 0.2]))
+        ran, width = max(1, int(asked * rng.uniform(0.05, 1.0))), rng.integers(1, 13)
+        wait = int(rng.integers(0, 4000))
+        lines.append(
+            f"{job} {arrival} {wait} {ran} {width} -1 -1 {width} {asked} -1 1 {job % 5} 1 -1 1 -1 -1 -1"
+        )
+    (tmp_path / "log.swf").write_text("\n".join(lines) + "\n")
+    assert run("import", "swf", tmp_path / "log.swf", "--out", tmp_path / "archive", "--no-progress") == 0
+    capsys.readouterr()
+    return tmp_path / "archive"
+
+
+def test_rules_are_judged_without_training(archive, tmp_path, capsys):
+    out = tmp_path / "comparison"
+    assert run("order", archive, *SHORT, "--rules-only", "--out", out, "--no-progress") == 0
+    shown = capsys.readouterr().out
+    assert "judged by replay" in shown
+    assert "the log's mean wait" in shown
+    comparison = load_comparison(out)
+    assert comparison.main_metric == "bounded_slowdown"
+    assert len(comparison.policies) == 16
+    assert (out / "report.html").stat().st_size > 10_000
+
+
+def test_what_cannot_be_is_refused_kindly(archive, capsys):
+    assert run("order", archive, "--processors", 16, "--no-progress") == 2
+    assert "too few for one anchor" in capsys.readouterr().err
+    assert run("replay", archive, "--processors", 16, "--days", "2030-01-01..2030-01-02") == 2
+    assert "no job arrives or waits in these days" in capsys.readouterr().err
+
+
+def test_some_days_are_replayed(archive, capsys):
+    words = (
+        "replay",
+        archive,
+        "--processors",
+        16,
+        "--days",
+        "2001-09-16..2001-09-20",
+        "--warm",
+        "easy",
+        "--json",
+    )
+    assert run(*words, "--easy", "--no-progress") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert 50 < found["num_jobs"] < 200
+
+
+@pytest.mark.slow
+def test_orders_are_trained_and_judged(archive, tmp_path, capsys):
+    out = tmp_path / "comparison"
+    assert run("order", archive, *SHORT, "--quick", "--out", out, "--json", "--no-progress") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [policy["name"] for policy in found["policies"]][-4:] == ["bc", "bc_greedy", "index", "twin"]
+    values = {
+        cell["policy"]: cell["estimate"]["value"]
+        for cell in found["cells"]
+        if (cell["judge"], cell["shift_days"], cell["metric"]) == ("replay", 7, "bounded_slowdown")
+    }
+    assert values["index"] < values["fcfs"]
+    assert all(1.0 <= value < 1e5 for value in values.values())
+    assert (out / "anchor-1.npz").exists()
