@@ -41,8 +41,8 @@ from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.off_policy.judging import as_rows, off_policy_rows, probability_program
 from evaluation.progress import Progress
+from evaluation.schedulers import Schedulers, example_for, network_for
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, plan_shifts
-from evaluation.training import Schedulers, example_for
 from evaluation.trust import TRUTH, judges_trust
 from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from logs_schema import Archive
@@ -61,6 +61,10 @@ POLICIES = (
     PolicyFacts("history", "history", "the logged decisions"),
     PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
     PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),
+    PolicyFacts("cql", "offline", "conservative Q-learning from the log alone; all seeds"),
+    PolicyFacts("iql", "offline", "implicit Q-learning from the log alone; all seeds"),
+    PolicyFacts("awr", "offline", "advantage-weighted regression from the log alone; all seeds"),
+    PolicyFacts("regularised", "imitation", "paper 000's regularised imitation, equation 8; all seeds"),
     PolicyFacts(
         TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"
     ),
@@ -113,7 +117,12 @@ def candidates(schedulers: Schedulers | None, cluster: Cluster) -> list[Candidat
     num_seeds = len(schedulers.reward_curve)
     trained = [jax.tree.map(lambda leaf, i=seed: leaf[i], schedulers.trained) for seed in range(num_seeds)]
     clones = [Candidate("bc", "sampled", nothing), Candidate("bc_greedy", "greedy", nothing)]
-    return [*plain, *clones, *(Candidate(TWIN_POLICY, "greedy", params) for params in trained)]
+    learned = [
+        Candidate(name, "greedy", jax.tree.map(lambda leaf, i=seed: leaf[i], params))
+        for name, params in schedulers.from_logs.items()
+        for seed in range(num_seeds)
+    ]
+    return [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, "greedy", params) for params in trained)]
 
 
 def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) -> Comparison:
@@ -175,7 +184,8 @@ def _runs(
     case: Case, shifts: Sequence[TestDays], windows: Sequence[Windows], notes: list[str], progress: Progress
 ) -> Iterator[Run]:
     encoding, shape = case.twin.encoding, common_shape(windows)
-    network = actor(example_for(encoding, windows[0]))
+    example = example_for(encoding, windows[0])
+    network = actor(example) if case.schedulers is None else network_for(case.schedulers, example)
     replay = replay_program(encoding, network)
     living = twin_program(encoding, case.twin.config, network)
     config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
@@ -211,7 +221,7 @@ def _off_policy(
     if not num_updates or case.schedulers is None or encoding.cluster.num_nodes < 2:
         return []
     shape, example = common_shape(windows), example_for(encoding, windows[0])
-    network = actor(example)
+    network = network_for(case.schedulers, example)
     program = probability_program(encoding, network)
     config = OffPolicyConfig(intervals=case.intervals)
     fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)

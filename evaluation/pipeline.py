@@ -5,6 +5,8 @@ The same functions serve the single commands and the resumable job.
 
 import datetime as dt
 import json
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +20,12 @@ from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.report import write_report
 from evaluation.reporting import make_report
+from evaluation.schedulers import best_seed, load_observed, load_ranges, load_schedulers, save_schedulers
 from evaluation.shifts import ShiftConfig, choose_train_days, parse_shifts, plan_shifts
-from evaluation.training import (
-    TrainingConfig,
-    best_seed,
-    load_observed,
-    load_ranges,
-    load_schedulers,
-    save_schedulers,
-    train_schedulers,
-)
+from evaluation.training import TrainingConfig, train_schedulers
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
-from logs_schema.product import read_manifest
+from logs_schema.product import fingerprint, read_manifest
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
 from twin.placement.encoding import fit_encoding
@@ -87,11 +82,13 @@ def build_policy(
 ) -> dict[str, Any]:
     """Trains the schedulers in a twin and writes them into `out`.
 
+    What is not finished is kept beside `out`, so that a killed training goes on where it was.
+
     Raises:
         ConfigError: The twin's log leaves a scheduler no choice.
         ProductError: This is no twin.
     """
-    read_manifest(twin_path, "twin")
+    made_from = read_manifest(twin_path, "twin").content_hash
     twin = PlacementTwin.load(twin_path)
     if twin.encoding.cluster.num_nodes < 2:
         raise ConfigError(
@@ -99,8 +96,11 @@ def build_policy(
             where=", ".join(twin.encoding.cluster.node_names),
             allowed="archives whose requests name one of at least two nodes or node classes",
         )
-    schedulers = train_schedulers(jax.random.key(seed), twin, config, progress)
+    wanted = fingerprint("policy", {"twin": made_from}, asdict(config), seed)
+    unfinished = out.parent / f".unfinished-policy-{wanted[:16]}"
+    schedulers = train_schedulers(jax.random.key(seed), twin, config, progress, keep=unfinished)
     save_schedulers(schedulers, twin, out)
+    shutil.rmtree(unfinished, ignore_errors=True)
     tail = max(1, schedulers.reward_curve.shape[1] // 5)
     return {
         "seeds": list(config.seeds),

@@ -10,8 +10,8 @@ from evaluation.comparison import Comparison
 from evaluation.configuration import RunConfig
 from evaluation.records import to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report
+from evaluation.schedulers import Schedulers
 from evaluation.shifts import ShiftPlan
-from evaluation.training import Schedulers
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from twin.placement.fit import FitReport
@@ -65,11 +65,18 @@ def learning_charts(
         Curve(f"seed {seed}", tuple(updates), tuple(map(float, curve)))
         for seed, curve in enumerate(schedulers.reward_curve)
     )
+    looks = np.linspace(0.0, len(updates), schedulers.held_out_curve.shape[1])
+    held_out = tuple(
+        Curve(f"seed {seed}", tuple(looks), tuple(map(float, curve)))
+        for seed, curve in enumerate(schedulers.held_out_curve)
+    )
     charts += [
         Chart("Behaviour cloning", "gradient steps", "cross-entropy (nats a decision)", clone,
               "The clone keeps the parameters of the lowest held-out point."),
         Chart("Training in the twin", "updates", "mean reward of a decision, in the twin", rewards,
-              "What the twin promises; the judges say what comes of it."),
+              "What the twin promises, less the doubt of its members and with durations that stray."),
+        Chart("With the member kept aside", "updates", "mean reward of a greedy decision", held_out,
+              "Every seed keeps the policy of its highest point; the judges say what comes of it."),
     ]  # fmt: skip
     return tuple(charts)
 

@@ -120,7 +120,11 @@ def original(contract: PolicyContract) -> Actor:
         jax.ShapeDtypeStruct((num_choices, 1), jnp.bool_),
         None,
     )
-    facts = contract.network
+    return network_of(contract.network, example)
+
+
+def network_of(facts: NetworkFacts, example: Example) -> Actor:
+    """The actor of a kind and widths, for these shapes."""
     if facts.kind == MLP:
         return actor(example, facts.hidden)
     return scorer(example, ScorerConfig(facts.hidden, facts.identity, facts.pooled))

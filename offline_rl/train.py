@@ -64,7 +64,7 @@ def mixed(first: Experience, second: Experience) -> Experience:
         parts = first(keys[0], policy), second(keys[1], policy)
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
 
-    return Partial(both, _traced(first), _traced(second))
+    return Partial(both, as_argument(first), as_argument(second))
 
 
 def train(
@@ -83,7 +83,7 @@ def train(
     """
     key_init, key_updates = jax.random.split(key)
     state = jax.jit(algorithm.init)(key_init)
-    return updates(algorithm, num_updates)(key_updates, state, _traced(experience), 0)
+    return updates(algorithm, num_updates)(key_updates, state, as_argument(experience), 0)
 
 
 def updates(algorithm: Algorithm, num_updates: int) -> Callable[..., tuple[PyTree, PyTree]]:
@@ -152,7 +152,7 @@ def train_resumable(
     """
     key_init, key_updates = jax.random.split(key)
     state = jax.jit(algorithm.init)(key_init)
-    experience = _traced(experience)
+    experience = as_argument(experience)
     shapes = jax.eval_shape(updates(algorithm, 1), key_updates, state, experience, 0)[1]
     curves = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
     done = 0
@@ -162,8 +162,8 @@ def train_resumable(
     while done < num_updates:
         length = min(updates_per_chunk, num_updates - done)
         state, info = chunk(key_updates, state, experience, done, length)
-        info = _cut(info, length)
-        _check_finite(state, info, done)
+        info = first_updates(info, length)
+        refuse_divergence(state, info, done)
         curves = jax.tree.map(lambda past, new: np.concatenate([past, new]), curves, info)
         done += length
         if checkpoint is not None:
@@ -173,11 +173,12 @@ def train_resumable(
     return state, curves
 
 
-def _cut(info: PyTree, length: int) -> PyTree:
+def first_updates(info: PyTree, length: int) -> PyTree:
+    """The info of the first `length` updates, as NumPy arrays."""
     return jax.tree.map(lambda curve: np.asarray(curve)[:length], info)
 
 
-def _traced(experience: Experience) -> Experience:
+def as_argument(experience: Experience) -> Experience:
     """An experience whose data travel as arguments of the program, not as constants inside it."""
     return experience if isinstance(experience, Partial) else Partial(experience)
 
@@ -207,7 +208,12 @@ def _resume(
     return done, jax.tree.map(jnp.asarray, found["state"]), found["curves"]
 
 
-def _check_finite(state: PyTree, info: PyTree, first: int) -> None:
+def refuse_divergence(state: PyTree, info: PyTree, first: int) -> None:
+    """Makes sure that a chunk's info and the state after it are finite.
+
+    Raises:
+        TrainingError: They are not; names the first such update.
+    """
     bad = np.zeros(len(jax.tree.leaves(info)[0]), bool)
     for curve in jax.tree.leaves(info):
         bad |= ~np.isfinite(curve.reshape(len(bad), -1)).all(axis=1)

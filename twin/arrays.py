@@ -84,6 +84,22 @@ def load_structure(path: Path, structure: PyTree) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(structure), [arrays[name] for name in names])
 
 
+def load_nested(path: Path) -> dict[str, PyTree]:
+    """Reads what `save_arrays` wrote of nested dictionaries and named tuples, as nested dictionaries.
+
+    Raises:
+        ProductError: The file is no such archive.
+    """
+    nested: dict[str, PyTree] = {}
+    for name, array in _read(path).items():
+        *folders, last = name.split("/")
+        place = nested
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[last] = array
+    return nested
+
+
 def _read(path: Path) -> dict[str, np.ndarray]:
     try:
         with path.open("rb") as source, np.load(source, allow_pickle=False) as file:

@@ -6,7 +6,7 @@ import pytest
 
 from evaluation.judging import KINDS, Candidate, common_shape, replay_judge, replay_program, window_units
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
-from evaluation.training import example_for
+from evaluation.schedulers import example_for
 from offline_rl.networks import actor
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encode import Rows, cut_windows

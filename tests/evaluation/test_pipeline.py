@@ -23,8 +23,9 @@ from evaluation.pipeline import (
 )
 from evaluation.progress import SilentProgress
 from evaluation.run import run
+from evaluation.schedulers import load_observed, load_schedulers
 from evaluation.shifts import ShiftConfig
-from evaluation.training import TrainingConfig, load_observed, load_schedulers
+from evaluation.training import TrainingConfig
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing

@@ -1,20 +1,15 @@
 """Training the schedulers: what is held out is nowhere else, the same key gives the same bits."""
 
 import datetime as dt
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
 from evaluation.progress import SilentProgress
-from evaluation.training import (
-    Schedulers,
-    TrainingConfig,
-    best_seed,
-    load_schedulers,
-    save_schedulers,
-    train_schedulers,
-)
+from evaluation.schedulers import Schedulers, best_seed, load_schedulers, save_schedulers
+from evaluation.training import TrainingConfig, train_schedulers
 from logs_schema.errors import ConfigError
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encode import cut_windows
@@ -24,7 +19,16 @@ from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin
 
 ENSEMBLE = AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10)
-CONFIG = TrainingConfig(seeds=(0, 3), num_updates=2, num_streams=8, clone_updates=25, clone_streams=2)
+CONFIG = TrainingConfig(
+    seeds=(0, 3),
+    num_updates=2,
+    num_streams=8,
+    clone_updates=25,
+    clone_streams=2,
+    updates_per_look=1,
+    from_logs=("cql", "awr"),
+    from_logs_updates=2,
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +62,18 @@ def test_every_seed_learns_its_own_policy_from_the_same_clone(schedulers: Schedu
     assert any(jax.tree.leaves(differ))
     assert schedulers.reward_curve.shape == schedulers.kl_curve.shape == (2, 2)
     assert np.all(schedulers.kl_curve[:, 0] < 0.05)
+    assert schedulers.held_out_curve.shape == (2, 3)
+    assert set(schedulers.from_logs) == {"cql", "awr"}
+    for params in schedulers.from_logs.values():
+        assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, schedulers.trained)
 
 
-def test_the_same_key_gives_the_same_bits(twin: PlacementTwin, schedulers: Schedulers) -> None:
-    again = train_schedulers(jax.random.key(5), twin, CONFIG, SilentProgress())
+def test_the_same_key_gives_the_same_bits_even_from_what_was_kept(
+    twin: PlacementTwin, schedulers: Schedulers, tmp_path
+) -> None:
+    train_schedulers(jax.random.key(5), twin, replace(CONFIG, seeds=(0,)), SilentProgress(), keep=tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == ["seed-0.npz"]
+    again = train_schedulers(jax.random.key(5), twin, CONFIG, SilentProgress(), keep=tmp_path)
     jax.tree.map(np.testing.assert_array_equal, schedulers, again)
 
 
@@ -78,7 +90,17 @@ def test_the_best_seed_is_the_one_that_earned_most_at_the_end(schedulers: Schedu
     assert best_seed(schedulers._replace(reward_curve=curve), (7, 8)) == 8
 
 
-@pytest.mark.parametrize("wrong", [{"seeds": ()}, {"seeds": (1, 1)}, {"num_updates": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seeds": ()},
+        {"seeds": (1, 1)},
+        {"num_updates": 0},
+        {"network": "transformer"},
+        {"from_logs": ("dqn",)},
+        {"stray_nodes": -1.0},
+    ],
+)
 def test_impossible_training_is_refused(wrong: dict) -> None:
     with pytest.raises(ConfigError):
         TrainingConfig(**wrong)

@@ -1,0 +1,84 @@
+"""The clone of the log: behaviour cloning that stops where held-out windows like it best."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.progress import Stage
+from offline_rl.algorithm import time_as_stream
+from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
+from offline_rl.losses import weighted_mean
+from offline_rl.networks import Actor, Example, joint_log_prob
+from offline_rl.train import from_logs, updates
+from twin.contracts import Array, PyTree, Trajectory
+
+
+def fit_clone(
+    key: Array,
+    history: Trajectory,
+    example: Example,
+    network: Actor,
+    num_updates: int,
+    num_streams: int,
+    held_out_share: float,
+    stage: Stage,
+) -> tuple[PyTree, np.ndarray]:
+    """The clone with the best held-out likelihood.
+
+    Args:
+        key: PRNG key.
+        history: The log as a trajectory of disjoint windows.
+        example, network: Shapes and actor.
+        num_updates: Gradient steps at most.
+        num_streams: Windows in each of them.
+        held_out_share: Share of the windows that decide when to stop.
+        stage: Told how far it is.
+
+    Returns:
+        The actor's parameters, and the curve [looks, 2] of mean cross-entropy of training and held-out windows, nats.
+    """
+    algorithm = behaviour_cloning(example, BehaviourCloningConfig(), network)
+    train, held_out = _split(history, held_out_share)
+    num_streams = min(num_streams, train.active.shape[-1])
+    look_every = max(1, min(25, num_updates))
+    run = updates(algorithm, look_every)
+    experience = from_logs(train, num_streams)
+    score = jax.jit(lambda params: _mean_cross_entropy(network, params, held_out))
+    key_init, key_updates = jax.random.split(key)
+    state, curve = algorithm.init(key_init), []
+    best, best_loss, looks_since = state.actor, np.inf, 0
+    for first in range(0, num_updates, look_every):
+        state, info = run(key_updates, state, experience, first)
+        loss = float(score(state.actor))
+        curve.append((float(np.mean(info.loss)), loss))
+        stage(min(first + look_every, num_updates), text=f"held-out loss {loss:.3f}")
+        looks_since += 1
+        if loss < best_loss:
+            best, best_loss, looks_since = state.actor, loss, 0
+        if looks_since >= 6:
+            break
+    return best, np.array(curve)
+
+
+def _split(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:
+    """Training and held-out streams; the held-out ones are spread evenly over time."""
+    num_streams = history.active.shape[-1]
+    every = max(2, round(1.0 / share))
+    if num_streams < 2:
+        return history, history
+    every = min(every, num_streams)
+    is_held = np.arange(num_streams) % every == every - 1
+
+    def part(chosen: np.ndarray) -> Trajectory:
+        index = np.flatnonzero(chosen)
+        return jax.tree.map(lambda leaf: jnp.take(leaf, index, axis=-1), history)
+
+    return part(~is_held), part(is_held)
+
+
+def _mean_cross_entropy(network: Actor, params: PyTree, trajectory: Trajectory) -> Array:
+    observation, legal, action, active, illegal = time_as_stream(
+        (trajectory.observation, trajectory.legal, trajectory.action, trajectory.active, trajectory.illegal)
+    )
+    log_prob = joint_log_prob(network.logits(params, observation, legal), action)
+    return -weighted_mean(log_prob, (active & ~illegal).astype(jnp.float32))

@@ -1,0 +1,109 @@
+"""What training yields, and how it is kept: parameters and curves as arrays, the encoding they belong to, no pickle."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from logs_schema.errors import ProductError, first
+from offline_rl.export import network_facts, network_of
+from offline_rl.networks import Actor, Example, example_in
+from twin.arrays import load_nested, load_structure, save_arrays
+from twin.contracts import PyTree
+from twin.networks import flatten_features
+from twin.placement.encoding import Encoding
+from twin.placement.history import replay_log
+from twin.placement.model import PlacementTwin, load_encoding
+from twin.placement.windows import Windows, select
+
+
+class Schedulers(NamedTuple):
+    """What training yields; all policies have one kind of network."""
+
+    clone: PyTree  # parameters of the clone's actor
+    trained: PyTree  # parameters of the twin-trained actors, leaves [seeds, ...]
+    clone_curve: np.ndarray  # [looks, 2] mean cross-entropy of training and held-out windows, nats
+    reward_curve: np.ndarray  # [seeds, updates] mean reward of a settled decision in the twin
+    kl_curve: np.ndarray  # [seeds, updates] KL(policy || clone), nats
+    held_out_curve: np.ndarray  # [seeds, looks] mean reward of the greedy policy with the member kept aside
+    from_logs: Mapping[str, PyTree]  # name of a learner that needs no twin -> parameters, leaves [seeds, ...]
+
+
+def example_for(encoding: Encoding, windows: Windows) -> Example:
+    """The shapes a policy sees on this cluster, from a replay of one window."""
+    return example_in(jax.eval_shape(lambda: replay_log(select(windows, np.arange(1)), encoding)))
+
+
+def network_for(schedulers: Schedulers, example: Example) -> Actor:
+    """The network that the schedulers' parameters are of."""
+    return network_of(network_facts(schedulers.clone), example)
+
+
+def save_schedulers(schedulers: Schedulers, twin: PlacementTwin, folder: Path) -> None:
+    """Writes schedulers, observations and the encoding they belong to into an existing folder; no pickle."""
+    save_arrays(folder / "schedulers.npz", schedulers)
+    save_arrays(folder / "observed.npz", {"features": observed_features(twin)})
+    low, high = feature_ranges(twin)
+    save_arrays(folder / "ranges.npz", {"low": low, "high": high})
+    (folder / "encoding.json").write_text(twin.encoding.to_json())
+
+
+def observed_features(twin: PlacementTwin, num_wanted: int = 256) -> np.ndarray:
+    """Observations of logged requests as a bundle reads them, [n <= num_wanted, features], spread over the windows."""
+    spread = np.linspace(0, twin.windows.num_windows - 1, min(8, twin.windows.num_windows)).astype(int)
+    history = replay_log(select(twin.windows, spread), twin.encoding)
+    features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))
+    rows = np.moveaxis(features, 1, -1)[np.asarray(history.active)]
+    return rows[np.linspace(0, len(rows) - 1, min(num_wanted, len(rows))).astype(int)]
+
+
+def feature_ranges(twin: PlacementTwin) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest value of every feature at the logged decisions, [features] each."""
+    history = replay_log(twin.disjoint_windows(), twin.encoding)
+    features = jax.vmap(lambda seen: flatten_features(seen, 2))(
+        history.observation
+    )  # [T, features, seats, W]
+    active = history.active[:, None]
+    low = jnp.min(jnp.where(active, features, jnp.inf), axis=(0, 2, 3))
+    high = jnp.max(jnp.where(active, features, -jnp.inf), axis=(0, 2, 3))
+    return np.asarray(low), np.asarray(high)
+
+
+def load_ranges(folder: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """The ranges that `save_schedulers` kept; None in policies of before there were any."""
+    path = folder / "ranges.npz"
+    if not path.exists():
+        return None
+    ranges = load_structure(path, {"low": 0, "high": 0})
+    return ranges["low"], ranges["high"]
+
+
+def load_observed(folder: Path) -> np.ndarray:
+    """The observations that `save_schedulers` kept; ProductError where there are none."""
+    return load_structure(folder / "observed.npz", {"features": 0})["features"]
+
+
+def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
+    """Reads what `save_schedulers` wrote.
+
+    Raises:
+        ProductError: A file is missing or of another kind.
+    """
+    encoding, path = load_encoding(folder), folder / "schedulers.npz"
+    found = {"from_logs": {}, **load_nested(path)}
+    if set(found) != set(Schedulers._fields):
+        raise ProductError(
+            "these are not the schedulers of this version",
+            where=f"{path}: {first(sorted(set(found) ^ set(Schedulers._fields)))}",
+            advice="train again",
+        )
+    return Schedulers(**found), encoding
+
+
+def best_seed(schedulers: Schedulers, seeds: Sequence[int]) -> int:
+    """The seed whose policy earned most in the twin over the last fifth of training; ties to the first."""
+    tail = max(1, schedulers.reward_curve.shape[1] // 5)
+    return seeds[int(np.argmax(schedulers.reward_curve[:, -tail:].mean(axis=1)))]
