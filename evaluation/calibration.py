@@ -40,7 +40,7 @@ def calibration_charts(
     Returns:
         One chart for durations and, where some offers were refused, one for acceptance.
     """
-    wait, run, accept = _predicted(model, config, encoding.problem.time_unit_s, offers)
+    wait, run, accept = predicted_ranks(model, config, encoding.problem.time_unit_s, offers)
     seen = offers.observed
     taken = np.asarray(seen.accepted & ~seen.dropped)
     curves = [
@@ -65,7 +65,7 @@ def calibration_charts(
     return tuple(charts)
 
 
-def _predicted(
+def predicted_ranks(
     model: AnswerModel, config: AnswerConfig, unit_s: float, offers: Offers
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[rows] rank of the true wait and run time in the predicted distributions, and probability of acceptance."""

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
+from scipy.special import stdtrit
 
-from evaluation.bootstrap import BootstrapConfig, Estimate, Statistic, summarise, weights_of
+from evaluation.bootstrap import MAX_UNDEFINED, BootstrapConfig, Estimate, Statistic, weights_of
 from evaluation.formatting import number
 
 NONE = Estimate(None, None, None, 0, "not measured")
@@ -85,9 +86,9 @@ def against_floor(
     """
     weights = weights_of(num_units, config)
     values, floors = measured(weights), floor(weights)
-    judged = summarise(values - floors, num_units, config)
+    judged = around(values - floors, num_units, config)
     return Line(
-        section, name, unit, summarise(values, num_units, config), summarise(floors, num_units, config),
+        section, name, unit, around(values, num_units, config), around(floors, num_units, config),
         judged, tolerance, False, f"floor + {number(tolerance)}",
         verdict_of(judged, tolerance, higher_is_better=False), reason or _why(judged),
     )  # fmt: skip
@@ -111,8 +112,8 @@ def against_limit(
     Where a floor is given and real days do not reach the limit among themselves, a twin that misses it is not failed.
     """
     weights = weights_of(num_units, config)
-    value = summarise(measured(weights), num_units, config)
-    noise = NONE if floor is None else summarise(floor(weights), num_units, config)
+    value = around(measured(weights), num_units, config)
+    noise = NONE if floor is None else around(floor(weights), num_units, config)
     found = verdict_of(value, limit, higher_is_better=higher_is_better)
     reached = noise.value is None or (noise.value >= limit if higher_is_better else noise.value <= limit)
     if found is Verdict.FAIL and not reached:
@@ -147,6 +148,30 @@ def overall(lines: Sequence[Line]) -> Verdict:
     if Verdict.FAIL in found:
         return Verdict.FAIL
     return Verdict.PASS if Verdict.PASS in found and Verdict.CANNOT_TELL not in found else Verdict.CANNOT_TELL
+
+
+def around(values: np.ndarray, num_units: int, config: BootstrapConfig) -> Estimate:
+    """The value with an interval of Student's t times the spread of its replicates on either side.
+
+    Distances between samples grow when units repeat, so the replicates lie off the value, and percentiles of them (also
+    corrected ones) would shrink to one side of it or miss it. Their spread is not disturbed.
+
+    Args:
+        values: [1 + units + replicates], of a statistic on `weights_of`.
+        num_units: Number of units.
+        config: As the weights were drawn with.
+    """
+    value, replicates = float(values[0]), values[num_units + 1 :]
+    if not np.isfinite(value):
+        return Estimate(None, None, None, num_units, "undefined: no row says anything about it")
+    if num_units < config.min_units:
+        units = "1 unit is" if num_units == 1 else f"{num_units} units are"
+        return Estimate(value, None, None, num_units, f"no interval: {units} fewer than {config.min_units}")
+    defined = np.isfinite(replicates)
+    if np.mean(~defined) > MAX_UNDEFINED:
+        return Estimate(value, None, None, num_units, "no interval: too few units say anything about it")
+    half = float(stdtrit(num_units - 1, 0.5 + 0.5 * config.level) * np.std(replicates[defined], ddof=1))
+    return Estimate(value, value - half, value + half, num_units)
 
 
 def _why(judged: Estimate) -> str:

@@ -124,7 +124,7 @@ def _joint_lines(section: str, trio: Trio, columns: tuple[str, ...], config: Cer
                 intervals,
             )
         )
-    small = Trio(*(thinned(part, config.max_rows, config.seed) for part in trio[:3]), units)
+    small = _thin(trio, config.max_rows, config.seed)
     coding = Coding(small.real.sample)
     area, noise = (
         classifier_auc(coding, small.real, part, seed=config.seed) for part in (small.generated, small.other)
@@ -141,7 +141,7 @@ def _joint_lines(section: str, trio: Trio, columns: tuple[str, ...], config: Cer
             intervals,
         )
     )
-    tiny = Trio(*(thinned(part, KERNEL_ROWS, config.seed) for part in trio[:3]), units)
+    tiny = _thin(trio, KERNEL_ROWS, config.seed)
     distance, noise = (
         kernel_distance(Coding(tiny.real.sample), tiny.real, part, units)
         for part in (tiny.generated, tiny.other)
@@ -175,6 +175,13 @@ def worst_pairs(trio: Trio, columns: tuple[str, ...]) -> list[tuple[str, float, 
         for (one, two), (measured, floor) in pair_statistics(trio, columns).items()
     ]
     return sorted(found, key=lambda item: item[2] - item[1])
+
+
+def _thin(trio: Trio, max_rows: int, seed: int) -> Trio:
+    real, generated, other = (
+        thinned(part, max_rows, seed) for part in (trio.real, trio.generated, trio.other)
+    )
+    return Trio(real, generated, other, trio.num_units)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:

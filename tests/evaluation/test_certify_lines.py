@@ -191,3 +191,17 @@ def test_columns_that_say_little_are_named():
     assert "fewer than 50" in told["wait"].reason
     assert told["KL of run"].reason == "the log holds one value only"
     assert told["KL of run"].verdict is Verdict.PASS
+
+
+def test_intervals_of_excess_hold_the_truth_as_often_as_they_say():
+    """The mean of the twin's distance is known: two normal laws 0.5 apart, whose Kolmogorov distance is 0.1974."""
+    config, held, num_trials = BootstrapConfig(200), 0, 60
+    for trial in range(num_trials):
+        random = np.random.default_rng(trial)
+        unit = np.repeat(np.arange(NUM_UNITS), 40)
+        one, two, other = (random.normal(size=len(unit)) + shift for shift in (0.0, 0.5, 0.0))
+        measured, _ = distribution_distances(one, unit, two, unit, NUM_UNITS)
+        floor, _ = distribution_distances(one, unit, other, unit, NUM_UNITS)
+        line = against_floor("s", "n", "1", measured, floor, NUM_UNITS, 0.1, config)
+        held += line.judged.low <= 0.1974 - 0.04 <= line.judged.high  # 0.04: what the floor is on average
+    assert held / num_trials > 0.8

@@ -1,0 +1,75 @@
+"""A certificate: its lines and charts, what it was made from, and what it says as a whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evaluation.certify.lines import Line as Line
+from evaluation.certify.lines import Verdict
+from evaluation.records import from_plain, to_plain
+from evaluation.report import Chart
+
+EXIT_STATUS = {Verdict.PASS: 0, Verdict.FAIL: 3, Verdict.CANNOT_TELL: 4, Verdict.NOT_APPLICABLE: 4}
+"""Of the command: 0 passed, 3 failed, 4 cannot tell."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Charts and a sentence that belong to the lines of one section."""
+
+    name: str
+    about: str
+    charts: tuple[Chart, ...] = ()
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far a twin may be believed.
+
+    Attributes:
+        verdict: Of all lines together.
+        lines: In the order of their sections.
+        sections: What stands beside the lines.
+        train_days, days, partners: ISO dates: what the twin was fitted on, what it was held against, and the real day
+            that each of those was held against.
+        num_requests: Held-out requests that were compared.
+        notes: What had to be done without, and fallbacks.
+        refusal: Why nothing could be measured; empty where something was.
+        config: Thresholds and sizes.
+        twin: Content hash of the twin.
+        archive: Content hash of the archive.
+    """
+
+    verdict: Verdict
+    lines: tuple[Line, ...]
+    sections: tuple[Section, ...]
+    train_days: tuple[str, ...]
+    days: tuple[str, ...]
+    partners: tuple[str, ...]
+    num_requests: int
+    notes: tuple[str, ...]
+    refusal: str
+    config: Mapping[str, Any]
+    twin: str
+    archive: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain
+
+    @staticmethod
+    def from_json(content: Any) -> "Certificate":
+        """The certificate that `to_json` wrote; SchemaError where it is of another version."""
+        return from_plain(Certificate, content)
+
+    def counts(self) -> dict[str, int]:
+        """Number of lines of every verdict."""
+        return {one.value: sum(line.verdict is one for line in self.lines) for one in Verdict}
+
+    def in_words(self) -> str:
+        """The verdict in one sentence."""
+        if self.refusal:
+            return f"cannot tell: {self.refusal}"
+        told = ", ".join(f"{count} {name}" for name, count in self.counts().items() if count)
+        return f"{self.verdict.value} ({told})"

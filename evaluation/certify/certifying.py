@@ -1,0 +1,144 @@
+"""Makes a certificate: plays held-out days in the twin and holds what comes of it against the log."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+from evaluation.certify.answering import (
+    COLUMNS,
+    OFFLOAD,
+    answer_lines,
+    answers_trio,
+    distribution_charts,
+    offload_lines,
+)
+from evaluation.certify.answering import SECTION as ANSWERS
+from evaluation.certify.calibrated import SECTION as CALIBRATION
+from evaluation.certify.calibrated import calibration_lines
+from evaluation.certify.certificate import Certificate, Section
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.held_out import hold_out, unseen_labels
+from evaluation.certify.horizons import SECTION as HORIZON
+from evaluation.certify.horizons import horizon_lines
+from evaluation.certify.lines import Line, not_applicable, overall
+from evaluation.certify.playing import real_days, twin_days
+from evaluation.certify.rankings import SECTION as POLICIES
+from evaluation.certify.rankings import ranking_lines
+from evaluation.certify.two_samples import worst_pairs
+from evaluation.progress import Progress
+from evaluation.records import to_plain
+from evaluation.report import Chart
+from logs_schema import Archive
+from logs_schema.errors import SchedtwinError
+from twin.placement.model import PlacementTwin
+
+POPULATION = "who asks, and when"
+REPLAYED = "this twin replays logged arrivals and generates none"
+POPULATION_LINES = ("KL of the agents' columns", "mean KL of pairs", "two-sample classifier", "kernel distance",
+                    "rate, dispersion and autocorrelation of arrivals")  # fmt: skip
+ABOUT = {
+    POPULATION: "Generated requests and arrival times against those of held-out days.",
+    ANSWERS: "Outcomes of the same requests under the same decisions, in the log and in the twin after it has lived on "
+    "its own for a while.",
+    OFFLOAD: "Share of requests that ran away from home, over the 12 parts of the day.",
+    CALIBRATION: "Whether what came true lies where the twin said it would, predicted from the logged state.",
+    HORIZON: "How far the twin's states drift from the log's while it follows the logged decisions.",
+    POLICIES: "Values of policies that no one trained, in the twin and in the truth.",
+}
+
+
+def certify(
+    twin: PlacementTwin,
+    archive: Archive,
+    days: Sequence[dt.date] | None,
+    config: CertifyConfig,
+    progress: Progress,
+    *,
+    twin_hash: str,
+) -> Certificate:
+    """The certificate of a twin on held-out days.
+
+    Args:
+        twin: The twin.
+        archive: The archive it was fitted on, with days after its training days.
+        days: Held-out days; the first ones after training if None.
+        config: Sizes and thresholds.
+        progress: Where to show how far it is.
+        twin_hash: Content hash of the twin.
+
+    Raises:
+        ConfigError: Days of training, days without requests, or too few requests with known decisions and outcomes.
+    """
+    encoding = twin.encoding
+    chosen = hold_out(archive, encoding.train_days, days, max_days=config.max_days)
+    with progress.stage("play the held-out days"):
+        real = real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
+        held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
+        lived = twin_days(twin, held, archive, seed=config.seed)
+    trio = answers_trio(held, lived, partners, min_rows=config.min_rows)
+    with progress.stage("hold them against each other"):
+        answers = answer_lines(trio, config)
+        offload, offload_charts = offload_lines(held, lived, partners, encoding, config)
+        calibrated, calibration_charts = calibration_lines(twin, held, config)
+        horizon, horizon_charts = horizon_lines(held, lived, partners, config)
+    with progress.stage("fixed policies"):
+        ranked, ranking_charts = ranking_lines(archive, twin, held[0], config)
+    population = [not_applicable(POPULATION, name, REPLAYED) for name in POPULATION_LINES]
+    lines = [*population, *answers, *offload, *calibrated, *horizon, *ranked]
+    charts = {ANSWERS: distribution_charts(trio), OFFLOAD: offload_charts, CALIBRATION: calibration_charts,
+              HORIZON: horizon_charts, POLICIES: ranking_charts}  # fmt: skip
+    pairs = [
+        f"{name} {measured:.3f} (floor {floor:.3f})"
+        for name, measured, floor in worst_pairs(trio, COLUMNS)[:3]
+    ]
+    num_rows = len(trio.real.unit)
+    num_counted = sum(int(day.counted.sum()) for day in held)
+    notes = [*chosen.notes, *unseen_labels(archive, encoding, chosen.days)]
+    if num_counted > num_rows:
+        notes.append(
+            f"{num_counted - num_rows:,} of {num_counted:,} requests are left out: log or twin do not know "
+            "what came of them"
+        )
+    notes.append(f"KL of pairs furthest over the floor: {'; '.join(pairs)}")
+    return _certificate(
+        lines, charts, twin, config, twin_hash, archive,
+        days=chosen.days, partners=chosen.partners, num_requests=num_rows, notes=notes,
+    )  # fmt: skip
+
+
+def refused(
+    error: SchedtwinError, twin: PlacementTwin, archive: Archive, config: CertifyConfig, *, twin_hash: str
+) -> Certificate:
+    """The certificate that says that nothing could be measured, and why."""
+    told = " ".join(part for part in (error.what, f"({error.where})" if error.where else "") if part)
+    return _certificate([], {}, twin, config, twin_hash, archive, refusal=told)
+
+
+def _certificate(
+    lines: Sequence[Line],
+    charts: Mapping[str, tuple[Chart, ...]],
+    twin: PlacementTwin,
+    config: CertifyConfig,
+    twin_hash: str,
+    archive: Archive,
+    *,
+    days: Sequence[dt.date] = (),
+    partners: Sequence[dt.date] = (),
+    num_requests: int = 0,
+    notes: Sequence[str] = (),
+    refusal: str = "",
+) -> Certificate:
+    names = dict.fromkeys(line.section for line in lines)
+    return Certificate(
+        verdict=overall(lines),
+        lines=tuple(lines),
+        sections=tuple(Section(name, ABOUT[name], charts.get(name, ())) for name in names),
+        train_days=tuple(day.isoformat() for day in twin.encoding.train_days),
+        days=tuple(day.isoformat() for day in days),
+        partners=tuple(day.isoformat() for day in partners),
+        num_requests=num_requests,
+        notes=tuple(notes),
+        refusal=refusal,
+        config=to_plain(config),
+        twin=twin_hash,
+        archive=archive.content_hash,
+    )

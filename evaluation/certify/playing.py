@@ -1,0 +1,209 @@
+"""Held-out days lived twice: as the log has them, and in the twin with the logged arrivals and the logged decisions.
+
+Days are cut into windows that overlap by three quarters, each beginning with the logged state of its moment. Only the
+last quarter of a window counts (of a day's first window all of it), so that answers are judged after the twin has
+lived on its own for a while; every request counts once.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from twin.contracts import Array, Response
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.encoding import DAY_S, Encoding, day_start_s
+from twin.placement.features import NODE_FEATURES
+from twin.placement.history import answers_of_history
+from twin.placement.learned import learned_answers
+from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.replay import replayed_answers
+from twin.placement.responses import drawn_response
+from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, PlacementOutcome
+from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
+from twin.rollout import follow
+
+HORIZONS = (1, 5, 20, 50, 100, 400)
+OVERLAP = 4
+STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "recent_wait")
+_STATES = [[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES]
+_ANSWERS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
+
+
+class Lived(NamedTuple):
+    """What came of the counted requests, [rows], and the states on the way."""
+
+    wait_s: np.ndarray  # NaN where it did not start, or the log does not say
+    run_s: np.ndarray
+    response_s: np.ndarray
+    answer: np.ndarray  # labels
+    started: np.ndarray  # bool: began to run, as far as known
+    known: np.ndarray  # bool: the outcome is final
+    states: np.ndarray  # [horizons, state features, nodes, windows]
+
+
+class Day(NamedTuple):
+    """One real day: its windows, which requests count, and how the log lived it."""
+
+    day: dt.date
+    windows: Windows
+    counted: np.ndarray  # [T, W] bool
+    logged: Lived
+
+
+def days_windows(
+    archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, num_steps: int
+) -> list[Windows]:
+    """The overlapping windows of every day.
+
+    Raises:
+        ConfigError: A day has no request with a known decision.
+    """
+    found = []
+    for day in days:
+        try:
+            found.append(
+                encode_days(
+                    archive, encoding, [day], num_steps=num_steps, stride=max(1, num_steps // OVERLAP)
+                )
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{day}: {error.what}", where=error.where, allowed=error.allowed,
+                              advice=error.advice) from error  # fmt: skip
+    return found
+
+
+def joined(parts: Sequence[Windows]) -> Windows:
+    """Windows of several days side by side."""
+    num_steps = max(part.num_steps for part in parts)
+    padded = [
+        pad_windows(part, num_steps, part.num_windows)._replace(num_overflow=np.zeros(part.num_windows))
+        for part in parts
+    ]
+    whole = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *padded)
+    return whole._replace(num_overflow=sum(int(part.num_overflow) for part in parts))
+
+
+def counted_once(windows: Windows) -> np.ndarray:
+    """[T, W] bool: the requests of one day's overlapping windows that count, each in one window."""
+    fresh = windows.num_steps - max(1, windows.num_steps // OVERLAP)
+    late = np.arange(windows.num_steps)[:, None] >= fresh
+    return windows.valid() & (late | (np.arange(windows.num_windows) == 0)[None])
+
+
+def real_days(
+    archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, num_steps: int
+) -> dict[dt.date, Day]:
+    """Every day as the log lived it."""
+    chosen = sorted(set(days))
+    parts = days_windows(archive, encoding, chosen, num_steps=num_steps)
+    whole = joined(parts)
+    table = answers_of_history(whole, encoding)
+    outcome, illegal, states = jax.jit(
+        lambda windows, table: _play(
+            jax.random.key(0),
+            encoding,
+            windows,
+            _response(encoding, windows, replayed_answers(windows, table)),
+        )
+    )(whole, table)
+    del outcome  # the log says it better
+    found, begin = {}, 0
+    for day, part in zip(chosen, parts, strict=True):
+        here = slice(begin, begin + part.num_windows)
+        begin += part.num_windows
+        counted = counted_once(part) & ~np.asarray(illegal)[: part.num_steps, here] & (part.node >= 0)
+        logged = lived_from(
+            part, counted, part.fate.start_s, part.fate.finish_s, part.fate.status,
+            np.isfinite(part.fate.finish_s) | (part.fate.status == REJECTED), np.asarray(states)[..., here],
+        )  # fmt: skip
+        found[day] = Day(day, part, counted, logged)
+    return found
+
+
+def twin_days(twin: PlacementTwin, days: Sequence[Day], archive: Archive, *, seed: int) -> list[Lived]:
+    """The same requests with the same decisions, answered by the twin, one list entry a day.
+
+    Members take the windows in turn, so that a row is one draw from the ensemble. Outcomes later than the end of the
+    log count as unknown, as they do in the log.
+    """
+    whole = joined([day.windows for day in days])
+    width, members = whole.num_windows, twin.config.num_members
+    share = -(-width // members)
+    slot = np.arange(share * members)
+    chosen = (slot % share) * members + slot // share
+    dealt = select(whole, np.where(chosen < width, chosen, 0))
+    place = (np.arange(width) % members) * share + np.arange(width) // members
+    outcome, _, states = jax.jit(
+        lambda key, windows, model: _play(
+            key, twin.encoding, windows,
+            _response(twin.encoding, windows, learned_answers(twin.encoding, twin.config, model)),
+        )
+    )(jax.random.key(seed), dealt, twin.model)  # fmt: skip
+    outcome = jax.tree.map(lambda leaf: np.asarray(leaf)[:, place], outcome)
+    states = np.asarray(states)[..., place]
+    end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
+    found, begin = [], 0
+    for day in days:
+        here = slice(begin, begin + day.windows.num_windows)
+        begin += day.windows.num_windows
+        steps = day.windows.num_steps
+        start_s, finish_s, status = (leaf[:steps, here] for leaf in outcome)
+        settled = np.isfinite(finish_s) | (status == REJECTED)
+        settled &= (status == REJECTED) | (finish_s + day.windows.origin_s[None] <= end_s)
+        found.append(
+            lived_from(day.windows, day.counted, start_s, finish_s, status, settled, states[..., here])
+        )
+    return found
+
+
+def lived_from(
+    windows: Windows,
+    counted: np.ndarray,
+    start_s: np.ndarray,
+    finish_s: np.ndarray,
+    status: np.ndarray,
+    settled: np.ndarray,
+    states: np.ndarray,
+) -> Lived:
+    """The counted rows, in the order of their arrival, of outcomes [T, W] on the windows' clocks."""
+    order = np.argsort(windows.row[counted], kind="stable")
+    arrival, start, finish, code, known = (
+        np.asarray(leaf)[counted][order] for leaf in (windows.arrival_s, start_s, finish_s, status, settled)
+    )
+    ran = known & np.isin(code, (COMPLETED, FAILED))
+    begun = ran & np.isfinite(start)
+    with np.errstate(invalid="ignore"):
+        wait_s = np.where(begun, np.maximum(start - arrival, 0.0), np.nan)
+        run_s = np.where(begun, np.maximum(finish - start, 0.0), np.nan)
+        response_s = np.where(ran, np.maximum(finish - arrival, 0.0), np.nan)
+    answer = np.array([_ANSWERS.get(int(one), "unknown") for one in code], dtype="U9")
+    return Lived(wait_s, run_s, response_s, answer, ran, known, states)
+
+
+def rows_of(windows: Windows, counted: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+    """A leaf [T, W] of the counted requests, in the order of their arrival."""
+    return np.asarray(leaf)[counted][np.argsort(windows.row[counted], kind="stable")]
+
+
+def _response(encoding: Encoding, windows: Windows, answers: object) -> Response:
+    return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)  # type: ignore[arg-type]
+
+
+def _play(
+    key: Array, encoding: Encoding, windows: Windows, response: Response
+) -> tuple[PlacementOutcome, Array, Array]:
+    """The logged decisions in a system: outcomes and illegal decisions [T, W], states at the horizons."""
+    system = environment(placement(encoding.cluster, encoding.problem), response)
+    actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+    lived = follow(key, system, actions, (windows.arrival_s.shape[1],))
+    steps = jnp.array([min(horizon, windows.arrival_s.shape[0]) for horizon in HORIZONS])
+    states = lived.global_observation.node[steps][:, jnp.array(_STATES)]
+    outcome = jax.tree.map(lambda leaf: leaf[:, 0], lived.outcome)
+    return outcome, lived.illegal[:, 0], states.reshape(*states.shape[:3], -1)

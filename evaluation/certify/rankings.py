@@ -1,0 +1,121 @@
+"""Does the twin rank policies as the truth does? Fixed policies of every quality, where the log is a simulated one.
+
+Published rules, and networks with random parameters that no log would show: in the twin on the held-out day's
+arrivals, and in the simulated world on that day lived afresh.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from scipy.stats import rankdata
+
+from evaluation.baselines import BASELINES
+from evaluation.bootstrap import Statistic
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.lines import Line, against_limit, not_applicable
+from evaluation.certify.playing import Day
+from evaluation.judging import Candidate, twin_judge, twin_program
+from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
+from evaluation.report import Chart, Curve
+from evaluation.schedulers import example_for
+from evaluation.shifts import TestDays
+from evaluation.truth_judging import truth_judge, truth_program, workload_beside
+from logs_schema import Archive
+from offline_rl.networks import actor
+from twin.placement.model import PlacementTwin, encode_days
+
+SECTION = "values of fixed policies"
+LINES = ("rank correlation with the truth", "mean absolute error against the truth")
+NUM_POLICIES = 12
+"""At least so many policies are ranked: rules first, then networks with random parameters."""
+NUM_STEPS = 512
+
+
+def ranking_lines(
+    archive: Archive, twin: PlacementTwin, day: Day, config: CertifyConfig
+) -> tuple[list[Line], tuple[Chart, ...]]:
+    """Agreement of the twin's and the truth's values of fixed policies on one held-out day."""
+    reason = None
+    if "ground_truth" not in archive.facts:
+        reason = "the truth behind this log is not at hand"
+    elif not config.rankings:
+        reason = "not asked for"
+    elif twin.encoding.cluster.num_nodes < 2:
+        reason = "one node only: whoever decides, decides alike"
+    if reason is not None:
+        return [not_applicable(SECTION, name, reason) for name in LINES], ()
+    names, told, true = policy_values(archive, twin, day, seed=config.seed)
+    lines = [
+        against_limit(SECTION, LINES[0], "1", weighted_spearman(told, true), len(names),
+                      config.thresholds.rank_correlation, config.intervals(), higher_is_better=True),
+        against_limit(SECTION, LINES[1], "share on time", _mean(np.abs(told - true)), len(names),
+                      config.thresholds.value_error, config.intervals()),
+    ]  # fmt: skip
+    order = np.argsort(true, kind="stable")
+    worst = int(np.argmax(np.abs(told - true)))
+    chart = Chart(
+        "Values of fixed policies", "value in the truth", "value in the twin",
+        (Curve("policies", tuple(map(float, true[order])), tuple(map(float, told[order]))),),
+        f"{len(names)} policies on {day.day}. The twin is furthest off for {names[worst]}: {told[worst]:.3f} against "
+        f"{true[worst]:.3f}.",
+        True,
+    )  # fmt: skip
+    return lines, (chart,)
+
+
+def policy_values(
+    archive: Archive, twin: PlacementTwin, day: Day, *, seed: int
+) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Names of the policies and their values in the twin and in the truth, [policies]."""
+    encoding = twin.encoding
+    windows = encode_days(archive, encoding, [day.day], num_steps=NUM_STEPS)
+    network = actor(example_for(encoding, windows))
+    tried = _policies(twin, network.init, seed)
+    shape = windows.num_steps, windows.num_windows
+    judge = twin_judge(
+        twin_program(encoding, twin.config, network), encoding, windows, twin.model, shape,
+        copies=twin.config.num_members,
+    )  # fmt: skip
+    workload = workload_beside(archive)
+    program = truth_program(archive.facts, encoding, network, workload)
+    truth = truth_judge(program, archive.facts, encoding, TestDays(0, (day.day,), None), workload)
+    metric = ON_TIME if encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
+    keys = jax.random.split(jax.random.key(seed))
+    told, true = (
+        np.array([float(metric.compute(trial.decisions)) for trial in one.try_out(key, tried)])  # type: ignore[arg-type]
+        for one, key in zip((judge, truth), keys, strict=True)
+    )
+    return [candidate.name for candidate in tried], told, true
+
+
+def weighted_spearman(one: np.ndarray, two: np.ndarray) -> Statistic:
+    """Rank correlation of two columns, every row counted as often as its weight (whole numbers)."""
+
+    def of(weights: np.ndarray) -> float:
+        rows = np.repeat(np.arange(len(one)), weights.astype(int))
+        ranks = rankdata(one[rows]), rankdata(two[rows])
+        if np.ptp(ranks[0]) == 0 or np.ptp(ranks[1]) == 0:
+            return float("nan")
+        return float(np.corrcoef(*ranks)[0, 1])
+
+    return lambda weights: np.array([of(row) for row in weights])
+
+
+def _policies(twin: PlacementTwin, init: object, seed: int) -> Sequence[Candidate]:
+    keys = jax.random.split(jax.random.key(seed), NUM_POLICIES)
+    params = [init(key) for key in keys]  # type: ignore[operator]
+    rules = [
+        Candidate(rule.name, rule.name, params[0])
+        for rule in BASELINES
+        if rule.applies(twin.encoding.cluster)
+    ]
+    num_networks = max(4, NUM_POLICIES - len(rules))
+    networks = [
+        Candidate(f"random network {index + 1}", "greedy", params[index]) for index in range(num_networks)
+    ]
+    return [*rules, *networks]
+
+
+def _mean(values: np.ndarray) -> Statistic:
+    return lambda weights: np.asarray(weights @ values / weights.sum(axis=1))
