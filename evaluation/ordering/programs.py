@@ -60,7 +60,7 @@ class OrderTrainingConfig:
     num_held_out: int = 8
     clone_updates: int = 150
     num_visible: int = 48
-    queue_size: int = 160
+    queue_size: int = 256
     running_size: int = 128
     floor_s: float = 30.0
     hidden: tuple[int, ...] = (32, 32)
