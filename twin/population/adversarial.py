@@ -1,0 +1,240 @@
+"""GAN-SMMSG and its relatives: one generator, one adversary, one loss (paper 000, equations 3 and 4, algorithm 1).
+
+The generator minimises
+
+    adversary * raises(D(G(z))) - entropy * H(V(G(z)))
+        + columns * KL(V(x) || V(G(z)))  + pairs * (the same of pairs of columns)  + rows * (the same of whole rows)
+
+where `V` takes the distribution of a batch's values. Equation 4 is `adversary = 1`, `entropy = alpha`,
+`columns = beta`; a KL of columns alone leaves the joint wrong, so pairs and whole rows are offered beside it. That of
+whole rows asks for a generator with a likelihood (`chained`). The adversary sees an agent with its conditions.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from logs_schema.errors import ConfigError
+from twin.contracts import Array, PyTree
+from twin.networks import MLP, apply
+from twin.population import codes
+from twin.population.adversaries import Adversary
+from twin.population.encoding import AgentEncoding
+from twin.population.fidelity import Reference
+from twin.population.generators import Generator, at_once, in_chain
+from twin.population.population import Population, Training
+from twin.population.training import Search, SearchConfig, train
+
+
+@dataclass(frozen=True)
+class AdversarialConfig:
+    """Of the networks, the loss and the search.
+
+    Attributes:
+        adversary, entropy, columns, pairs, rows: Weights of the terms of the generator's loss.
+        chained: Columns one after the other instead of all at once.
+        generator_steps, discriminator_steps: Of each side in one round.
+        hidden: Widths of the generator (of every column's head where chained).
+        discriminator_hidden: Widths of the adversary.
+        noise: Noise features of a generator that is not chained.
+        temperature: Of the Gumbel draws.
+        learning_rate, discriminator_rate: Of Adam (second one: the adversary's).
+        averaging: Weight of the past in the average of the generator's parameters that samples are taken with.
+        batch_size: Rows of a step.
+        search: Length, looks and patience.
+    """
+
+    adversary: float = 1.0
+    entropy: float = 0.0
+    columns: float = 0.0
+    pairs: float = 0.0
+    rows: float = 0.0
+    chained: bool = False
+    generator_steps: int = 1
+    discriminator_steps: int = 1
+    hidden: tuple[int, ...] = (128, 128)
+    discriminator_hidden: tuple[int, ...] = (128, 128)
+    noise: int = 32
+    temperature: float = 0.5
+    learning_rate: float = 1e-3
+    discriminator_rate: float = 1e-3
+    averaging: float = 0.99
+    batch_size: int = 256
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    def __post_init__(self) -> None:
+        weights = (self.adversary, self.entropy, self.columns, self.pairs, self.rows)
+        if min(weights) < 0.0 or max(weights) == 0.0:
+            raise ConfigError(
+                f"weights {weights} of the generator's loss",
+                where="adversary, entropy, columns, pairs, rows", allowed="none below 0, one above 0",
+            )  # fmt: skip
+        if self.rows > 0.0 and not self.chained:
+            raise ConfigError(
+                "a KL of whole rows without a likelihood", where="rows",
+                allowed="0, or any weight with chained=True", advice="set chained=True",
+            )  # fmt: skip
+
+
+class Walk(NamedTuple):
+    """What training carries from step to step."""
+
+    generator: PyTree
+    average: PyTree
+    discriminator: PyTree
+    generator_optimiser: PyTree
+    discriminator_optimiser: PyTree
+
+
+class Figures(NamedTuple):
+    """What a round shows; scalars."""
+
+    generator_loss: Array
+    discriminator_loss: Array
+    accuracy: Array  # share of pairs (real, generated) that the adversary orders rightly; 0.5 where it cannot
+    kl: Array  # of pairs of columns, within the batch
+    entropy: Array
+
+
+class Data(NamedTuple):
+    """The training rows as arguments of the program."""
+
+    rows: Array  # [width, agents]
+    conditions: Array  # [conditions, agents]
+    table: Array  # [codes, codes] their joint table
+
+
+def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> Population:
+    """A population trained against `adversary`."""
+
+    def fit(key: Array, encoding: AgentEncoding, training: Training) -> tuple[PyTree, dict[str, Any]]:
+        key_split, key_train = jax.random.split(key)
+        kept, aside = _split(key_split, training.rows.shape[1], config.search.held_out)
+        reference = Reference.of(encoding, training.rows[:, aside], training.conditions[:, aside])
+        rows = jnp.asarray(training.rows[:, kept])
+        table = jax.jit(lambda rows: codes.joint_table(encoding.blocks, rows))(rows)
+        data = Data(rows, jnp.asarray(training.conditions[:, kept]), table)
+        generator = _generator(encoding, config)
+        draw = jax.jit(lambda key, parameters, asked: generator.generate(parameters, key, asked).hard)
+        search = Search(
+            init=_init(encoding, config, generator),
+            round=_round(encoding, config, generator, adversary),
+            chosen=lambda walk: walk.average,
+            judge=lambda key, parameters: reference.judge(key, lambda k, asked: draw(k, parameters, asked)),
+        )
+        return train(key_train, search, data, config.search, training.checkpoint, training.on_look)
+
+    def sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions: np.ndarray) -> np.ndarray:
+        generator = _generator(encoding, config)
+        num_rows = conditions.shape[1]
+        room = 1 << max(0, num_rows - 1).bit_length()  # few shapes, few programs
+        asked = jnp.asarray(conditions[:, np.arange(room) % max(num_rows, 1)])
+        drawn = jax.jit(lambda tree: generator.generate(tree, key, asked).hard)(parameters)
+        return np.asarray(drawn)[:, :num_rows]
+
+    def structure(encoding: AgentEncoding) -> PyTree:
+        return jax.eval_shape(_generator(encoding, config).init, jax.random.key(0))
+
+    return Population(name, config, fit, sample, structure)
+
+
+def _generator(encoding: AgentEncoding, config: AdversarialConfig) -> Generator:
+    if config.chained:
+        return in_chain(encoding, config.hidden, config.temperature)
+    return at_once(encoding, config.hidden, config.noise, config.temperature)
+
+
+def _split(key: Array, num_rows: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+    order = np.asarray(jax.random.permutation(key, num_rows))
+    num_aside = max(1, round(held_out * num_rows))
+    return order[num_aside:], order[:num_aside]
+
+
+def _discriminator(config: AdversarialConfig) -> MLP:
+    return MLP(tuple(config.discriminator_hidden), 1)
+
+
+def _optimisers(config: AdversarialConfig) -> tuple[optax.GradientTransformation, ...]:
+    return tuple(
+        optax.chain(optax.clip_by_global_norm(5.0), optax.adam(rate, b1=0.5, b2=0.99))
+        for rate in (config.learning_rate, config.discriminator_rate)
+    )
+
+
+def _init(encoding: AgentEncoding, config: AdversarialConfig, generator: Generator) -> Any:
+    discriminator, (first, second) = _discriminator(config), _optimisers(config)
+
+    def init(key: Array) -> Walk:
+        keys = jax.random.split(key)
+        writes = generator.init(keys[0])
+        judges = discriminator.init(keys[1], jnp.zeros((encoding.width + encoding.num_conditions, 1)))
+        return Walk(writes, writes, judges, first.init(writes), second.init(judges))
+
+    return init
+
+
+def _round(
+    encoding: AgentEncoding, config: AdversarialConfig, generator: Generator, adversary: Adversary
+) -> Any:
+    """(key, walk, data) -> walk, figures: the steps of both sides (algorithm 1)."""
+    discriminator, (first, second) = _discriminator(config), _optimisers(config)
+    blocks, where = encoding.blocks, codes.bounds(encoding)
+
+    def batch(key: Array, data: Data) -> tuple[Array, Array]:
+        chosen = jax.random.randint(key, (config.batch_size,), 0, data.rows.shape[1])
+        return data.rows[:, chosen], data.conditions[:, chosen]
+
+    def score(parameters: PyTree, rows: Array, conditions: Array) -> Array:
+        return apply(discriminator, parameters, jnp.concatenate([rows, conditions]))[0]
+
+    def generator_loss(parameters: PyTree, key: Array, walk: Walk, data: Data) -> tuple[Array, tuple]:
+        key_batch, key_draw = jax.random.split(key)
+        rows, conditions = batch(key_batch, data)
+        drawn = generator.generate(parameters, key_draw, conditions)
+        table = codes.joint_table(blocks, drawn.soft)
+        kl, entropy = codes.pairwise_kl(where, data.table, table), codes.marginal_entropy(where, table)
+        loss = config.adversary * adversary.raises(score(walk.discriminator, drawn.hard, conditions))
+        loss += config.columns * codes.marginal_kl(where, data.table, table) + config.pairs * kl
+        loss -= config.entropy * entropy
+        if generator.log_likelihood is not None:
+            loss -= config.rows * jnp.mean(generator.log_likelihood(parameters, rows, conditions))
+        return loss, (kl, entropy)
+
+    def generator_step(walk: Walk, key: Array, data: Data) -> tuple[Walk, tuple]:
+        look = jax.value_and_grad(generator_loss, has_aux=True)
+        (loss, seen), gradient = look(walk.generator, key, walk, data)
+        updates, optimiser = first.update(gradient, walk.generator_optimiser, walk.generator)
+        writes = optax.apply_updates(walk.generator, updates)
+        average = jax.tree.map(
+            lambda old, new: config.averaging * old + (1.0 - config.averaging) * new, walk.average, writes
+        )
+        return walk._replace(generator=writes, average=average, generator_optimiser=optimiser), (loss, *seen)
+
+    def discriminator_loss(parameters: PyTree, key: Array, walk: Walk, data: Data) -> tuple[Array, Array]:
+        key_batch, key_draw, key_loss = jax.random.split(key, 3)
+        rows, conditions = batch(key_batch, data)
+        drawn = jax.lax.stop_gradient(generator.generate(walk.generator, key_draw, conditions).hard)
+        loss = adversary.lowers(key_loss, lambda some: score(parameters, some, conditions), rows, drawn)
+        one, other = score(parameters, rows, conditions), score(parameters, drawn, conditions)
+        return loss, jnp.mean((one > other) + 0.5 * (one == other))
+
+    def discriminator_step(walk: Walk, key: Array, data: Data) -> tuple[Walk, tuple]:
+        look = jax.value_and_grad(discriminator_loss, has_aux=True)
+        (loss, accuracy), gradient = look(walk.discriminator, key, walk, data)
+        updates, optimiser = second.update(gradient, walk.discriminator_optimiser, walk.discriminator)
+        judges = adversary.project(optax.apply_updates(walk.discriminator, updates))
+        return walk._replace(discriminator=judges, discriminator_optimiser=optimiser), (loss, accuracy)
+
+    def round_(key: Array, walk: Walk, data: Data) -> tuple[Walk, Figures]:
+        keys = jax.random.split(key)
+        steps = jax.random.split(keys[0], config.generator_steps)
+        walk, (loss, kl, entropy) = jax.lax.scan(lambda w, k: generator_step(w, k, data), walk, steps)
+        steps = jax.random.split(keys[1], config.discriminator_steps)
+        walk, (judged, accuracy) = jax.lax.scan(lambda w, k: discriminator_step(w, k, data), walk, steps)
+        return walk, Figures(*(jnp.mean(curve) for curve in (loss, judged, accuracy, kl, entropy)))
+
+    return round_

@@ -1,0 +1,178 @@
+"""Who asks, as a table of agents: one row an agent and day, never one row a request.
+
+Agents who stay long appear in many rows of a log, so a draw by row would show them too often. Here every agent of a
+day gives one row: a request drawn evenly among its own of that day, and how many it made (`ACTIVITY`). Weighted by that
+number, the rows follow the law of the requests again; unweighted, that of the agents.
+
+Where a log hides most of its agents every request is a row of its own, and the report says so.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, first
+
+DAY_S = 86_400.0
+UNKNOWN = "unknown"
+"""Label of what a log does not say."""
+ACTIVITY = "requests_a_day"
+"""The column that says how many requests the agent made that day."""
+LABELS = ("site", "service", "queue")
+CANDIDATES = "candidates"
+ANY_NODE = "any"
+SEPARATOR = "|"
+AMOUNTS = (
+    "cpu_cores", "memory_gib", "memory_share", "gpus", "num_nodes", "requested_run_s", "input_mib", "output_mib",
+    "deadline_s",
+)  # fmt: skip
+MIN_KNOWN = 0.5
+"""A column known in a smaller share of the rows is left out; agents named in a smaller share are taken as hidden."""
+
+
+class Conditions(NamedTuple):
+    """What a sample is asked for; arrays [rows]."""
+
+    scenario: np.ndarray  # labels
+    day_fraction: np.ndarray  # time of day in [0, 1)
+
+    def take(self, rows: np.ndarray) -> "Conditions":
+        """The conditions of some rows, by index or mask."""
+        return Conditions(self.scenario[rows], self.day_fraction[rows])
+
+
+@dataclass(frozen=True)
+class AgentTable:
+    """Agents, a row each.
+
+    Attributes:
+        conditions: Scenario and time of day of every row.
+        categorical: Name -> [rows] labels.
+        continuous: Name -> [rows] float64, NaN where unknown.
+    """
+
+    conditions: Conditions
+    categorical: Mapping[str, np.ndarray]
+    continuous: Mapping[str, np.ndarray]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.conditions.scenario)
+
+    @property
+    def labels(self) -> dict[str, np.ndarray]:
+        """All categorical columns, the scenario among them: what measures of fidelity compare."""
+        return {"scenario": self.conditions.scenario, **self.categorical}
+
+    def take(self, rows: np.ndarray) -> "AgentTable":
+        """The table of some rows, by index or mask."""
+        return AgentTable(
+            self.conditions.take(rows),
+            {name: column[rows] for name, column in self.categorical.items()},
+            {name: column[rows] for name, column in self.continuous.items()},
+        )
+
+
+class DrawReport(NamedTuple):
+    """How a table of agents was drawn."""
+
+    unit: str  # "agent and day" or "request"
+    num_requests: int
+    num_rows: int
+    num_hidden: int  # requests whose agent is hidden; left out where the unit is the agent
+    left_out: tuple[str, ...]  # columns that the log does not fill
+
+
+def draw_agents(
+    archive: Archive, days: Sequence[dt.date], *, seed: int = 0, max_rows: int = 100_000
+) -> tuple[AgentTable, DrawReport]:
+    """Draws the agents of some days, a day in memory at a time.
+
+    Args:
+        archive: The log archive.
+        days: Days to draw from, all in the archive.
+        seed: Of the draws.
+        max_rows: Rows kept at most, evenly over the days.
+
+    Returns:
+        The agents in order of days, and how they were drawn.
+
+    Raises:
+        ConfigError: No days, or a day without requests.
+    """
+    missing = sorted(set(days) - set(archive.days("requests")))
+    if not days or missing:
+        raise ConfigError(
+            f"days without requests: {first(missing)}" if days else "no days to draw agents from",
+            where=str(archive.path), allowed="days of the archive's requests",
+        )  # fmt: skip
+    random = np.random.default_rng([seed, 0xA6E7])
+    per_agent, num_requests, num_hidden = _agents_are_named(archive, days)
+    room = max(1, max_rows // len(days))
+    parts = [_draw_day(archive, day, random, per_agent, room) for day in sorted(days)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    known = {name: np.mean(~np.isnan(columns[name])) for name in AMOUNTS}
+    known |= {name: np.mean(columns[name] != UNKNOWN) for name in LABELS}
+    kept = [name for name in known if known[name] >= MIN_KNOWN]
+    conditions = Conditions(columns["scenario"], columns["day_fraction"])
+    labels = {name: columns[name] for name in (*LABELS, CANDIDATES) if name in kept or name == CANDIDATES}
+    amounts = {name: columns[name] for name in AMOUNTS if name in kept}
+    if per_agent:
+        amounts[ACTIVITY] = columns[ACTIVITY]
+    table = AgentTable(conditions, labels, amounts)
+    left_out = tuple(name for name in known if name not in kept)
+    unit = "agent and day" if per_agent else "request"
+    return table, DrawReport(unit, num_requests, table.num_rows, num_hidden, left_out)
+
+
+def _agents_are_named(archive: Archive, days: Sequence[dt.date]) -> tuple[bool, int, int]:
+    total = hidden = 0
+    for batch in archive.scan("requests", days=days, columns=["agent"]):
+        total, hidden = total + batch.num_rows, hidden + batch.column(0).null_count
+    return hidden <= (1.0 - MIN_KNOWN) * total, total, hidden
+
+
+def _draw_day(
+    archive: Archive, day: dt.date, random: np.random.Generator, per_agent: bool, room: int
+) -> dict[str, np.ndarray]:
+    columns = ["arrival", "agent", "scenario", *LABELS, CANDIDATES, *AMOUNTS]
+    rows = archive.read("requests", days=[day], columns=columns)
+    count: np.ndarray = np.ones(len(rows))
+    if per_agent:
+        rows = rows.filter(pc.is_valid(rows["agent"]))
+        order = random.permutation(len(rows))
+        agent = pc.cast(rows["agent"], pa.string()).to_numpy(zero_copy_only=False).astype(str)
+        _, leader, count = np.unique(agent[order], return_index=True, return_counts=True)
+        chosen = order[leader]
+    else:
+        chosen = np.arange(len(rows))
+    if len(chosen) > room:
+        kept = np.sort(random.permutation(len(chosen))[:room])
+        chosen, count = chosen[kept], count[kept]
+    rows = rows.take(pa.array(chosen))
+    microseconds = pc.cast(rows["arrival"], pa.int64()).to_numpy()
+    found = {name: _labels(rows, name) for name in ("scenario", *LABELS)}
+    found[CANDIDATES] = _candidates(rows)
+    found |= {
+        name: pc.cast(rows[name], pa.float64()).to_numpy(zero_copy_only=False).astype(float)
+        for name in AMOUNTS
+    }
+    return {**found, ACTIVITY: count.astype(float), "day_fraction": (microseconds / 1e6 % DAY_S) / DAY_S}
+
+
+def _labels(rows: pa.Table, name: str) -> np.ndarray:
+    filled = pc.fill_null(pc.cast(rows[name], pa.string()), UNKNOWN)
+    return np.asarray(filled.to_pylist(), dtype=str) if len(rows) else np.zeros(0, dtype="U7")
+
+
+def _candidates(rows: pa.Table) -> np.ndarray:
+    lists = rows[CANDIDATES].to_pylist()
+    text = [ANY_NODE if names is None else SEPARATOR.join(sorted(names)) for names in lists]
+    return np.asarray(text, dtype=str) if text else np.zeros(0, dtype="U3")

@@ -1,0 +1,39 @@
+"""All ways to generate agents, by name, made from what `save_population` kept of their configuration."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twin.population.adversarial import AdversarialConfig
+from twin.population.bootstrap import BootstrapConfig, bootstrap
+from twin.population.gan_smmsg import gan_smmsg, gan_smmsg_paper
+from twin.population.marginals import MarginalsConfig, marginals
+from twin.population.mixture import MixtureConfig, mixture
+from twin.population.plain_gan import plain_gan
+from twin.population.population import Population
+from twin.population.training import SearchConfig
+from twin.population.wgan import wgan
+from twin.population.wgan_gp import wgan_gp
+
+
+def _trained(make: Callable[[AdversarialConfig], Population]) -> Callable[[dict[str, Any]], Population]:
+    def read(fields: dict[str, Any]) -> Population:
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        plain["search"] = SearchConfig(**fields["search"])
+        return make(AdversarialConfig(**plain))
+
+    return read
+
+
+METHODS: dict[str, Callable[[dict[str, Any]], Population]] = {
+    "bootstrap": lambda fields: bootstrap(BootstrapConfig(**fields)),
+    "gan_smmsg": _trained(gan_smmsg),
+    "gan_smmsg_paper": _trained(gan_smmsg_paper),
+    "marginals": lambda fields: marginals(MarginalsConfig(**fields)),
+    "mixture": lambda fields: mixture(MixtureConfig(**fields)),
+    "plain_gan": _trained(plain_gan),
+    "wgan": _trained(wgan),
+    "wgan_gp": _trained(wgan_gp),
+}
+"""Name of a method -> the method of a configuration's plain values."""

@@ -1,0 +1,206 @@
+"""The loop behind every trained population: rounds, looks, the best parameters kept, resumed to the bit.
+
+Round `u` is driven by `fold_in(key, u)`, and how many rounds a call takes is an argument of its program; so a fit that
+was killed at any moment and started again computes the same bits as one that was not. At every look the generator is
+held against agents that it has not seen, with the same random numbers each time; the best look's parameters are the
+result, and after `patience` looks without a better one the search ends.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from logs_schema.errors import ConfigError
+from twin.arrays import load_arrays, save_arrays
+from twin.contracts import Array, PyTree
+from twin.population.errors import PopulationError
+from twin.population.fidelity import Judged
+
+ACCURACY_BAND = (0.35, 0.95)
+"""Where an adversary's accuracy ought to lie; looks outside it are reported."""
+LOW_COVERAGE = 0.9
+"""Less of the real mass on levels that are generated at all is reported as collapse."""
+DIVERGED = 1e6
+ADVICE = (
+    "lower learning_rate and discriminator_rate, raise the weight of the KL terms (pairs, rows), or lower adversary; "
+    "look for amounts that are constant but for a few rows"
+)
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How long a population is trained.
+
+    Attributes:
+        num_rounds: At most.
+        rounds_a_look: Between two looks.
+        patience: Looks without a better one, after which the search ends.
+        held_out: Share of the agents that looks are judged by.
+    """
+
+    num_rounds: int = 4000
+    rounds_a_look: int = 100
+    patience: int = 10
+    held_out: float = 0.15
+
+    def __post_init__(self) -> None:
+        if min(self.num_rounds, self.rounds_a_look, self.patience) < 1 or not 0.0 < self.held_out < 1.0:
+            raise ConfigError(
+                f"num_rounds={self.num_rounds}, rounds_a_look={self.rounds_a_look}, patience={self.patience}, "
+                f"held_out={self.held_out:g}",
+                where="search of a population", allowed="whole numbers from 1, held_out between 0 and 1",
+            )  # fmt: skip
+
+
+class Search(NamedTuple):
+    """What is trained; pure functions, `judge` apart."""
+
+    init: Callable[[Array], PyTree]
+    round: Callable[[Array, PyTree, PyTree], tuple[PyTree, PyTree]]  # (key, walk, data) -> walk, figures
+    chosen: Callable[[PyTree], PyTree]  # walk -> parameters to sample with
+    judge: Callable[[Array, PyTree], Judged]  # on the host
+
+
+class _Progress(NamedTuple):
+    walk: PyTree
+    best: PyTree
+    best_pairs: np.float64
+    best_look: np.int64  # 0: none
+    looks: np.int64
+    curves: dict[str, np.ndarray]  # each [looks]
+
+
+def train(
+    key: Array,
+    search: Search,
+    data: PyTree,
+    config: SearchConfig,
+    checkpoint: Path | None = None,
+    on_look: Callable[[int, int, dict[str, float]], Any] | None = None,
+) -> tuple[PyTree, dict[str, Any]]:
+    """Trains until the search is over.
+
+    Args:
+        key: PRNG key; the same key gives the same bits.
+        search: What is trained.
+        data: Arguments of every round.
+        config: Length and looks.
+        checkpoint: File (.npz) kept after every look, resumed from where it exists.
+        on_look: Called with (rounds done, rounds in all, the look's figures).
+
+    Returns:
+        The parameters of the best look, and the record: curves, best look, warnings.
+
+    Raises:
+        PopulationError: Training diverged, or the checkpoint belongs to another key.
+        ProductError: The checkpoint cannot be read, or is of another configuration.
+    """
+    key_init, key_rounds, key_judge = jax.random.split(key, 3)
+    walk = jax.jit(search.init)(key_init)
+    run = _rounds(search, config.rounds_a_look)
+    names = (*jax.eval_shape(run, key_rounds, walk, data, 0, 0)[1]._fields, "held_out_pairs", "coverage")
+    none = {name: np.zeros(0) for name in names}
+    start = _Progress(walk, search.chosen(walk), np.float64(np.inf), np.int64(0), np.int64(0), none)
+    progress = _resumed(checkpoint, key, start)
+    num_looks = -(-config.num_rounds // config.rounds_a_look)
+    while progress.looks < num_looks and progress.looks - progress.best_look < config.patience:
+        done = int(progress.looks) * config.rounds_a_look
+        count = min(config.rounds_a_look, config.num_rounds - done)
+        walk, figures = run(key_rounds, progress.walk, data, jnp.int32(done), jnp.int32(count))
+        seen = {name: float(value) for name, value in figures._asdict().items()}
+        _check(walk, seen, done, count)
+        judged = search.judge(key_judge, search.chosen(walk))
+        seen |= {"held_out_pairs": judged.pairs, "coverage": judged.coverage}
+        progress = _looked(progress, search, walk, seen)
+        if checkpoint is not None:
+            save_arrays(checkpoint, _kept(key, progress))
+        if on_look is not None:
+            on_look(done + count, config.num_rounds, seen)
+    return jax.tree.map(np.asarray, progress.best), _record(progress)
+
+
+def _rounds(search: Search, num_rounds: int) -> Callable[..., tuple[PyTree, Any]]:
+    """The jitted `(key, walk, data, first, count) -> walk, mean figures` of `count <= num_rounds` rounds."""
+
+    @jax.jit
+    def run(key: Array, walk: PyTree, data: PyTree, first: Array, count: Array) -> tuple[PyTree, PyTree]:
+        def one(walk: PyTree, number: Array) -> tuple[PyTree, PyTree]:
+            return search.round(jax.random.fold_in(key, number), walk, data)
+
+        def body(index: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+            walk, sums = carry
+            walk, figures = one(walk, first + index)
+            return walk, jax.tree.map(jnp.add, sums, figures)
+
+        shapes = jax.eval_shape(one, walk, jnp.int32(0))[1]
+        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        walk, sums = jax.lax.fori_loop(0, count, body, (walk, zero))
+        return walk, jax.tree.map(lambda leaf: leaf / jnp.maximum(count, 1), sums)
+
+    return run
+
+
+def _looked(progress: _Progress, search: Search, walk: PyTree, seen: dict[str, float]) -> _Progress:
+    looks = progress.looks + 1
+    better = seen["held_out_pairs"] < progress.best_pairs
+    curves = {name: np.append(curve, seen[name]) for name, curve in progress.curves.items()}
+    if not better:
+        return progress._replace(walk=walk, looks=looks, curves=curves)
+    return _Progress(walk, search.chosen(walk), np.float64(seen["held_out_pairs"]), looks, looks, curves)
+
+
+def _resumed(checkpoint: Path | None, key: Array, start: _Progress) -> _Progress:
+    if checkpoint is None or not checkpoint.exists():
+        return start
+    like = _kept(key, start)
+    found = load_arrays(checkpoint, like, growing=("curves",))
+    if not np.array_equal(found["key"], like["key"]):
+        raise PopulationError(
+            "the checkpoint belongs to a fit with another key", where=str(checkpoint),
+            advice="fit with the key it was started with, or give another checkpoint file",
+        )  # fmt: skip
+    progress = found["progress"]._replace(curves=found["curves"])
+    return progress._replace(
+        walk=jax.tree.map(jnp.asarray, progress.walk), best=jax.tree.map(jnp.asarray, progress.best)
+    )
+
+
+def _kept(key: Array, progress: _Progress) -> dict[str, PyTree]:
+    """What a checkpoint holds; curves stand apart because they grow."""
+    bare = progress._replace(curves={})
+    return {"key": jax.random.key_data(key), "curves": progress.curves, "progress": bare}
+
+
+def _check(walk: PyTree, seen: dict[str, float], done: int, count: int) -> None:
+    largest = max(abs(value) for value in seen.values())
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(walk)]
+    finite = all(np.isfinite(leaf).all() for leaf in leaves if np.issubdtype(leaf.dtype, np.floating))
+    if not finite or not largest < DIVERGED:
+        raise PopulationError(
+            "training diverged: " + ("losses grew beyond all bounds" if finite else "numbers are not finite"),
+            where=f"rounds {done} to {done + count - 1}; what was kept before them is intact", advice=ADVICE,
+        )  # fmt: skip
+
+
+def _record(progress: _Progress) -> dict[str, Any]:
+    curves = {name: [float(value) for value in curve] for name, curve in progress.curves.items()}
+    best = int(progress.best_look) - 1
+    low, high = ACCURACY_BAND
+    outside = [number for number, value in enumerate(curves["accuracy"]) if not low <= value <= high]
+    warnings = []
+    if 2 * len(outside) > len(curves["accuracy"]):
+        warnings.append(
+            f"the adversary's accuracy left {low:g} to {high:g} on {len(outside)} of {len(curves['accuracy'])} "
+            "looks: it learns too fast or not at all; change discriminator_rate or discriminator_steps"
+        )
+    if curves["coverage"][best] < LOW_COVERAGE:
+        warnings.append(
+            f"only {curves['coverage'][best]:.0%} of the real mass is on levels that are generated (collapse): raise "
+            "pairs or rows, or lower adversary"
+        )
+    return {"curves": curves, "best_look": best, "looks": int(progress.looks), "warnings": warnings}
