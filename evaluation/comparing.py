@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from evaluation.baselines import BASELINES, TRUTH_BASELINES
+from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.comparison import (
     Comparison,
@@ -26,6 +26,7 @@ from evaluation.comparison import (
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
 from evaluation.judging import (
+    COMPARED_KINDS,
     HISTORY,
     Candidate,
     Judge,
@@ -57,7 +58,7 @@ from twin.placement.windows import Windows
 
 TWIN_POLICY = "twin"
 POLICIES = (
-    *(PolicyFacts(one.name, "baseline", one.description) for one in (*BASELINES, *TRUTH_BASELINES)),
+    *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
     PolicyFacts("history", "history", "the logged decisions"),
     PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
     PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),
@@ -110,7 +111,7 @@ def candidates(schedulers: Schedulers | None, cluster: Cluster) -> list[Candidat
     nothing = None if schedulers is None else schedulers.clone
     if cluster.num_nodes < 2:  # whoever decides, decides alike
         return [Candidate(HISTORY, HISTORY, nothing)]
-    names = (*(baseline.name for baseline in BASELINES if baseline.applies(cluster)), HISTORY)
+    names = (*(baseline.name for baseline in COMPARED if baseline.applies(cluster)), HISTORY)
     plain = [Candidate(name, name, nothing) for name in names]
     if schedulers is None:
         return plain
@@ -186,8 +187,8 @@ def _runs(
     encoding, shape = case.twin.encoding, common_shape(windows)
     example = example_for(encoding, windows[0])
     network = actor(example) if case.schedulers is None else network_for(case.schedulers, example)
-    replay = replay_program(encoding, network)
-    living = twin_program(encoding, case.twin.config, network)
+    replay = replay_program(encoding, network, COMPARED_KINDS)
+    living = twin_program(encoding, case.twin.config, network, COMPARED_KINDS)
     config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
     programs = fit_programs(encoding, config)
     tried = candidates(case.schedulers, encoding.cluster)
@@ -197,13 +198,24 @@ def _runs(
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
-            judges = [replay_judge(replay, encoding, part, shape)]
+            judges = [replay_judge(replay, encoding, part, shape, COMPARED_KINDS)]
             copies = case.config.copies
             shifted = _shifted_twin(key, case, config, programs, shift, notes)
             if shifted is not None:
-                judges.append(twin_judge(living, encoding, part, shifted.model, shape, copies=copies))
+                judges.append(
+                    twin_judge(
+                        living, encoding, part, shifted.model, shape, copies=copies, kinds=COMPARED_KINDS
+                    )
+                )
             promised = twin_judge(
-                living, encoding, part, case.twin.model, shape, copies=copies, name="training twin"
+                living,
+                encoding,
+                part,
+                case.twin.model,
+                shape,
+                copies=copies,
+                name="training twin",
+                kinds=COMPARED_KINDS,
             )
             judges.append(promised)
             for judge in judges:
@@ -258,14 +270,16 @@ def _true_runs(
     text = ",".join(f"{shift}d" for shift in shifts)
     plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
     workload = workload_beside(case.archive)
-    program = truth_program(case.archive.facts, case.twin.encoding, network, workload)
+    program = truth_program(case.archive.facts, case.twin.encoding, network, workload, COMPARED_KINDS)
     nothing = tried[0].params
     tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in TRUTH_BASELINES)]
     with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
-            judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift, workload)
+            judge = truth_judge(
+                program, case.archive.facts, case.twin.encoding, shift, workload, COMPARED_KINDS
+            )
             yield from _tried(key, judge, tried, shift, notes)
         stage(len(shifts))
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.baselines import BASELINES
+from evaluation.baselines import BASELINES, COMPARED
 from evaluation.bootstrap import resampling_units
 from evaluation.decisions import Decisions, decisions_from
 from offline_rl.networks import Actor, greedy, sample
@@ -44,9 +44,17 @@ HISTORY = "history"
 KINDS = (HISTORY, *NETWORK_KINDS, *(baseline.name for baseline in BASELINES))
 
 
-def chooser(encoding: Encoding, network: Actor, kind: Array, params: PyTree) -> Callable[..., Array]:
-    """The decision rule of a candidate: (key, observation, legal, logged action) -> action."""
-    rules = [baseline.policy(encoding.cluster) for baseline in BASELINES]
+COMPARED_KINDS = (HISTORY, *NETWORK_KINDS, *(baseline.name for baseline in COMPARED))
+"""The kinds of a comparison: every further one costs each judge a branch."""
+
+
+def chooser(
+    encoding: Encoding, network: Actor, kind: Array, params: PyTree, kinds: Sequence[str] = KINDS
+) -> Callable[..., Array]:
+    """The decision rule of a candidate, `kind` an index into `kinds`: (key, observation, legal, logged action) ->
+    action."""
+    named = {baseline.name: baseline for baseline in BASELINES}
+    rules = [named[name].policy(encoding.cluster) for name in kinds if name in named]
 
     def decide(key: Array, observation: PyTree, legal: Array, logged: Array) -> Array:
         branches = [
@@ -123,7 +131,7 @@ def all_at_once(
     return [jax.tree.map(lambda leaf, i=index: leaf[i], together) for index in range(len(candidates))]
 
 
-def replay_program(encoding: Encoding, network: Actor) -> Program:
+def replay_program(encoding: Encoding, network: Actor, kinds: Sequence[str] = KINDS) -> Program:
     """The compiled replay; shared arguments: windows, table."""
 
     def run(key: Array, kind: Array, params: PyTree, windows: Windows, table: ReplayTable) -> Judged:
@@ -133,12 +141,14 @@ def replay_program(encoding: Encoding, network: Actor) -> Program:
             replayed_arrivals(windows),
             replayed_answers(windows, table),
         )
-        return _play(key, encoding, network, kind, params, windows, response)
+        return _play(key, encoding, chooser(encoding, network, kind, params, kinds), windows, response)
 
     return compiled(run, 2)
 
 
-def twin_program(encoding: Encoding, config: AnswerConfig, network: Actor) -> Program:
+def twin_program(
+    encoding: Encoding, config: AnswerConfig, network: Actor, kinds: Sequence[str] = KINDS
+) -> Program:
     """The compiled twin; shared arguments: windows, model."""
 
     def run(key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel) -> Judged:
@@ -146,7 +156,7 @@ def twin_program(encoding: Encoding, config: AnswerConfig, network: Actor) -> Pr
         response = drawn_response(
             encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
         )
-        return _play(key, encoding, network, kind, params, windows, response)
+        return _play(key, encoding, chooser(encoding, network, kind, params, kinds), windows, response)
 
     return compiled(run, 2)
 
@@ -154,26 +164,29 @@ def twin_program(encoding: Encoding, config: AnswerConfig, network: Actor) -> Pr
 def _play(
     key: Array,
     encoding: Encoding,
-    network: Actor,
-    kind: Array,
-    params: PyTree,
+    decide: Callable[..., Array],
     windows: Windows,
     response: Response,
 ) -> Judged:
     system: Environment = environment(placement(encoding.cluster, encoding.problem), response)
-    decide = chooser(encoding, network, kind, params)
     streams = (windows.arrival_s.shape[1],)
     return slim(unroll(key, system, decide, _logged_actions(windows), windows.arrival_s.shape[0], streams))
 
 
-def replay_judge(program: Program, encoding: Encoding, windows: Windows, shape: tuple[int, int]) -> Judge:
+def replay_judge(
+    program: Program,
+    encoding: Encoding,
+    windows: Windows,
+    shape: tuple[int, int],
+    kinds: Sequence[str] = KINDS,
+) -> Judge:
     """Trace replay of `windows`, padded to `shape` (steps, windows)."""
     padded = pad_windows(windows, *shape)
     table = replay_table(padded, encoding.cluster.num_nodes, own_run=encoding.states_run)
     arrays = jax.tree.map(jnp.asarray, (padded, table))
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
-        judged = all_at_once(program, key, candidates, *arrays)
+        judged = all_at_once(program, key, candidates, *arrays, kinds_known=kinds)
         return [_trial(one, encoding, windows, copies=1) for one in judged]
 
     return Judge("replay", try_out)
@@ -188,6 +201,7 @@ def twin_judge(
     *,
     copies: int,
     name: str = "twin of shifted days",
+    kinds: Sequence[str] = KINDS,
 ) -> Judge:
     """The logged arrivals of `windows` with learned answers, every window lived `copies` times."""
     padded = pad_windows(windows, *shape)
@@ -195,7 +209,7 @@ def twin_judge(
     arrays = jax.tree.map(jnp.asarray, (tiled, model))
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
-        judged = all_at_once(program, key, candidates, *arrays)
+        judged = all_at_once(program, key, candidates, *arrays, kinds_known=kinds)
         return [_trial(one, encoding, windows, copies=copies) for one in judged]
 
     return Judge(name, try_out)

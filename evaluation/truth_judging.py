@@ -49,12 +49,19 @@ from twin.rollout import unroll
 NUM_DAYS = 16
 """Times that a day is lived; each is a resampling unit."""
 NAME = "truth"
-TRUTH_KINDS = (*KINDS, *(baseline.name for baseline in TRUTH_BASELINES))
-_KNOWING = (HISTORY, *TRUTH_KINDS[len(KINDS) :])
-KNOWING_BRANCH = np.array(
-    [1 + _KNOWING.index(kind) if kind in _KNOWING else 0 for kind in TRUTH_KINDS], np.int32
-)
-"""Of every kind: 0 if it decides from observations, otherwise the place of what decides from the world's tables."""
+
+
+def truth_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+    """The kinds that the truth knows besides `kinds`: last come the rules that know the world's tables."""
+    return (*kinds, *(baseline.name for baseline in TRUTH_BASELINES))
+
+
+def _knowing_branch(kinds: Sequence[str]) -> np.ndarray:
+    """Of every kind: 0 if it decides from observations, otherwise the place of what decides from the world's tables."""
+    knowing = (HISTORY, *(baseline.name for baseline in TRUTH_BASELINES))
+    return np.array(
+        [1 + knowing.index(kind) if kind in knowing else 0 for kind in truth_kinds(kinds)], np.int32
+    )
 
 
 def workload_beside(archive: Archive) -> Workload | None:
@@ -68,7 +75,11 @@ def workload_beside(archive: Archive) -> Workload | None:
 
 
 def truth_program(
-    facts: Mapping[str, Any], encoding: Encoding, network: Actor, workload: Workload | None = None
+    facts: Mapping[str, Any],
+    encoding: Encoding,
+    network: Actor,
+    workload: Workload | None = None,
+    kinds: Sequence[str] = KINDS,
 ) -> Program:
     """The compiled truth; shared arguments: today, weekday.
 
@@ -91,7 +102,7 @@ def truth_program(
         )
         problem = placement(encoding.cluster, encoding.problem)
         shown = problem._replace(observe=lambda state: (problem.observe(state), state))
-        rule = chooser(encoding, network, jnp.maximum(kind, 1), params)
+        rule = chooser(encoding, network, jnp.maximum(kind, 1), params, kinds)
 
         def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
             observation, state = seen
@@ -99,7 +110,7 @@ def truth_program(
                 lambda: rule(key, observation, legal, jnp.zeros(legal.shape[1:], jnp.int32)),
                 *((lambda known=known: known(key, declared, names, today, state)) for known in knowing),
             ]
-            return jax.lax.switch(jnp.asarray(KNOWING_BRANCH)[kind], branches)
+            return jax.lax.switch(jnp.asarray(_knowing_branch(kinds))[kind], branches)
 
         return slim(unroll(key, environment(shown, response), decide, None, num_steps, (NUM_DAYS,)))
 
@@ -112,6 +123,7 @@ def truth_judge(
     encoding: Encoding,
     shift: TestDays,
     workload: Workload | None = None,
+    kinds: Sequence[str] = KINDS,
 ) -> Judge:
     """The truth of one day: the last training day lived again for shift 0, later days for later shifts.
 
@@ -122,7 +134,7 @@ def truth_judge(
     today = day_of_truth(preset(truth["preset"]), (day - _first_day(truth)).days, workload)
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
-        judged = all_at_once(program, key, candidates, today, day.weekday(), kinds_known=TRUTH_KINDS)
+        judged = all_at_once(program, key, candidates, today, day.weekday(), kinds_known=truth_kinds(kinds))
         return [_trial(one, encoding, day) for one in judged]
 
     return Judge(NAME, try_out)

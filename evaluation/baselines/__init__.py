@@ -22,12 +22,16 @@ BASELINES = (
 )  # fmt: skip
 """Every baseline that needs nothing but the cluster."""
 
+COMPARED = (RANDOM, HOME, CLOUD_ONLY, LEAST_LOADED, LEAST_BACKLOG, K8S_DEFAULT)
+"""Those that stand in every comparison; the others are asked for by name (`schedtwin bench truth --policies`)."""
+
 TRUTH_BASELINES = (LEAST_EXPECTED_DELAY, GSP_SS)
 """Every baseline that knows the simulated world."""
 
 __all__ = [
     "BASELINES",
     "CLOUD_ONLY",
+    "COMPARED",
     "FIRMAMENT",
     "GSP_SS",
     "HOME",

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from evaluation.comparison import OffPolicyRow
-from evaluation.judging import HISTORY, KINDS, Candidate, chooser, window_units
+from evaluation.judging import COMPARED_KINDS, HISTORY, Candidate, chooser, window_units
 from evaluation.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
 from evaluation.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
@@ -47,7 +47,7 @@ def probability_program(encoding: Encoding, network: Actor) -> Probabilities:
             jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
             for tree in (history.observation, history.legal, history.action)
         )
-        decide = chooser(encoding, network, kind, params)
+        decide = chooser(encoding, network, kind, params, COMPARED_KINDS)
 
         def once(total: Array, key: Array) -> tuple[Array, None]:
             choice = decide(key, seen, legal, logged)
@@ -56,7 +56,7 @@ def probability_program(encoding: Encoding, network: Actor) -> Probabilities:
         keys = jax.random.split(jax.random.key(0), NUM_DRAWS)
         drawn, _ = jax.lax.scan(once, jnp.zeros(legal.shape), keys)
         exact = jax.nn.softmax(network.logits(params, seen, legal), axis=0)
-        is_sampled = kind == KINDS.index("sampled")
+        is_sampled = kind == COMPARED_KINDS.index("sampled")
         return jnp.moveaxis(jnp.where(is_sampled, exact, drawn / NUM_DRAWS)[:, 0], 1, 0)
 
     return jax.jit(run)
@@ -100,7 +100,7 @@ def off_policy_rows(
     found = []
     for name in dict.fromkeys(one.name for one in candidates if one.kind != HISTORY):
         same = [one for one in candidates if one.name == name]
-        each = [program(history, jnp.int32(KINDS.index(one.kind)), one.params) for one in same]
+        each = [program(history, jnp.int32(COMPARED_KINDS.index(one.kind)), one.params) for one in same]
         target = Target(name, _rows(np.mean([np.asarray(one) for one in each], axis=0), mask))
         for stretch in STRETCHES:
             found.append(importance_sampling(logged, target, config, num_decisions=stretch))

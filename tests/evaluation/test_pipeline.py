@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.baselines import BASELINES, TRUTH_BASELINES
+from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
 from evaluation.pipeline import (
@@ -62,7 +62,7 @@ def do(folder: Path, config: RunConfig = TINY) -> dict[str, Path]:
 def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[str, Path]) -> None:
     comparison = load_comparison(products["comparison"])
     names = {policy.name for policy in comparison.policies}
-    baselines = {baseline.name for baseline in (*BASELINES, *TRUTH_BASELINES)}
+    baselines = {baseline.name for baseline in (*COMPARED, *TRUTH_BASELINES)}
     assert names == baselines | {"history", "bc", "bc_greedy", "twin"}
     knowing = TRUTH_BASELINES[0].name
     assert comparison.cell("replay", 0, knowing, "on_time") is None
