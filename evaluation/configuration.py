@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from evaluation.bootstrap import BootstrapConfig
+from evaluation.certify.config import CertifyConfig
 from evaluation.shifts import ShiftConfig
 from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
@@ -108,7 +109,7 @@ class JudgeConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole job: import, fit, train, compare, export. Single steps leave out what they do not need."""
+    """A whole job: import, fit, certify, train, compare, export. Single steps leave out what they do not need."""
 
     log: LogConfig | None = None
     seed: int = 0
@@ -118,6 +119,7 @@ class RunConfig:
     shifts: ShiftConfig = field(default_factory=ShiftConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
+    certify: CertifyConfig = field(default_factory=CertifyConfig)
 
 
 def load_config(path: Path) -> RunConfig:

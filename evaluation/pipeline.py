@@ -6,7 +6,8 @@ The same functions serve the single commands and the resumable job.
 import datetime as dt
 import json
 import shutil
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from offline_rl.placement_contract import placement_contract
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
+
+NO_CERTIFICATE = "trained in a twin without a certificate"
 
 
 def build_twin(
@@ -78,11 +81,18 @@ def build_twin(
 
 
 def build_policy(
-    out: Path, twin_path: Path, config: TrainingConfig, seed: int, progress: Progress
+    out: Path,
+    twin_path: Path,
+    config: TrainingConfig,
+    seed: int,
+    progress: Progress,
+    *,
+    certification: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Trains the schedulers in a twin and writes them into `out`.
 
-    What is not finished is kept beside `out`, so that a killed training goes on where it was.
+    What is not finished is kept beside `out`, so that a killed training goes on where it was. What is known of the
+    twin's certificate goes into the manifest as it is, for bundles and reports.
 
     Raises:
         ConfigError: The twin's log leaves a scheduler no choice.
@@ -106,6 +116,7 @@ def build_policy(
         "seeds": list(config.seeds),
         "reward_in_twin": schedulers.reward_curve[:, -tail:].mean(axis=1).round(6).tolist(),
         "kl_to_clone": schedulers.kl_curve[:, -1].round(6).tolist(),
+        **(certification or {}),
     }
 
 
@@ -142,8 +153,16 @@ def build_comparison(
     }
     with progress.stage("report"):
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
+        if policy_path is not None:
+            report = replace(report, limits=(_training_in_words(policy_path), *report.limits))
         write_report(report, out)
     return {"main_metric": comparison.main_metric}
+
+
+def _training_in_words(policy_path: Path) -> str:
+    """What the report says about the certificate of the twin that the policies were trained in."""
+    words = str(read_manifest(policy_path, "policy").extra.get("certification", NO_CERTIFICATE))
+    return f"The policies were {words}."
 
 
 def refuse_foreign(archive: Archive, twin_path: Path) -> None:
@@ -221,7 +240,10 @@ def build_bundle(
         encoding,
         network_facts(params),
         ranges=load_ranges(policy_path),
-        trained_on={"twin": manifest.made_from.get("twin")},
+        trained_on={
+            "twin": manifest.made_from.get("twin"),
+            "certification": manifest.extra.get("certification", NO_CERTIFICATE),
+        },
         certificate=manifest.extra.get("certificate"),
         licence=licence,
     )

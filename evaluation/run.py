@@ -1,14 +1,17 @@
-"""`schedtwin run`: import or simulate, fit, train, compare, export, as one resumable job.
+"""`schedtwin run`: import or simulate, fit, certify, train, compare, export, as one resumable job.
 
 Each step makes a product under the work folder and is reused while nothing it depends on has changed. A log that
 leaves a scheduler no choice of node ends with the comparison: there is nothing to train and nothing to export.
+A twin that does not pass its certificate is trained in all the same, and every report says so.
 """
 
 import datetime as dt
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.certify.keeping import KIND, build_certificate, certification_in
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.pipeline import build_bundle, build_comparison, build_policy, build_twin
@@ -41,7 +44,7 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
-    first = [_archive_step(config.log, here), _twin_step(config)]
+    first = [_archive_step(config.log, here), _twin_step(config), _certificate_step(config)]
     products = run_job(first, workdir, progress)
     has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
     steps = (
@@ -94,9 +97,28 @@ def _twin_step(config: RunConfig) -> Step:
     )  # fmt: skip
 
 
+def _certificate_step(config: RunConfig) -> Step:
+    """Policies are ranked by the comparison, against the truth too where it is at hand, so not here once more."""
+    settings = replace(config.certify, rankings=False)
+
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        facts = build_certificate(
+            out, inputs["archive"] / ARCHIVE, inputs["twin"], None, settings, progress, record_refusal=True
+        )
+        progress.note(f"the twin's certificate: {facts['verdict']}")
+        return facts
+
+    return Step(
+        KIND, KIND, build, inputs=("archive", "twin"), config=to_plain(settings), seed=settings.seed
+    )  # fmt: skip
+
+
 def _policy_steps(config: RunConfig, title: str) -> list[Step]:
     def train(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        return build_policy(out, inputs["twin"], config.train, config.seed, progress)
+        found = certification_in(inputs[KIND])
+        return build_policy(
+            out, inputs["twin"], config.train, config.seed, progress, certification=found.facts()
+        )
 
     def export(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
         return build_bundle(out / BUNDLE, inputs["policy"])
@@ -106,7 +128,7 @@ def _policy_steps(config: RunConfig, title: str) -> list[Step]:
             "policy",
             "policy",
             train,
-            inputs=("twin",),
+            inputs=("twin", KIND),
             config=to_plain(config.train),
             seed=config.seed,
             code_version=2,

@@ -99,6 +99,7 @@ def distribution_charts(trio: Trio) -> tuple[Chart, ...]:
                     f"{name} (s, logarithmic)",
                     "share of requests below",
                     tuple(curves),
+                    logarithmic=True,
                 )
             )
     return tuple(charts)

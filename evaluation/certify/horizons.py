@@ -125,5 +125,6 @@ def _chart(horizons: list[float], measured: list[float], floors: list[float]) ->
                 Curve("another real day", tuple(horizons), tuple(floors)),
             ),
             note,
+            logarithmic=True,
         ),
     )  # fmt: skip

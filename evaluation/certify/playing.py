@@ -135,11 +135,8 @@ def twin_days(twin: PlacementTwin, days: Sequence[Day], archive: Archive, *, see
     """
     whole = joined([day.windows for day in days])
     width, members = whole.num_windows, twin.config.num_members
-    share = -(-width // members)
-    slot = np.arange(share * members)
-    chosen = (slot % share) * members + slot // share
-    dealt = select(whole, np.where(chosen < width, chosen, 0))
-    place = (np.arange(width) % members) * share + np.arange(width) // members
+    chosen, place = deal(width, members)
+    dealt = select(whole, chosen)
     outcome, _, states = jax.jit(
         lambda key, windows, model: _play(
             key, twin.encoding, windows,
@@ -161,6 +158,18 @@ def twin_days(twin: PlacementTwin, days: Sequence[Day], archive: Archive, *, see
             lived_from(day.windows, day.counted, start_s, finish_s, status, settled, states[..., here])
         )
     return found
+
+
+def deal(num_windows: int, num_members: int) -> tuple[np.ndarray, np.ndarray]:
+    """Deals windows to members in turn, who each have an equal consecutive share of the streams.
+
+    Returns:
+        The window of every stream (the first one again where shares are not full), and the stream of every window.
+    """
+    share = -(-num_windows // num_members)
+    stream, window = np.arange(share * num_members), np.arange(num_windows)
+    chosen = (stream % share) * num_members + stream // share
+    return np.where(chosen < num_windows, chosen, 0), (window % num_members) * share + window // num_members
 
 
 def lived_from(

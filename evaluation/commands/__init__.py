@@ -8,6 +8,7 @@ from types import ModuleType
 
 from evaluation.commands import (
     bench,
+    certify,
     check,
     compare,
     export,
@@ -27,6 +28,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     check,
     simulate,
     fit,
+    certify,
     train,
     compare,
     replay,

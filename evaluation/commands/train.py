@@ -12,23 +12,34 @@ def add_arguments(parser: ArgumentParser) -> None:
     from evaluation.commands.settings import add_step_arguments
 
     parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="train also in a twin that has not passed schedtwin certify; every later report says so",
+    )
     add_step_arguments(parser, "policy")
 
 
 def run(arguments: Namespace) -> int:
     """Train and say what the twin promises; 0."""
+    from evaluation.certify.keeping import find_certification, refuse_uncertified
     from evaluation.commands.output import progress_of, show_result
     from evaluation.commands.settings import settings_of, write_product
     from evaluation.pipeline import build_policy
 
     config = settings_of(arguments)
+    found = find_certification(arguments.twin)
+    if not arguments.force:
+        refuse_uncertified(found, arguments.twin)
     with progress_of(arguments) as progress:
         facts = write_product(
             arguments,
             "policy",
             {"twin": arguments.twin},
             config.train,
-            lambda out: build_policy(out, arguments.twin, config.train, config.seed, progress),
+            lambda out: build_policy(
+                out, arguments.twin, config.train, config.seed, progress, certification=found.facts()
+            ),
         )
     lines = [
         f"seed {seed}: mean reward {reward:.4f} in the twin, {kl:.3f} nats from the clone"
@@ -36,6 +47,8 @@ def run(arguments: Namespace) -> int:
             facts["seeds"], facts["reward_in_twin"], facts["kl_to_clone"], strict=True
         )
     ]
+    if not found.passed:
+        lines.append(f"{found.words}; every later report says so")
     lines.append(f"{arguments.out} written; what the twin promises is no proof: schedtwin compare judges it")
     show_result(arguments, facts, "\n".join(lines))
     return 0

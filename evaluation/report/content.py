@@ -38,6 +38,7 @@ class Chart:
         curves: At least one.
         note: How to read it.
         diagonal: Draw the line y = x, on which a calibrated model lies.
+        logarithmic: Stretch x logarithmically above 1, and leave it linear below.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Chart:
     curves: tuple[Curve, ...]
     note: str = ""
     diagonal: bool = False
+    logarithmic: bool = False
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,9 @@ def chart_plot(chart: Chart) -> str:
             axes.lines[-1].set_label(curve.name)
         if chart.diagonal:
             axes.axline((0.0, 0.0), slope=1.0, color=_INK, linewidth=1.0, linestyle="--")
+        if chart.logarithmic:
+            axes.set_xscale("symlog", linthresh=1.0)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xlabel(chart.x_label)
         axes.set_ylabel(chart.y_label)
         _legend(axes, len(chart.curves))

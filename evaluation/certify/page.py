@@ -1,0 +1,140 @@
+"""A certificate as one self-contained page: every line with its threshold, its verdict and a small picture."""
+
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from rich.table import Table
+
+from evaluation.certify.certificate import Certificate
+from evaluation.certify.lines import Line, Verdict
+from evaluation.formatting import NO_VALUE, interval, number, with_interval
+from evaluation.report.plots import chart_plot
+
+WIDTH, HEIGHT, MARGIN = 200.0, 30.0, 8.0
+CLASSES = {
+    Verdict.PASS: "better",
+    Verdict.FAIL: "worse",
+    Verdict.CANNOT_TELL: "unsure",
+    Verdict.NOT_APPLICABLE: "soft",
+}
+MARKS = {
+    Verdict.PASS: "\N{CHECK MARK}",
+    Verdict.FAIL: "\N{MULTIPLICATION SIGN}",
+    Verdict.CANNOT_TELL: "?",
+    Verdict.NOT_APPLICABLE: "\N{EN DASH}",
+}
+
+
+def render(certificate: Certificate, title: str) -> str:
+    """The page as text; everything that comes from logs is escaped."""
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader("evaluation.certify"), PackageLoader("evaluation.report")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    sections = [
+        {
+            "name": section.name,
+            "about": section.about,
+            "rows": [_row(line) for line in certificate.lines if line.section == section.name],
+            "charts": [{"chart": chart, "svg": Markup(chart_plot(chart))} for chart in section.charts],
+        }
+        for section in certificate.sections
+    ]
+    failed, unsure = (
+        [line for line in certificate.lines if line.verdict is one]
+        for one in (Verdict.FAIL, Verdict.CANNOT_TELL)
+    )
+    return environment.get_template("certificate.html.j2").render(
+        title=title,
+        certificate=certificate,
+        verdict=certificate.verdict.value,
+        verdict_class=CLASSES[certificate.verdict],
+        mark=MARKS[certificate.verdict],
+        counts=certificate.counts(),
+        sections=sections,
+        failed=failed,
+        unsure=unsure,
+    )
+
+
+def as_table(certificate: Certificate) -> Table:
+    """The lines as a table for the terminal."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("verdict", "measure", "twin", "floor", "threshold"):
+        table.add_column(name, justify="left" if name in ("verdict", "measure") else "right")
+    for line in certificate.lines:
+        if line.verdict is Verdict.NOT_APPLICABLE:
+            table.add_row(line.verdict.value, f"{line.name}: {line.reason}", "", "", "")
+        else:
+            floor = "" if line.floor.value is None else number(line.floor.value)
+            table.add_row(line.verdict.value, line.name, with_interval(line.value), floor, line.threshold)
+    return table
+
+
+def _row(line: Line) -> dict[str, Any]:
+    silent = line.value.value is None
+    return {
+        "name": line.name,
+        "unit": line.unit,
+        "verdict": line.verdict.value,
+        "class": CLASSES[line.verdict],
+        "mark": MARKS[line.verdict],
+        "value": "" if silent else number(line.value.value),
+        "interval": "" if line.value.low is None else interval(line.value),
+        "floor": "" if line.floor.value is None else number(line.floor.value),
+        "excess": "" if line.judged == line.value or line.judged.value is None else _signed(line),
+        "threshold": NO_VALUE if line.limit is None else line.threshold,
+        "reason": line.reason,
+        "picture": "" if silent else Markup(picture(line)),
+    }
+
+
+def _signed(line: Line) -> str:
+    told = number(line.judged.value, signed=True)
+    return told if line.judged.low is None else f"{told} {interval(line.judged, signed=True)}"
+
+
+def picture(line: Line) -> str:
+    """A strip: the bad side shaded, the floor as a ring, the value as a dot with its interval.
+
+    Where the value is judged against the floor, the interval shown is that of their difference, on top of the floor.
+    """
+    value, floor, limit = line.value.value, line.floor.value, line.limit
+    if value is None or limit is None:
+        return ""
+    judged_over_floor = line.judged != line.value and floor is not None
+    base = floor if judged_over_floor and floor is not None else 0.0
+    bounds = [base + bound for bound in (line.judged.low, line.judged.high) if bound is not None]
+    edge = base + limit
+    points = [value, edge, *bounds, *([] if floor is None else [floor])]
+    low, high = min(0.0, *points), max(points)
+    high += 0.05 * (high - low) or 1.0
+
+    def at(number_shown: float) -> float:
+        return MARGIN + (WIDTH - 2 * MARGIN) * (number_shown - low) / (high - low)
+
+    middle = HEIGHT / 2
+    bad = (MARGIN / 2, at(edge)) if line.higher_is_better else (at(edge), WIDTH - MARGIN / 2)
+    wide, tall = max(bad[1] - bad[0], 0.0), HEIGHT - 6
+    parts = [
+        f'<rect class="bad-side" x="{bad[0]:.1f}" y="3" width="{wide:.1f}" height="{tall:.0f}"/>',
+        _stroke("edge", (at(edge), at(edge)), (2.0, HEIGHT - 2)),
+    ]
+    if floor is not None:
+        parts.append(f'<circle class="floor" cx="{at(floor):.1f}" cy="{middle:.0f}" r="4.5"/>')
+    if bounds:
+        parts.append(_stroke("span", (at(bounds[0]), at(bounds[1])), (middle, middle)))
+    parts.append(f'<circle class="dot" cx="{at(value):.1f}" cy="{middle:.0f}" r="4"/>')
+    label = f"{number(value)}, threshold {line.threshold}"
+    return (
+        f'<svg class="strip {CLASSES[line.verdict]}" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" '
+        f'aria-label="{label}">{"".join(parts)}</svg>'
+    )
+
+
+def _stroke(kind: str, x: tuple[float, float], y: tuple[float, float]) -> str:
+    return f'<line class="{kind}" x1="{x[0]:.1f}" x2="{x[1]:.1f}" y1="{y[0]:.1f}" y2="{y[1]:.1f}"/>'

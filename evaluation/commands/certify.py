@@ -1,0 +1,72 @@
+"""`schedtwin certify`: how far a twin may be believed, on days it has not seen."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+NAME = "certify"
+HELP = "hold a twin against days it has not seen; exit status 0: passed, 3: failed, 4: cannot tell"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
+    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    parser.add_argument(
+        "--days",
+        metavar="LIST",
+        help="held-out days, such as 2024-01-05,2024-01-08..2024-01-10 (default: the first ones after training)",
+    )
+    parser.add_argument("--out", metavar="REPORT.html", type=Path, help="also write the page there")
+    parser.add_argument(
+        "--keep",
+        metavar="CERTIFICATE",
+        type=Path,
+        help="folder of the certificate (default: TWIN.certificate)",
+    )
+    parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
+    parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
+
+
+def run(arguments: Namespace) -> int:
+    """Certify, write the page, show the lines; 0 passed, 3 failed, 4 cannot tell."""
+    from dataclasses import replace
+
+    from evaluation.certify.certificate import EXIT_STATUS
+    from evaluation.certify.held_out import parse_days
+    from evaluation.certify.keeping import KIND, PAGE, build_certificate, folder_beside, load_certificate
+    from evaluation.certify.page import as_table
+    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.configuration import RunConfig, load_config
+    from evaluation.records import to_plain
+    from logs_schema.product import read_manifest, writing
+
+    settings = load_config(arguments.config) if arguments.config is not None else RunConfig()
+    config = settings.certify
+    if arguments.seed is not None:
+        config = replace(config, seed=arguments.seed)
+    days = None if arguments.days is None else parse_days(arguments.days)
+    kept = folder_beside(arguments.twin) if arguments.keep is None else arguments.keep
+    hashes = {
+        name: read_manifest(path).content_hash
+        for name, path in (("twin", arguments.twin), ("archive", arguments.archive))
+    }
+    chosen = {
+        "certify": to_plain(config),
+        "days": None if days is None else [day.isoformat() for day in days],
+    }
+    extra: dict = {}
+    with (
+        progress_of(arguments) as progress,
+        writing(
+            kept, KIND, made_from=hashes, config=chosen, seed=config.seed, extra=extra, replace=True
+        ) as folder,
+    ):
+        extra.update(build_certificate(folder, arguments.archive, arguments.twin, days, config, progress))
+    certificate, page = load_certificate(kept), kept / PAGE
+    if arguments.out is not None:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_bytes(page.read_bytes())
+        page = arguments.out
+    text = f"{as_text(as_table(certificate))}{certificate.in_words()}\nreport: {page}\ncertificate: {kept}"
+    show_result(arguments, certificate.to_json(), text)
+    return EXIT_STATUS[certificate.verdict]
