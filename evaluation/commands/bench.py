@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.commands.bench_scaling import add_bench as add_scaling
+
 if TYPE_CHECKING:
     from evaluation.oracle_cache import Kept
     from evaluation.progress import Progress, Stage
@@ -47,6 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     oracle.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     oracle.add_argument("--out", metavar="ORACLE", required=True, type=Path, help="folder to write")
     oracle.add_argument("--replace", action="store_true", help="replace an oracle that is already there")
+    add_scaling(benches)
     for bench in (truth, oracle):
         bench.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
         bench.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")

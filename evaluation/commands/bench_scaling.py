@@ -4,6 +4,7 @@ from argparse import SUPPRESS, ArgumentTypeError, Namespace, _SubParsersAction
 from pathlib import Path
 
 NAME = "scaling"
+PLOTS = (".png", ".svg", ".pdf")
 HELP = "time slot mode against the number of nodes and of environments, and plot it"
 
 
@@ -12,7 +13,7 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser = benches.add_parser(NAME, help=HELP, description=HELP)
     parser.set_defaults(bench=run)
     parser.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
-    parser.add_argument("--out", metavar="PLOT", type=Path, help="plot to write, .png, .svg or .pdf")
+    parser.add_argument("--out", metavar="PLOT", type=_plot, help="plot to write, .png, .svg or .pdf")
     parser.add_argument(
         "--node-factors", metavar="LIST", type=_sizes, default=(1, 2, 4),
         help="how many times over to take the preset's nodes, with commas (default: 1,2,4)",
@@ -43,6 +44,13 @@ def run(arguments: Namespace) -> int:
         plot_scaling(scaling, arguments.out)
     show_result(arguments, as_json(scaling), as_text(scaling))
     return 0
+
+
+def _plot(text: str) -> Path:
+    path = Path(text)
+    if path.suffix not in PLOTS or not path.parent.is_dir():
+        raise ArgumentTypeError(f"{text!r} is no {', '.join(PLOTS)} file in a folder that exists")
+    return path
 
 
 def _sizes(text: str) -> tuple[int, ...]:

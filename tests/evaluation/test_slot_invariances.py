@@ -10,7 +10,7 @@ import pytest
 
 from evaluation.baselines import BASELINES
 from evaluation.baselines.baseline import best_legal
-from evaluation.commands.bench_scaling import HELP
+from evaluation.cli import main
 from evaluation.simulator.laws import Law, constant, exponential
 from evaluation.simulator.slots import SlotConfig, hurried, in_each, play, slot_environment
 from evaluation.simulator.slots.instance import instance
@@ -110,12 +110,14 @@ def test_playing_is_a_rollout_that_only_counts() -> None:
     assert rate.max() > 0.0
 
 
-def test_scaling_says_what_it_measured() -> None:
+def test_scaling_says_what_it_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert exponent([1, 2, 4], [3.0, 6.0, 12.0]) == pytest.approx(1.0)
     assert exponent([1, 2, 4], [3.0, 12.0, 48.0]) == pytest.approx(2.0)
     with pytest.raises(ConfigError, match="node_factors"):
         measure_scaling(small_kais(), ScalingConfig(node_factors=(1,)))
-    assert "slot mode" in HELP
+    with pytest.raises(SystemExit):
+        main(["bench", "scaling", "--out", "plot.docx"])
+    assert "plot.docx" in capsys.readouterr().err
 
 
 def hyperexponential() -> Law:

@@ -82,9 +82,8 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         first = uniforms(key, 1, (case.num_seats, *streams))[0]
         waiting = queues.empty_queues(case, first, begin_s, streams)
         held = nodes.nothing_held(case.cluster.num_nodes, config.node_places, streams)
-        private = Private(
-            jnp.int32(0), waiting, queues.first_in_line(waiting), held, first_estimates(case, streams)
-        )
+        nobody = jnp.full(first.shape, config.queue_places, jnp.int32)
+        private = Private(jnp.int32(0), waiting, nobody, held, first_estimates(case, streams))
         clock_s = jnp.zeros(streams, jnp.float32)
         view = _view(case, private, first_deployed(case, streams), nothing_counted(streams), clock_s)
         news = _news(case, private, view, clock_s, begin_s, _available(case, failing, clock_s))
