@@ -28,6 +28,7 @@ from evaluation.progress import Stage
 from twin.contracts import PyTree
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
 from twin.ordering.population import DAY_S, Population
+from twin.ordering.population_cutoff import known_by
 from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER, SAF
 from twin.ordering.states import NEVER, Asked
@@ -112,7 +113,7 @@ def ground_of(
         ]
         return joined(cut)
 
-    logged = _logged(jobs, easy, begin_s, num_train_days, config)
+    logged = _logged(known_by(jobs, begin_s), easy, begin_s, num_train_days, config)
     return Ground(
         windows(months, config.span_days),
         windows(unseen, WEEK_DAYS),

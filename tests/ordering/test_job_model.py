@@ -9,6 +9,7 @@ from logs_schema.errors import ConfigError
 from tests.ordering.making import jobs_of
 from twin.ordering.population import DAY_S, PopulationConfig, continued, fit_population, generate
 from twin.ordering.population_check import check_population, stretch_figures
+from twin.ordering.population_cutoff import known_by
 from twin.ordering.types import OrderingError
 
 EXACT = PopulationConfig(
@@ -28,7 +29,8 @@ def working_month(*, num_days=28, first_day=MONDAY):
         elif day % 7 == 5:
             rows += [(begin_s + 50_000, 64, 86_400, 40_000)]
             agents += [1]
-    return jobs_of(*rows, agent=agents)._replace(origin_us=round(first_day * DAY_S * 1e6))
+    jobs = jobs_of(*rows, agent=agents)
+    return jobs._replace(origin_us=round(first_day * DAY_S * 1e6), logged_start_s=jobs.arrival_s.copy())
 
 
 def test_a_month_of_one_habit_is_generated_as_it_was():
@@ -97,6 +99,32 @@ def test_generated_days_follow_what_happened_before_them():
     assert np.all(np.diff(jobs.arrival_s) >= 0.0)
     after = jobs.arrival_s[num_before:]
     assert 14 * DAY_S <= after.min() <= after.max() < 21 * DAY_S
+
+
+def test_what_ends_after_the_training_days_is_not_known():
+    jobs = jobs_of(
+        (0, 1, 100, 50), (10, 1, 100, 90), (20, 2, 1000, 700), (90, 1, 100, 100), (300, 1, 100, 5),
+        agent=[0, 1, 0, 2, 0], logged_start_s=[0, 10, 60, 150, 300],
+    )  # fmt: skip
+    known = known_by(jobs, 120.0)
+    assert known.run_s.tolist() == [50.0, 90.0, 500.0, 70.0], (
+        "half of the request as before; the median share"
+    )
+    np.testing.assert_array_equal(known.logged_start_s, [0.0, 10.0, 60.0, np.nan])
+    assert known_by(jobs, 1e4).run_s.tolist() == jobs.run_s.tolist()
+
+
+def test_no_outcome_after_the_cutoff_changes_the_population():
+    month = working_month()
+    cutoff_s = 20 * DAY_S
+    later = month.logged_start_s + month.run_s > cutoff_s
+    changed = month._replace(run_s=np.where(later, 2e6, month.run_s))
+    for one, other in zip(*(fit_population(jobs, MONDAY, 20) for jobs in (month, changed)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    one, other = (
+        continued(jobs, fit_population(jobs, MONDAY, 20), 0, MONDAY + 20, 3) for jobs in (month, changed)
+    )
+    np.testing.assert_array_equal(one.run_s, other.run_s)
 
 
 def test_run_times_keep_to_requests_that_the_drawn_ones_kept_to():

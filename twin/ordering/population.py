@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from logs_schema.errors import ConfigError
+from twin.ordering.population_cutoff import MIN_RUN_S, known_by
 from twin.ordering.types import Jobs, OrderingError
 from twin.ordering.windows import chosen
 
 DAY_S = 86_400.0
-MIN_RUN_S = 1.0
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 MIN_DAYS = 3
 
@@ -106,7 +106,7 @@ def day_of(jobs: Jobs, time_s: np.ndarray | float) -> np.ndarray:
 
 
 def fit_population(jobs: Jobs, first_day: int, num_days: int) -> Population:
-    """Cuts training days into visits.
+    """Cuts training days into visits; what became of jobs after the last of them is not looked at (`known_by`).
 
     Args:
         jobs: in order of arrival.
@@ -116,6 +116,7 @@ def fit_population(jobs: Jobs, first_day: int, num_days: int) -> Population:
     Raises:
         OrderingError: fewer than three days, or no job in them.
     """
+    jobs = known_by(jobs, (first_day + num_days) * DAY_S - jobs.origin_us / 1e6)
     day = day_of(jobs, jobs.arrival_s) - first_day
     index = np.flatnonzero((day >= 0) & (day < num_days))
     if num_days < MIN_DAYS or not len(index):
@@ -207,11 +208,12 @@ def continued(
         num_days_before: how much of the past to keep.
 
     Returns:
-        The jobs that arrived in the days before `first_day`, then the generated ones, on the archive's clock.
+        The jobs that arrived in the days before `first_day`, as far as known by then, and after them the generated ones,
+        on the archive's clock.
     """
     begin_s = first_day * DAY_S - jobs.origin_us / 1e6
-    past = (jobs.arrival_s < begin_s) & (jobs.arrival_s >= begin_s - num_days_before * DAY_S)
-    before = chosen(jobs, np.flatnonzero(past))
+    jobs = known_by(jobs, begin_s)
+    before = chosen(jobs, np.flatnonzero(jobs.arrival_s >= begin_s - num_days_before * DAY_S))
     drawn = generate(population, seed, first_day, num_days, config)
     drawn = drawn._replace(arrival_s=drawn.arrival_s + begin_s, logged_start_s=drawn.logged_start_s + begin_s)
     joined: dict[str, Any] = {
