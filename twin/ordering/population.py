@@ -208,8 +208,8 @@ def continued(
         num_days_before: how much of the past to keep.
 
     Returns:
-        The jobs that arrived in the days before `first_day`, as far as known by then, and after them the generated ones,
-        on the archive's clock.
+        The jobs that arrived in the days before `first_day`, as far as known by then, then the generated ones, all
+        on the clock of the archive.
     """
     begin_s = first_day * DAY_S - jobs.origin_us / 1e6
     jobs = known_by(jobs, begin_s)
