@@ -113,7 +113,7 @@ def _runner(system: Any, policy: Policy, num_slots: int = SLOTS) -> Callable[[En
     return jax.jit(run)
 
 
-def least_s(runs: dict[str, Callable[[], Any]], rounds: int = 5) -> tuple[dict[str, float], dict[str, float]]:
+def least_s(runs: dict[str, Callable[[], Any]], rounds: int = 3) -> tuple[dict[str, float], dict[str, float]]:
     """Least wall and processor time of each run; every round takes each in turn, so that a busy moment falls on all."""
     for run in runs.values():
         jax.block_until_ready(run())
@@ -163,7 +163,7 @@ def phases(case: Bench) -> dict[str, Callable[[], Any]]:
     return {name: timed(part, given) for name, (part, given) in parts.items()}
 
 
-def plain_rate(case: Bench, *, network: bool, seconds: float = 4.0) -> tuple[float, float]:
+def plain_rate(case: Bench, *, network: bool, seconds: float = 3.0) -> tuple[float, float]:
     """Decisions a second of wall and of processor time, of the plain loop from an equally warm state at noon."""
     day = case.case
     world, rng = day.world, random.Random(0)
