@@ -177,9 +177,11 @@ def _kept(key: Array, progress: _Progress) -> dict[str, PyTree]:
 
 
 def _check(walk: PyTree, seen: dict[str, float], done: int, count: int) -> None:
-    largest = max(abs(value) for value in seen.values())
+    largest = float(np.max(np.abs(list(seen.values()))))
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(walk)]
-    finite = all(np.isfinite(leaf).all() for leaf in leaves if np.issubdtype(leaf.dtype, np.floating))
+    finite = np.isfinite(largest) and all(
+        np.isfinite(leaf).all() for leaf in leaves if np.issubdtype(leaf.dtype, np.floating)
+    )
     if not finite or not largest < DIVERGED:
         raise PopulationError(
             "training diverged: " + ("losses grew beyond all bounds" if finite else "numbers are not finite"),

@@ -1,0 +1,205 @@
+"""When agents ask: a rate for every hour of the week, gaps with a law of their own, and a memory.
+
+Arrivals `t_i` are brought to operational time `L(t)`, the integral of the rate, in which they come once per unit on the
+average. What is left there is burstiness, kept as it was logged:
+
+    e_i = L(t_i+1) - L(t_i) = Q(Phi(x_i))        Q: quantiles of the logged gaps, Phi: normal distribution function
+    x_i = sqrt(w) s_i + sqrt(1 - w) noise        s_i = p s_i-1 + sqrt(1 - p^2) noise
+
+so gaps have the logged law and the autocorrelation of their normal scores is `w p^lag`: crowds come and stay. A Poisson
+process has exponential Q and w = 0. Rates of the hours of a week shrink towards those of its kind of day (working day,
+weekend), these towards those of any day, by the weight of a quarter of a day.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtri
+
+from twin.contracts import Array
+from twin.placement.types import Leaf
+from twin.population.errors import PopulationError
+
+DAY_S, HOUR_S = 86_400.0, 3_600.0
+HOURS_A_DAY, DAYS_A_WEEK = 24, 7
+HOURS_A_WEEK = HOURS_A_DAY * DAYS_A_WEEK
+WEEK_S = DAYS_A_WEEK * DAY_S
+MONDAY_S = 4 * DAY_S  # 1970-01-01 was a Thursday
+WEEKEND = np.array([False] * 5 + [True] * 2)
+MIN_ARRIVALS = 100
+GRID_SIZE = 4096
+SHRINKAGE_DAYS = 0.25
+LAGS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120)
+PERSISTENCES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
+
+
+class ArrivalModel(NamedTuple):
+    """When agents ask; arrays."""
+
+    rate_per_s: Leaf  # [hours of the week] from Monday 00:00
+    gap: Leaf  # [quantiles] of the gaps in operational time, ascending, mean one
+    share: Leaf  # [] w: of what lasts, in the variance of the scores
+    persistence: Leaf  # [] p
+    resolution_s: Leaf  # []: instants are multiples of it; 0 where they are not
+
+
+class Flow(NamedTuple):
+    """Where a stream of arrivals stands; leaves [*streams]."""
+
+    clock_s: Array  # on the episode's clock, before rounding to the resolution
+    slow: Array  # s_i
+
+
+def fit_arrivals(arrival_s: np.ndarray, days: Sequence[int]) -> ArrivalModel:
+    """Learns arrival times.
+
+    Args:
+        arrival_s: [arrivals] seconds since 1970 (UTC), sorted.
+        days: Days since 1970 that were looked at, those without arrivals counted.
+
+    Raises:
+        PopulationError: Fewer than `MIN_ARRIVALS` arrivals on these days.
+    """
+    looked_at = np.unique(np.asarray(days, np.int64))
+    arrival_s = np.asarray(arrival_s, float)
+    arrival_s = arrival_s[np.isin((arrival_s // DAY_S).astype(np.int64), looked_at)]
+    if len(arrival_s) < MIN_ARRIVALS:
+        raise PopulationError(
+            f"{len(arrival_s)} arrivals are too few to learn when agents ask",
+            where=f"{len(looked_at)} days", allowed=f"at least {MIN_ARRIVALS}", advice="take more days",
+        )  # fmt: skip
+    rate_per_s = _rates(arrival_s, looked_at)
+    gap, order = _operational_gaps(arrival_s, rate_per_s, looked_at)
+    share, persistence = _memory(gap, order)
+    grid = np.quantile(gap, (np.arange(GRID_SIZE) + 0.5) / GRID_SIZE)
+    whole = bool(np.all(arrival_s == np.floor(arrival_s)))
+    leaves = (rate_per_s, grid / grid.mean(), share, persistence, 1.0 if whole else 0.0)
+    return ArrivalModel(*(np.asarray(leaf, np.float32) for leaf in leaves))
+
+
+def next_arrival(key: Array, model: ArrivalModel, flow: Flow, offset_s: Array) -> Flow:
+    """The next arrival of every stream.
+
+    Args:
+        key: PRNG key.
+        model: When agents ask.
+        flow: Where the streams stand, leaves [*streams].
+        offset_s: [*streams] time of the week (Monday 00:00 is 0) at which the episode's clock was zero.
+    """
+    slow_noise, noise = jax.random.normal(key, (2, *flow.clock_s.shape))
+    persistence, share = jnp.asarray(model.persistence), jnp.asarray(model.share)
+    slow = persistence * flow.slow + jnp.sqrt(1.0 - persistence**2) * slow_noise
+    score = jnp.sqrt(share) * slow + jnp.sqrt(1.0 - share) * noise
+    place = jax.scipy.special.ndtr(score) * GRID_SIZE - 0.5
+    grid = jnp.asarray(model.gap)
+    below = jnp.clip(jnp.floor(place), 0, GRID_SIZE - 2).astype(jnp.int32)
+    within = jnp.clip(place - below, 0.0, 1.0)
+    amount = (1.0 - within) * jnp.take(grid, below) + within * jnp.take(grid, below + 1)
+    time_s = jnp.mod(offset_s + flow.clock_s, WEEK_S)
+    return Flow(flow.clock_s + gap_s(jnp.asarray(model.rate_per_s), time_s, amount), slow)
+
+
+def gap_s(rate_per_s: Array, time_s: Array, amount: Array) -> Array:
+    """How long it takes from `time_s` of the week until the integral of the rate has grown by `amount`; [*streams]."""
+    ends = jnp.cumsum(rate_per_s) * HOUR_S
+    hour = jnp.clip(jnp.floor(time_s / HOUR_S), 0, HOURS_A_WEEK - 1).astype(jnp.int32)
+    rate = jnp.take(rate_per_s, hour)
+    left = rate * ((hour + 1) * HOUR_S - time_s)
+    beyond = jnp.take(ends, hour) + amount - left
+    weeks = jnp.floor(beyond / ends[-1])
+    rest = beyond - weeks * ends[-1]
+    passed = ends.reshape((-1,) + (1,) * rest.ndim) <= rest[None]
+    last = jnp.minimum(jnp.sum(passed, axis=0, dtype=jnp.int32), HOURS_A_WEEK - 1)
+    there = jnp.take(rate_per_s, last)
+    into = jnp.clip(rest - jnp.take(ends, last) + there * HOUR_S, 0.0, None) / jnp.where(
+        there > 0.0, there, 1.0
+    )
+    crossing = weeks * WEEK_S + last * HOUR_S + jnp.minimum(into, HOUR_S) - time_s
+    return jnp.where(amount < left, amount / jnp.where(rate > 0.0, rate, 1.0), jnp.maximum(crossing, 0.0))
+
+
+def rounded(model: ArrivalModel, clock_s: Array) -> Array:
+    """Instants as the log would have written them."""
+    step = jnp.asarray(model.resolution_s)
+    return jnp.where(step > 0.0, jnp.floor(clock_s / jnp.maximum(step, 1e-9)) * step, clock_s)
+
+
+def draw_arrivals(
+    key: Array, model: ArrivalModel, *, offset_s: float, length_s: float, num_streams: int = 1
+) -> list[np.ndarray]:
+    """Generated arrivals of every stream, seconds in [0, length_s) after `offset_s` of the week."""
+    expected = float(np.max(model.rate_per_s)) * length_s
+    num_steps = 1 << int(np.ceil(np.log2(max(64.0, expected / 4))))
+    offset = jnp.full(num_streams, offset_s, jnp.float32)
+
+    @jax.jit
+    def onward(key: Array, flow: Flow) -> tuple[Flow, Array]:
+        def one(flow: Flow, key_step: Array) -> tuple[Flow, Array]:
+            flow = next_arrival(key_step, model, flow, offset)
+            return flow, rounded(model, flow.clock_s)
+
+        return jax.lax.scan(one, flow, jax.random.split(key, num_steps))
+
+    flow = Flow(jnp.zeros(num_streams), jax.random.normal(key, (num_streams,)))
+    pieces: list[np.ndarray] = []
+    while np.min(np.asarray(flow.clock_s)) < length_s:
+        flow, times = onward(jax.random.fold_in(key, len(pieces)), flow)
+        pieces.append(np.asarray(times))
+    every = np.concatenate(pieces)
+    return [every[every[:, stream] < length_s, stream] for stream in range(num_streams)]
+
+
+def _rates(arrival_s: np.ndarray, days: np.ndarray) -> np.ndarray:
+    """[hours of the week] arrivals a second."""
+    day = (arrival_s // DAY_S).astype(np.int64)
+    hour = np.minimum((arrival_s % DAY_S / HOUR_S).astype(int), HOURS_A_DAY - 1)
+    weekday, weekday_of_day = (day + 3) % DAYS_A_WEEK, (days + 3) % DAYS_A_WEEK
+    counts = np.zeros((DAYS_A_WEEK, HOURS_A_DAY))
+    np.add.at(counts, (weekday, hour), 1.0)
+    exposure = np.bincount(weekday_of_day, minlength=DAYS_A_WEEK).astype(float)
+    any_day = counts.sum(axis=0) / exposure.sum()
+    rates = np.zeros_like(counts)
+    for kind in (WEEKEND, ~WEEKEND):
+        of_kind = (counts[kind].sum(axis=0) + SHRINKAGE_DAYS * any_day) / (
+            exposure[kind].sum() + SHRINKAGE_DAYS
+        )
+        rates[kind] = (counts[kind] + SHRINKAGE_DAYS * of_kind) / (exposure[kind] + SHRINKAGE_DAYS)[:, None]
+    return rates.reshape(-1) / HOUR_S
+
+
+def _operational_gaps(
+    arrival_s: np.ndarray, rate_per_s: np.ndarray, days: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gaps in operational time, and a number for each that jumps where days between were not looked at."""
+    since = arrival_s - MONDAY_S
+    ends = np.concatenate([[0.0], np.cumsum(rate_per_s) * HOUR_S])
+    week, inside = np.floor(since / WEEK_S), since % WEEK_S
+    hour = np.minimum((inside / HOUR_S).astype(int), HOURS_A_WEEK - 1)
+    place = week * ends[-1] + ends[hour] + rate_per_s[hour] * (inside - hour * HOUR_S)
+    day = (arrival_s // DAY_S).astype(np.int64)
+    run = np.cumsum(np.diff(days, prepend=days[0]) > 1)[np.searchsorted(days, day)]
+    joined = np.diff(run) == 0
+    return np.diff(place)[joined], (np.arange(len(joined)) + 1000 * run[1:])[joined]
+
+
+def _memory(gap: np.ndarray, order: np.ndarray) -> tuple[float, float]:
+    """Share and persistence by least squares on the autocorrelations of the gaps' normal scores."""
+    ties = np.random.default_rng(0).random(len(gap))
+    rank = np.empty(len(gap))
+    rank[np.lexsort((ties, gap))] = np.arange(len(gap))
+    score = ndtri((rank + 0.5) / len(gap))
+    lags = [lag for lag in LAGS if lag < len(gap) // 4]
+    found = []
+    for lag in lags:
+        near = order[lag:] - order[:-lag] == lag
+        found.append(float(np.mean((score[lag:] * score[:-lag])[near])) if near.any() else 0.0)
+    best = (float("inf"), 0.0, 0.0)
+    for persistence in PERSISTENCES:
+        shape = np.power(persistence, lags)
+        share = float(np.clip(np.dot(shape, found) / np.dot(shape, shape), 0.0, 1.0))
+        error = float(np.sum((share * shape - found) ** 2))
+        best = min(best, (error, share, persistence))
+    return best[1], best[2]
