@@ -3,7 +3,7 @@
 It is a reference, not a policy to deploy: it sees every node and the world's tables of its day
 (`evaluation.oracle_view`). Before it learns it already prefers nodes that make the request in hand succeed,
 
-    logits = SHARPNESS * (chance of being accepted and in time - PRICE * time of a core taken) + network,
+    logits = SHARPNESS * (chance of being accepted and in time - PRICE * time of a core taken + network),
 
 the network about 0, and learns from its own decisions what they are worth to those who come after. Episodes begin empty
 at random times of day. It decides greedily: what is judged is one rule, not a draw.
@@ -46,8 +46,8 @@ FORM = 1
 _FILE = "oracle.npz"
 NETWORK = ScorerConfig(hidden=(16, 16), identity=False, pooled=True)
 """One small network for all nodes: their numbers say all that there is to know."""
-SHARPNESS, PRICE = 120.0, 0.05
-"""Nats for the whole of a chance; what a core for the mean work is worth, in chances."""
+SHARPNESS, PRICE = 120.0, 0.1
+"""Nats for the whole of a chance; what a core for the mean work is worth at first, in chances."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class OracleConfig:
         depth: Requests that a node's books hold.
     """
 
-    num_updates: int = 16
+    num_updates: int = 60
     requests_per_update: int = 32_768
     turnovers: float = 8.0
     least_steps: int = 800
     horizon: float = 4.0
-    gae_lambda: float = 0.97
+    gae_lambda: float = 0.8
     entropy: float = 0.0
     learning_rate: float = 1e-3
     depth: int = 16
@@ -107,8 +107,8 @@ def _network(example: Example) -> Actor:
     def logits(params: PyTree, observation: PyTree, legal: Array) -> Array:
         numbers = flatten_features(observation, legal.ndim - 1)
         nodes = numbers[: len(NODE_NUMBERS) * num_nodes].reshape((len(NODE_NUMBERS), *legal.shape))
-        prior = SHARPNESS * (nodes[chance] - PRICE * nodes[cost])
-        return mask_logits(learned.logits(params, numbers, legal) + prior, legal)
+        worth = nodes[chance] - PRICE * nodes[cost] + learned.logits(params, numbers, legal)
+        return mask_logits(SHARPNESS * worth, legal)
 
     return Actor(learned.init, logits)
 
