@@ -19,6 +19,8 @@ from twin.placement.encoding import Encoding
 SECTION = "answers"
 OFFLOAD = "offload over the day"
 BLOCKS_PER_DAY = 12
+MIN_DAYS = 8
+"""From so many held-out days on, whole days are the units, else blocks of consecutive requests of a day."""
 BLOCKS_PER_PART = 4
 DURATIONS = {"wait": "wait_s", "run time": "run_s", "response time": "response_s"}
 COLUMNS = (*DURATIONS, "answer")
@@ -46,13 +48,14 @@ def answers_trio(
         ConfigError: Fewer than `min_rows` requests have a known outcome.
     """
     real, generated, other = [], [], []
+    blocks = 1 if len(held) >= MIN_DAYS else BLOCKS_PER_DAY
     for index, (day, twin, partner) in enumerate(zip(held, lived, partners, strict=True)):
         both = day.logged.known & twin.known
-        unit = index * BLOCKS_PER_DAY + _blocks(int(both.sum()))
+        unit = index * blocks + consecutive(int(both.sum()), blocks)
         real.append(Units(table_of(day, day.logged, both), unit))
         generated.append(Units(table_of(day, twin, both), unit))
         alike = partner.logged.known
-        unit = index * BLOCKS_PER_DAY + _blocks(int(alike.sum()))
+        unit = index * blocks + consecutive(int(alike.sum()), blocks)
         other.append(Units(table_of(partner, partner.logged, alike), unit))
     num_rows = sum(len(part.unit) for part in real)
     if num_rows < min_rows:
@@ -62,7 +65,7 @@ def answers_trio(
             allowed=f"{min_rows} or more",
             advice="name more days (--days), or look at the capability matrix of `schedtwin check`",
         )
-    return Trio(_together(real), _together(generated), _together(other), len(held) * BLOCKS_PER_DAY)
+    return Trio(_together(real), _together(generated), _together(other), len(held) * blocks)
 
 
 def answer_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
@@ -203,8 +206,9 @@ def _correlation(one: np.ndarray, two: np.ndarray) -> np.ndarray:
         return np.asarray(product / np.sqrt((parts[0] ** 2).sum(axis=1) * (parts[1] ** 2).sum(axis=1)))
 
 
-def _blocks(num_rows: int) -> np.ndarray:
-    return np.arange(num_rows) * BLOCKS_PER_DAY // max(num_rows, 1)
+def consecutive(num_rows: int, num_blocks: int) -> np.ndarray:
+    """[rows] which of so many blocks of equal size a row lies in."""
+    return np.arange(num_rows) * num_blocks // max(num_rows, 1)
 
 
 def _together(parts: Sequence[Units]) -> Units:

@@ -69,7 +69,7 @@ def certify(
         ConfigError: Days of training, days without requests, or too few requests with known decisions and outcomes.
     """
     encoding = twin.encoding
-    chosen = hold_out(archive, encoding.train_days, days, max_days=config.max_days)
+    chosen = hold_out(archive, encoding.train_days, days, config)
     with progress.stage("play the held-out days"):
         real = real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))

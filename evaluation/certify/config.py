@@ -48,7 +48,8 @@ class CertifyConfig:
     """What is looked at.
 
     Attributes:
-        max_days: Held-out days looked at where none are named: the first ones after training.
+        max_days: Held-out days looked at where none are named: the first ones after training...
+        enough_rows: ... and then as many more as it takes to have so many requests, four weeks at most.
         num_steps: Decisions that the twin plays on its own before it is set back to the log.
         min_rows: Least number of decided requests that a certificate is made from.
         max_rows: Rows of a sample that the classifier and the kernel distance look at.
@@ -60,6 +61,7 @@ class CertifyConfig:
     """
 
     max_days: int = 3
+    enough_rows: int = 2000
     num_steps: int = 512
     min_rows: int = 200
     max_rows: int = 3000

@@ -2,18 +2,20 @@
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evaluation.certify.config import CertifyConfig
 from evaluation.shifts import TestDays, refuse_overlap
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.encoding import Encoding
 
 DAY = dt.timedelta(days=1)
+MAX_DAYS = 28
 _VOCABULARIES = {"service": "services", "scenario": "scenarios", "queue": "queues", "site": "sites"}
 _TREATED = {"offered_node": "left out", "site": "taken as the first site"}
 
@@ -24,7 +26,7 @@ class HeldOut:
 
     Attributes:
         days: Held-out days, ascending.
-        partners: For each of them another real day, of the same kind (weekday or weekend) where there is one.
+        partners: For each of them another real day, not held out, of the same kind (weekday or weekend) if possible.
         notes: What had to be done without.
     """
 
@@ -58,15 +60,15 @@ def parse_days(text: str) -> tuple[dt.date, ...]:
 
 
 def hold_out(
-    archive: Archive, train_days: Sequence[dt.date], asked: Sequence[dt.date] | None, *, max_days: int
+    archive: Archive, train_days: Sequence[dt.date], asked: Sequence[dt.date] | None, config: CertifyConfig
 ) -> HeldOut:
     """Held-out days with partners for the noise floor.
 
     Args:
         archive: Of the log.
         train_days: Days the twin was fitted on.
-        asked: The days to look at; the first `max_days` days with requests after training if None.
-        max_days: See `asked`.
+        asked: The days to look at; the first days with requests after training if None.
+        config: How many days that is.
 
     Raises:
         ConfigError: There are no such days, the log holds no requests on them, or they are not after training.
@@ -74,7 +76,7 @@ def hold_out(
     present = archive.days("requests")
     last = max(train_days)
     if asked is None:
-        days = [day for day in present if day > last][:max_days]
+        days = _first_days(archive, [day for day in present if day > last], config)
         if not days:
             raise ConfigError(
                 "the log holds no day after training",
@@ -90,30 +92,43 @@ def hold_out(
                 where=first(missing),
                 allowed=f"days between {last + DAY} and {present[-1] if present else last}",
             )
-    partners, notes = zip(*(_partner(day, days, train_days) for day in days), strict=True)
-    return HeldOut(tuple(days), partners, tuple(dict.fromkeys(note for note in notes if note)))
+    partners, notes = _partners(days, [day for day in present if day not in set(days)], train_days)
+    return HeldOut(tuple(days), partners, notes)
 
 
-def _partner(day: dt.date, days: Sequence[dt.date], train_days: Sequence[dt.date]) -> tuple[dt.date, str]:
-    """Another real day: of the same kind if possible, held out if possible, the next one in turn."""
+def _first_days(archive: Archive, days: Sequence[dt.date], config: CertifyConfig) -> list[dt.date]:
+    """The first `max_days` days, and more as long as they hold too few requests."""
+    chosen: list[dt.date] = []
+    num_rows = 0
+    for day in days[:MAX_DAYS]:
+        if len(chosen) >= config.max_days and num_rows >= config.enough_rows:
+            break
+        chosen.append(day)
+        num_rows += archive.num_rows("requests", day)
+    return chosen
 
-    def next_of(choices: Iterable[dt.date]) -> dt.date | None:
-        others = sorted(set(choices) - {day})
-        return next((one for one in others if one > day), others[0] if others else None)
 
-    alike = next_of(one for one in days if _weekend(one) == _weekend(day))
-    if alike is not None:
-        return alike, ""
-    trained = [one for one in train_days if _weekend(one) == _weekend(day)]
-    if trained:
-        return max(trained), (
-            f"{day} is the only held-out day of its kind: the noise floor takes {max(trained)}, a training day"
-        )
-    other = next_of(days) or max(train_days)
-    return (
-        other,
-        f"the log has no second {'weekend day' if _weekend(day) else 'weekday'}: {day} is held against {other}",
-    )
+def _partners(
+    days: Sequence[dt.date], others: Sequence[dt.date], train_days: Sequence[dt.date]
+) -> tuple[tuple[dt.date, ...], tuple[str, ...]]:
+    """For every held-out day the nearest other real day of its kind, each taken once as long as there are enough.
+
+    No held-out day is a partner: then both sides of the noise floor would hold the same requests.
+    """
+    partners: list[dt.date] = []
+    notes = []
+    for day in days:
+        free = [one for one in others if one not in partners]
+        alike = [one for one in free if _weekend(one) == _weekend(day)]
+        choices = alike or free or list(others)
+        if not alike:
+            kind = "weekend day" if _weekend(day) else "weekday"
+            notes.append(f"no further {kind} beside the held-out ones")
+        distance = {one: (abs((one - day).days), one in train_days) for one in choices}
+        partners.append(min(distance, key=lambda one: distance[one]))
+    if notes:
+        notes.append("so the noise floor compares days of different kinds, or takes a day twice")
+    return tuple(partners), tuple(dict.fromkeys(notes))
 
 
 def _weekend(day: dt.date) -> bool:

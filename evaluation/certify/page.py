@@ -76,7 +76,7 @@ def as_table(certificate: Certificate) -> Table:
 
 
 def _row(line: Line) -> dict[str, Any]:
-    silent = line.value.value is None
+    silent, same = line.value.value is None, line.judged == line.value
     return {
         "name": line.name,
         "unit": line.unit,
@@ -86,16 +86,12 @@ def _row(line: Line) -> dict[str, Any]:
         "value": "" if silent else number(line.value.value),
         "interval": "" if line.value.low is None else interval(line.value),
         "floor": "" if line.floor.value is None else number(line.floor.value),
-        "excess": "" if line.judged == line.value or line.judged.value is None else _signed(line),
+        "excess": "" if same or line.judged.value is None else number(line.judged.value, signed=True),
+        "excess_interval": "" if same or line.judged.low is None else interval(line.judged, signed=True),
         "threshold": NO_VALUE if line.limit is None else line.threshold,
         "reason": line.reason,
         "picture": "" if silent else Markup(picture(line)),
     }
-
-
-def _signed(line: Line) -> str:
-    told = number(line.judged.value, signed=True)
-    return told if line.judged.low is None else f"{told} {interval(line.judged, signed=True)}"
 
 
 def picture(line: Line) -> str:
