@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linprog
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array, vstack
 
 from evaluation.baselines.truth_baseline import TruthBaseline
 from evaluation.simulator.conditions import Conditions, Population, conditions, service_mix, world_draw
@@ -52,16 +52,22 @@ def shadow_schedule(world: World) -> np.ndarray:
     today, population = conditions(world, 0.0), world_draw(world)
     rate = rates(world, population)
     cores = today.core_exists.sum(axis=0).astype(float)
+    run_s, ratio = time_ratios(world, today, population)
+    share = solve(rate, run_s, cores, ratio)
+    spread = cores * today.speed * allowed(world)
+    whole = share.sum(axis=2, keepdims=True)
+    fallback = np.broadcast_to((spread / spread.sum(axis=1, keepdims=True))[None], share.shape)
+    return np.where(whole > 1e-6, share / np.maximum(whole, 1e-6), fallback)
+
+
+def time_ratios(world: World, today: Conditions, population: Population) -> tuple[np.ndarray, np.ndarray]:
+    """Mean run times [services, nodes] s and, [sites, services, nodes], way there and run over the mean deadline."""
     run_s = today.work_s[:, None] / today.speed[None]
     way_s = today.latency_s[today.link][:, None] + (
         today.input_mib[None, :, None] * today.s_per_mib[today.link][:, None]
     )
     ratio = (way_s + run_s[None]) / _deadlines(today, population)[None, :, None]
-    share = solve(rate, run_s, cores, np.where(allowed(world)[None], ratio, np.inf))
-    spread = cores * today.speed * allowed(world)
-    whole = share.sum(axis=2, keepdims=True)
-    fallback = np.broadcast_to((spread / spread.sum(axis=1, keepdims=True))[None], share.shape)
-    return np.where(whole > 1e-6, share / np.maximum(whole, 1e-6), fallback)
+    return run_s, np.where(allowed(world)[None], ratio, np.inf)
 
 
 def rates(world: World, population: Population) -> np.ndarray:
@@ -77,7 +83,13 @@ def allowed(world: World) -> np.ndarray:
     return np.array([[world.may_host(node, service) for node in world.nodes] for service in world.services])
 
 
-def solve(rate: np.ndarray, run_s: np.ndarray, cores: np.ndarray, time_ratio: np.ndarray) -> np.ndarray:
+def solve(
+    rate: np.ndarray,
+    run_s: np.ndarray,
+    cores: np.ndarray,
+    time_ratio: np.ndarray,
+    replicas: np.ndarray | None = None,
+) -> np.ndarray:
     """The linear programme.
 
     Args:
@@ -85,6 +97,7 @@ def solve(rate: np.ndarray, run_s: np.ndarray, cores: np.ndarray, time_ratio: np
         run_s: [services, nodes] mean run time there.
         cores: [nodes].
         time_ratio: [sites, services, nodes] time over deadline: up to 1 a request can be served in time.
+        replicas: [services, nodes] replicas, which serve one request each; None: as many as are asked for.
 
     Returns:
         [sites, services, nodes] shares x.
@@ -102,12 +115,31 @@ def solve(rate: np.ndarray, run_s: np.ndarray, cores: np.ndarray, time_ratio: np
     values = np.concatenate([np.ones(num), offered * run_s[service, node], -cores])
     matrix = coo_array((values, (rows, columns)), shape=(num_kinds + len(cores), num + 1)).tocsr()
     limit = np.concatenate([np.ones(num_kinds), np.zeros(len(cores))])
+    if replicas is not None:
+        matrix, limit = _within_replicas(
+            matrix, limit, offered * run_s[service, node], replicas, service, node
+        )
     worth = offered * (1.0 - HASTE * time_ratio[site, service, node])
     objective = np.append(-worth, EVENNESS * rate.sum())
     solved = linprog(objective / offered.mean(), matrix, limit, bounds=(0.0, 1.0))
     share = np.zeros(time_ratio.shape)
     share[site, service, node] = solved.x[:num]
     return share
+
+
+def _within_replicas(
+    matrix: csr_array,
+    limit: np.ndarray,
+    work: np.ndarray,
+    replicas: np.ndarray,
+    service: np.ndarray,
+    node: np.ndarray,
+) -> tuple[csr_array, np.ndarray]:
+    """The constraints and those of replicas: no more work [columns] for a service on a node than they can serve."""
+    pair = service * replicas.shape[1] + node
+    column = np.arange(len(work))
+    rows = coo_array((work, (pair, column)), shape=(replicas.size, matrix.shape[1]))
+    return vstack([matrix, rows]).tocsr(), np.concatenate([limit, replicas.ravel()])
 
 
 def _deadlines(today: Conditions, population: Population) -> np.ndarray:

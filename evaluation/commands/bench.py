@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.commands.bench_orchestration import add_bench as add_orchestration
 from evaluation.commands.bench_scaling import add_bench as add_scaling
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     oracle.add_argument("--out", metavar="ORACLE", required=True, type=Path, help="folder to write")
     oracle.add_argument("--replace", action="store_true", help="replace an oracle that is already there")
     add_scaling(benches)
+    add_orchestration(benches)
     for bench in (truth, oracle):
         bench.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
         bench.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")

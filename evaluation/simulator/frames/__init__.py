@@ -1,0 +1,24 @@
+"""Orchestration of the ground truth: one decision a frame, a whole frame of dispatching in between.
+
+`frame_environment` wraps slot mode (`evaluation.simulator.slots`): an orchestrator chooses H nodes and adds or removes
+a replica on each, then a frozen dispatch policy plays every slot until the next frame.
+"""
+
+from evaluation.simulator.frames.config import FrameConfig
+from evaluation.simulator.frames.environment import deployed_on, frame_environment
+from evaluation.simulator.frames.problem import few_waiting, on_time_share
+from evaluation.simulator.frames.response import Dispatch, observing
+from evaluation.simulator.frames.state import FrameState, Scaling, specified
+
+__all__ = [
+    "Dispatch",
+    "FrameConfig",
+    "FrameState",
+    "Scaling",
+    "deployed_on",
+    "few_waiting",
+    "frame_environment",
+    "observing",
+    "on_time_share",
+    "specified",
+]

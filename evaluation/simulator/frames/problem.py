@@ -1,0 +1,184 @@
+"""Orchestration as a Problem: H seats, each of which chooses a node and what changes there.
+
+A decision is settled when its frame ends. The H seats share the frame's worth, so that their rewards sum to the team's.
+What a seat observes is in features for networks; rules read the state, which holds the same in plain units.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.simulator.frames.config import FrameConfig, history_frames
+from evaluation.simulator.frames.state import (
+    FrameFacts,
+    FrameNews,
+    FrameOutcome,
+    FrameState,
+    Load,
+    Measured,
+    Scaling,
+    removable,
+    specified,
+)
+from evaluation.simulator.slots.counts import Counts
+from evaluation.simulator.slots.instance import Instance
+from twin.contracts import Array, Outcome, Problem, PyTree, Records
+
+
+class FrameObservation(NamedTuple):
+    """What a seat sees; leaves [features, choices, seats, *streams]."""
+
+    node: Array  # up, free memory, replicas, in service and waiting for each core
+    service: Array  # replicas, busy, waiting at nodes, queued at access points
+    seat: Array  # [1, H, seats, *streams] which seat it is
+
+
+def on_time_share(outcome: FrameOutcome) -> Array:
+    """Requests answered in time for each that arrived in the frame (001 and 003, eq. 1)."""
+    return outcome.on_time / jnp.maximum(outcome.arrived, 1.0)
+
+
+def few_waiting(outcome: FrameOutcome) -> Array:
+    """`exp(-sum of queue lengths)`, which 001 trains orchestration by (section III-B.3)."""
+    return jnp.exp(-outcome.waiting)
+
+
+def frame_problem(
+    case: Instance, config: FrameConfig, worth: Callable[[FrameOutcome], Array] = on_time_share
+) -> Problem:
+    """The orchestration problem of an instance.
+
+    Args:
+        case: The instance of slot mode.
+        config: See `FrameConfig`.
+        worth: Of a frame.
+
+    Returns:
+        The problem; actions are `Scaling`, leaves [H, *streams]. Legal are nodes that are up, additions that some node
+        has room for, and removals of services that have a replica; whether the two go together, slot mode decides
+        (`slots.deployment`): what cannot be is no change.
+    """
+    num_seats, num_frames = config.num_changes, history_frames(case.config, config)
+
+    def start(outcome: Outcome) -> FrameState:
+        news: FrameNews = outcome.news
+        serving, asked = jnp.sum(news.deployment.replicas, axis=1), specified(news.deployment)
+        unknown = jnp.full_like(serving, jnp.nan)
+        first = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf[None], (num_frames, *leaf.shape)),
+            Measured(unknown, unknown, serving, asked),
+        )
+        return FrameState(news.clock_s, news.available, news.deployment, news.load, first, news.counts)
+
+    def apply(
+        state: FrameState, _action: Scaling, outcome: Outcome, decision: Array
+    ) -> tuple[FrameState, Records]:
+        news: FrameNews = outcome.news
+        latest = _measured(news)
+        measured = jax.tree.map(
+            lambda past, one: jnp.concatenate([past[1:], one[None]]), state.measured, latest
+        )
+        following = FrameState(
+            news.clock_s, news.available, news.deployment, news.load, measured, news.counts
+        )
+        came = _seats(num_seats, _came(state.counts, news))
+        return following, Records(decision, decision >= 0, came)
+
+    def remaining(state: FrameState) -> Records:
+        nobody = jnp.full((num_seats, *state.clock_s.shape), -1, jnp.int32)
+        zero = jnp.zeros(nobody.shape, jnp.float32)
+        return Records(nobody, nobody >= 0, FrameOutcome(*[zero] * len(FrameOutcome._fields)))
+
+    return Problem(
+        num_seats=num_seats,
+        start=start,
+        observe=lambda state: _observation(case, state, num_seats),
+        observe_global=lambda state: _described(case, state),
+        legal=lambda state: _seats(num_seats, _legal(case, state), axis=1),
+        active=lambda state: jnp.ones((num_seats, *state.clock_s.shape), bool),
+        apply=apply,
+        remaining=remaining,
+        facts=lambda state, _action: FrameFacts(_seats(num_seats, state.clock_s)),
+        reward=lambda _facts, outcome: worth(outcome) / num_seats,
+    )
+
+
+def _seats(num_seats: int, values: PyTree, axis: int = 0) -> PyTree:
+    """Every leaf once for each seat, at `axis`."""
+
+    def wide(leaf: Array) -> Array:
+        shape = (*leaf.shape[:axis], num_seats, *leaf.shape[axis:])
+        return jnp.broadcast_to(jnp.expand_dims(leaf, axis), shape)
+
+    return jax.tree.map(wide, values)
+
+
+def _measured(news: FrameNews) -> Measured:
+    load = news.load
+    busy = jnp.sum(load.running, axis=1)
+    requests = busy + jnp.sum(load.waiting, axis=1) + jnp.sum(load.queued, axis=1)
+    return Measured(busy, requests, jnp.sum(news.deployment.replicas, axis=1), specified(news.deployment))
+
+
+def _came(before: Counts, news: FrameNews) -> FrameOutcome:
+    frame = jax.tree.map(jnp.subtract, news.counts, before)
+    return FrameOutcome(
+        frame.arrived.astype(jnp.float32),
+        frame.on_time.astype(jnp.float32),
+        _waiting(news.load),
+        frame.forwarded_mib + frame.pulled_mib,
+        frame.energy_j,
+    )
+
+
+def _waiting(load: Load) -> Array:
+    """[*streams] requests that wait, anywhere."""
+    return jnp.sum(load.waiting, axis=(0, 1)) + jnp.sum(load.queued, axis=(0, 1))
+
+
+def _legal(case: Instance, state: FrameState) -> Scaling:
+    """Masks [nodes, *streams] and [2 * services - 1, *streams]."""
+    trailing = (1,) * state.clock_s.ndim
+    free_gib = jnp.asarray(case.memory_gib).reshape((-1, *trailing)) - state.deployment.used_gib
+    needs_gib = jnp.asarray(case.replica_gib).reshape((-1, 1, *trailing))
+    fits = jnp.asarray(case.hosts).reshape((*case.hosts.shape, *trailing)) & (
+        needs_gib <= free_gib[None] + 1e-4
+    )
+    adds = jnp.any(fits & state.available[None], axis=1)[1:]
+    removes = jnp.any(removable(state.deployment) > 0.0, axis=1)[1:]
+    nothing = jnp.ones((1, *state.clock_s.shape), bool)
+    return Scaling(state.available, jnp.concatenate([nothing, adds, removes]))
+
+
+def _described(case: Instance, state: FrameState) -> tuple[Array, Array]:
+    """Features of nodes [5, nodes, *streams] and of services [4, services, *streams]."""
+    trailing = (1,) * state.clock_s.ndim
+    memory_gib, cores = (jnp.asarray(one).reshape((-1, *trailing)) for one in (case.memory_gib, case.cores))
+    load, deployment = state.load, state.deployment
+    node = jnp.stack(
+        [
+            state.available.astype(jnp.float32),
+            1.0 - deployment.used_gib / jnp.maximum(memory_gib, 1e-9),
+            jnp.log1p(jnp.sum(deployment.replicas, axis=0)),
+            jnp.sum(load.running, axis=0) / cores,
+            jnp.log1p(jnp.sum(load.waiting, axis=0) / cores),
+        ]
+    )
+    service = jnp.stack(
+        [
+            jnp.log1p(jnp.maximum(specified(deployment), 0.0)),
+            jnp.log1p(jnp.sum(load.running, axis=1)),
+            jnp.log1p(jnp.sum(load.waiting, axis=1)),
+            jnp.log1p(jnp.sum(load.queued, axis=1)),
+        ]
+    )
+    return node, service
+
+
+def _observation(case: Instance, state: FrameState, num_seats: int) -> FrameObservation:
+    node, service = _described(case, state)
+    identity = jnp.eye(num_seats).reshape((1, num_seats, num_seats) + (1,) * state.clock_s.ndim)
+    which = jnp.broadcast_to(identity, (1, num_seats, num_seats, *state.clock_s.shape))
+    return FrameObservation(_seats(num_seats, node, 2), _seats(num_seats, service, 2), which)

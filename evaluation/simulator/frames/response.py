@@ -1,0 +1,98 @@
+"""A frame as a Response: the changes asked for are entered, and a frozen policy dispatches until the frame ends.
+
+Private are the whole state of slot mode and what it hides. Revealed at the end of the frame are the deployment, the
+counts, and the loads, measured `FrameConfig.samples_per_frame` times and averaged.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.simulator.frames.config import FrameConfig
+from evaluation.simulator.frames.state import FrameNews, FrameState, Load, Scaling, as_orchestration
+from evaluation.simulator.slots.instance import Instance
+from evaluation.simulator.slots.nodes import Held
+from evaluation.simulator.slots.problem import SlotState, slot_problem
+from evaluation.simulator.slots.queues import Queues
+from evaluation.simulator.slots.response import slot_response
+from twin.contracts import Array, EnvironmentState, Outcome, Policy, Response, Streams
+from twin.environment import environment
+from twin.placement.features import one_hot
+
+Dispatch = Callable[[Array, SlotState, Array], Array]
+"""(key, state, legal) -> node of every seat [seats, *streams]; frozen while the orchestrator learns."""
+
+
+def observing(case: Instance, policy: Policy) -> Dispatch:
+    """A policy that sees local observations only, as a way to dispatch."""
+    problem = slot_problem(case)
+    return lambda key, state, legal: policy(key, problem.observe(state), legal)
+
+
+def frame_response(case: Instance, dispatch: Dispatch, config: FrameConfig, begin_s: float = 0.0) -> Response:
+    """What comes of the changes of a frame.
+
+    Args:
+        case: The instance of slot mode.
+        dispatch: Plays the slots.
+        config: See `FrameConfig`.
+        begin_s: Time of day at which episodes begin, with an empty system.
+
+    Returns:
+        The response to `frame_problem(case, config)`; the same key gives the same arrivals whatever is decided.
+    """
+    problem = slot_problem(case)
+    num_samples = config.samples_per_frame
+    num_slots = case.config.slots_per_frame // num_samples
+
+    def init(key: Array, streams: Streams) -> tuple[EnvironmentState, Outcome]:
+        state = environment(problem, slot_response(case, begin_s)).reset(key, streams)
+        nothing = jax.tree.map(jnp.zeros_like, _load(case, state))
+        return state, Outcome(jnp.zeros(streams, jnp.float32), state.done, _news(state, nothing))
+
+    def advance(
+        key: Array, state: EnvironmentState, _known: FrameState, action: Scaling
+    ) -> tuple[EnvironmentState, Outcome]:
+        asked = as_orchestration(action, case.run_factor.shape[0])
+        system = environment(problem, slot_response(case, begin_s, lambda _key, _state: asked))
+
+        def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
+            key_dispatch, key_slot = jax.random.split(key)
+            node = dispatch(key_dispatch, state.problem, problem.legal(state.problem))
+            return system.step(key_slot, state, node)[0], None
+
+        def sample(carry: tuple[EnvironmentState, Load], keys: Array) -> tuple[tuple, None]:
+            state, total = carry
+            state, _ = jax.lax.scan(slot, state, keys)
+            return (state, jax.tree.map(jnp.add, total, _load(case, state))), None
+
+        keys = jax.random.split(key, (num_samples, num_slots))
+        nothing = jax.tree.map(jnp.zeros_like, _load(case, state))
+        (after, total), _ = jax.lax.scan(sample, (state, nothing), keys)
+        mean = jax.tree.map(lambda leaf: leaf / num_samples, total)
+        elapsed_s = after.problem.placement.clock_s - state.problem.placement.clock_s
+        return after, Outcome(elapsed_s, after.done, _news(after, mean))
+
+    return Response(init, advance, lambda _private, state: state)
+
+
+def _news(state: EnvironmentState, load: Load) -> FrameNews:
+    inner, view = state.problem.placement, state.problem.view
+    return FrameNews(inner.clock_s, inner.available, view.deployment, load, view.counts)
+
+
+def _load(case: Instance, state: EnvironmentState) -> Load:
+    """Requests by service now."""
+    held: Held = state.response.held
+    queues: Queues = state.response.queues
+    num_services = case.run_factor.shape[0]
+    present = jnp.isfinite(held.arrives_s) & jnp.isinf(held.end_s)
+    serving = present & jnp.isfinite(held.start_s)
+    here = one_hot(held.service, num_services)
+    waits = one_hot(queues.service, num_services) & jnp.isfinite(queues.arrival_s)[None]
+    return Load(
+        jnp.sum(here & serving[None], axis=2, dtype=jnp.float32),
+        jnp.sum(here & (present & ~serving)[None], axis=2, dtype=jnp.float32),
+        jnp.sum(waits, axis=1, dtype=jnp.float32),
+    )
