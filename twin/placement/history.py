@@ -94,11 +94,11 @@ def labelled_offers(
     )
     rows = windows.valid() & ~illegal & (windows.node >= 0)
     window = np.broadcast_to(np.arange(windows.num_windows), rows.shape)
-    observed = Observed(*(np.asarray(leaf)[rows] for leaf in _observed(windows)))
+    observed = Observed(*(np.asarray(leaf)[rows] for leaf in observed_answers(windows)))
     return Offers(inputs[:, rows], observed, window[rows])
 
 
-def _observed(windows: Windows) -> Observed:
+def observed_answers(windows: Windows) -> Observed:
     """What the log says of every answer, leaves [T, W]."""
     fate, arrival_s, valid = windows.fate, windows.arrival_s, windows.valid()
     last_s = np.max(np.where(valid, arrival_s, -np.inf), axis=0)[None]

@@ -1,0 +1,244 @@
+"""Kinds of agents, the judge, PPO's pieces and the guards, against closed forms and counts by hand."""
+
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from logs_schema.errors import ConfigError
+from tests.twin.imitation_world import CLUSTER, campaign_encoding, campaigns
+from twin.imitation.config import DiscriminatorConfig, Guards, ImitationConfig, anchored, paper, supervised
+from twin.imitation.decisions import NUM_ANSWER_FEATURES
+from twin.imitation.discriminator import (
+    discriminator_loss,
+    discriminator_network,
+    judge,
+    num_row_features,
+    rows,
+)
+from twin.imitation.errors import ImitationError
+from twin.imitation.fidelity import earth_movers, state_distance
+from twin.imitation.generator import Limits, choose, draw_again
+from twin.imitation.guards import Look, refuse_divergence, stop_reason
+from twin.imitation.kinds import kind_of, marginal_log_likelihood, same_agent
+from twin.imitation.proximal import returns_to_go
+from twin.imitation.training import fit_imitation
+from twin.placement.features import NODE_FEATURES, request_features
+from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
+from twin.placement.types import Observation
+
+
+def test_kinds_stay_with_an_agent_and_are_equally_frequent() -> None:
+    seeds = jax.random.bits(jax.random.key(0), (500,), jnp.uint32)
+    agent = jnp.broadcast_to(jnp.array([3, 8, 3, -1, -1])[:, None], (5, 500))
+    kind = np.asarray(kind_of(seeds, agent, jnp.arange(5)[:, None], 4))
+    assert (kind[0] == kind[2]).all()
+    counts = np.bincount(kind[[0, 1, 3]].ravel(), minlength=4)
+    assert stats.chisquare(counts).pvalue > 1e-3
+    together = np.histogram2d(kind[0], kind[1], bins=4)[0]
+    assert stats.chi2_contingency(together).pvalue > 1e-3
+    hidden = np.histogram2d(kind[3], kind[4], bins=4)[0]
+    assert stats.chi2_contingency(hidden).pvalue > 1e-3
+
+
+def test_a_rollout_and_the_whole_window_give_the_same_kinds() -> None:
+    seeds = jnp.array([5, 17], jnp.uint32)
+    agent = jnp.array([[1, 2], [-1, 2], [1, -1]])
+    whole = kind_of(seeds, agent, jnp.arange(3)[:, None], 6)
+    steps = [kind_of(seeds, agent[i][None], jnp.int32(i), 6)[0] for i in range(3)]
+    np.testing.assert_array_equal(whole, jnp.stack(steps))
+
+
+def test_marginal_likelihood_by_hand() -> None:
+    """Two kinds; agent 7 asks twice, a hidden agent once, the last step is padding."""
+    of_kind = jnp.log(jnp.array([[0.9, 0.8, 0.5, 0.1], [0.2, 0.4, 0.3, 0.1]]))
+    agent, valid = jnp.array([7, 7, -1, 7]), jnp.array([True, True, True, False])
+    told = marginal_log_likelihood(of_kind, same_agent(agent, valid), valid)
+    by_hand = np.log(0.5 * (0.9 * 0.8 + 0.2 * 0.4)) + np.log(0.5 * (0.5 + 0.3))
+    assert float(told) == pytest.approx(by_hand / 3, rel=1e-5)
+    alone = marginal_log_likelihood(of_kind, same_agent(jnp.full(4, -1), valid), valid)
+    one_by_one = sum(np.log(0.5 * (a + b)) for a, b in ((0.9, 0.2), (0.8, 0.4), (0.5, 0.3)))
+    assert float(alone) == pytest.approx(one_by_one / 3, rel=1e-5)
+
+
+def test_answers_drawn_again_are_the_same_and_have_gradients() -> None:
+    outputs = jax.random.normal(jax.random.key(1), (NUM_OUTPUTS, 40))
+    uniforms = jax.random.uniform(jax.random.key(2), (NUM_UNIFORMS, 40), minval=1e-6)
+    limits = Limits(1e4, 1e4)
+    once = sample_answer(split_outputs(outputs), uniforms, 2.0, limits)
+    twice = draw_again(split_outputs(outputs), uniforms, 2.0, limits)
+    for one, two in zip(once, twice, strict=True):
+        np.testing.assert_allclose(np.asarray(one, np.float32), two, rtol=1e-6)
+
+    def accepted(outputs: jax.Array) -> jax.Array:
+        return jnp.sum(draw_again(split_outputs(outputs), uniforms, 2.0, limits).accepted)
+
+    share = jax.nn.sigmoid(outputs[0])
+    np.testing.assert_allclose(jax.grad(accepted)(outputs)[0], share * (1.0 - share), rtol=1e-5)
+
+
+def test_the_engine_draws_by_its_probabilities_and_only_what_is_legal() -> None:
+    probability = jnp.array([0.5, 0.3, 0.2, 0.0])
+    logits = jnp.where(probability > 0, jnp.log(jnp.maximum(probability, 1e-9)), -1e9)[:, None]
+    chosen = choose(jnp.broadcast_to(logits, (4, 4000)), jax.random.gumbel(jax.random.key(3), (4, 4000)))
+    counts = np.asarray(jnp.sum(chosen, axis=1)).round()
+    assert counts[3] == 0
+    assert stats.chisquare(counts[:3], 4000 * np.array([0.5, 0.3, 0.2])).pvalue > 1e-3
+
+
+def test_rows_show_the_past_of_the_agent_and_never_the_future() -> None:
+    key = jax.random.key(4)
+    seen = Observation(jax.random.normal(key, (3, 2, 5, 1)), jax.random.normal(key, (4, 5, 1)))
+    chosen = jax.nn.one_hot(jnp.array([0, 1, 1, 0, 1]), 2, axis=0)[:, :, None]
+    answers = jax.random.normal(key, (NUM_ANSWER_FEATURES, 5, 1))
+    same = same_agent(jnp.array([1, 2, 1, -1, 1])[:, None], jnp.ones((5, 1), bool))
+    shown = np.asarray(rows(seen, chosen, answers, same, 3))
+    mean = shown[-1 - NUM_ANSWER_FEATURES : -1, :, 0]
+    np.testing.assert_allclose(mean[:, 4], 0.5 * (answers[:, 0, 0] + answers[:, 2, 0]), rtol=1e-5)
+    np.testing.assert_allclose(mean[:, 3], 0.0)
+    assert np.expm1(shown[-1, 4, 0]) == pytest.approx(2.0, rel=1e-5)
+    changed = np.asarray(rows(seen, chosen, answers.at[:, 3].add(5.0), same, 3))
+    np.testing.assert_array_equal(changed[:, :3], shown[:, :3])
+    assert (changed[:, 4] != shown[:, 4]).any()
+
+
+def test_rows_have_the_width_that_is_promised() -> None:
+    config = DiscriminatorConfig(window=3)
+    num_request = len(request_features(CLUSTER))
+    nodes = CLUSTER.num_nodes
+    seen = Observation(jnp.zeros((len(NODE_FEATURES), nodes, 4, 2)), jnp.zeros((num_request, 4, 2)))
+    shown = rows(
+        seen, jnp.zeros((nodes, 4, 2)), jnp.zeros((NUM_ANSWER_FEATURES, 4, 2)), jnp.zeros((4, 4, 2)), 3
+    )
+    assert shown.shape[0] == num_row_features(CLUSTER, num_request, config)
+
+
+def test_the_judge_at_its_optimum() -> None:
+    """Logged rows are standard normal, generated ones shifted by one: the best logit is x - 1/2 (log of the ratio)."""
+    config = DiscriminatorConfig(hidden=(16,), gradient_penalty=0.0)
+    network = discriminator_network(config)
+    logged, generated = jax.random.normal(jax.random.key(5), (2, 1, 4000))
+    generated = generated + 1.0
+    all_count = jnp.ones(4000, bool)
+    parameters = network.init(jax.random.key(6), logged)
+
+    def loss(parameters):
+        return discriminator_loss(config, parameters, logged, all_count, generated, all_count)[0]
+
+    @jax.jit
+    def descend(parameters):
+        step = jax.value_and_grad(loss)
+        return jax.lax.fori_loop(
+            0, 1500, lambda _, p: jax.tree.map(lambda a, g: a - 0.3 * g, p, step(p)[1]), parameters
+        )
+
+    fitted = judge(config, descend(parameters), jnp.linspace(-1.0, 2.0, 7)[None])
+    np.testing.assert_allclose(fitted, np.linspace(-1.0, 2.0, 7) - 0.5, atol=0.2)
+
+
+def test_the_gradient_penalty_is_half_its_weight_times_the_squared_slope() -> None:
+    config = DiscriminatorConfig(hidden=(), gradient_penalty=0.0)
+    steep = {"params": {"Dense_0": {"kernel": jnp.array([[2.0], [-1.0]]), "bias": jnp.zeros(1)}}}
+    points = jax.random.normal(jax.random.key(0), (2, 9))
+    count = jnp.ones(9, bool)
+    free = discriminator_loss(config, steep, points, count, points, count)[0]
+    held = discriminator_loss(
+        DiscriminatorConfig(hidden=(), gradient_penalty=0.6), steep, points, count, points, count
+    )[0]
+    assert float(held - free) == pytest.approx(0.5 * 0.6 * 5.0, rel=1e-4)
+
+
+def test_returns_to_go_by_hand() -> None:
+    reward = jnp.array([[1.0], [2.0], [4.0]])
+    valid = jnp.array([[True], [False], [True]])
+    told = returns_to_go(reward, valid, jnp.array([8.0]), 0.5)
+    np.testing.assert_allclose(told[:, 0], [1.0 + 0.5 * 8.0, 8.0, 8.0])
+
+
+def test_earth_movers_are_scipys() -> None:
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=(3, 20)), rng.normal(1.0, 2.0, size=(3, 60))
+    expected = [stats.wasserstein_distance(a, b) for a, b in zip(one, two, strict=True)]
+    np.testing.assert_allclose(earth_movers(one, two), expected, rtol=1e-9)
+    assert state_distance(one, one) == 0.0
+    assert state_distance(one, one + 3.0 * one.std(axis=1, keepdims=True)) == pytest.approx(3.0)
+    assert state_distance(np.zeros((2, 5)), np.ones((2, 5))) == 0.0
+
+
+def looks(config: ImitationConfig, distance: list[float], **columns: float) -> Look:
+    steps = config.num_warm + config.evaluate_every * (1.0 + np.arange(len(distance)))
+    usual = {"accuracy_logged": 0.6, "accuracy_generated": 0.6, "refused": 0.0, **columns}
+    filled = {name: np.full(len(steps), value) for name, value in usual.items()}
+    none = np.full(len(steps), np.nan)
+    return Look(steps, none, none, np.array(distance), **filled)
+
+
+def test_guards_stop_with_a_reason_and_only_then() -> None:
+    config = anchored(num_warm=100, evaluate_every=10, guards=Guards((0.4, 0.9), 0.2, 3))
+    assert stop_reason(looks(config, [3.0, 2.0, 1.0]), 130, config) == ""
+    assert "fidelity" in stop_reason(looks(config, [1.0, 2.0, 3.0, 4.0]), 110, config)
+    sharp = looks(config, [3.0, 2.0, 1.0], accuracy_logged=0.95, accuracy_generated=0.95)
+    assert "gradient penalty" in stop_reason(sharp, 130, config)
+    blind = looks(config, [3.0, 2.0, 1.0], accuracy_logged=0.3, accuracy_generated=0.3)
+    assert "learning rate" in stop_reason(blind, 130, config)
+    assert "anchor" in stop_reason(looks(config, [3.0, 2.0, 1.0], refused=0.4), 130, config)
+    assert stop_reason(looks(config, [3.0, 2.0], refused=0.4), 120, config) == ""
+
+
+def test_numbers_that_are_not_finite_are_refused() -> None:
+    refuse_divergence({"a": np.ones(2)}, {"likelihood": np.float32(1.0)}, 0, 5)
+    with pytest.raises(ImitationError, match="not finite"):
+        refuse_divergence({"a": np.array([1.0, np.nan])}, {"likelihood": np.float32(1.0)}, 0, 5)
+
+
+@pytest.mark.parametrize("change", [{"num_members": 3}, {"num_kinds": 0}, {"held_out": 1.0}])
+def test_impossible_configurations_are_refused(change: dict) -> None:
+    with pytest.raises(ConfigError, match="ImitationConfig"):
+        ImitationConfig(**change)
+
+
+def test_too_few_windows_are_refused() -> None:
+    with pytest.raises(ImitationError, match="at least 4"):
+        fit_imitation(jax.random.key(0), campaigns(0, 3, 10), campaign_encoding(), supervised())
+
+
+TINY = {"num_members": 1, "num_streams": 4, "hidden": (8,), "evaluate_every": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "config",
+    [
+        anchored(num_kinds=2, num_warm=4, num_steps=6, **TINY),
+        paper(num_steps=6, epochs=2, **TINY),
+    ],
+    ids=["anchored", "paper"],
+)
+def test_a_killed_run_resumes_to_the_same_bits(config: ImitationConfig, tmp_path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill_at(step: int):
+        def on_look(look: Look) -> None:
+            if look.step >= step:
+                raise Killed
+
+        return on_look
+
+    windows, encoding = campaigns(0, 8, 12), campaign_encoding()
+    key = jax.random.key(2)
+    whole, report = fit_imitation(key, windows, encoding, config)
+    steps = [look.step for look in report.looks]
+    assert all(early < late for early, late in pairwise(steps))
+    kept = tmp_path / "run.npz"
+    with pytest.raises(Killed):
+        fit_imitation(key, windows, encoding, config, checkpoint=kept, on_look=kill_at(steps[1]))
+    resumed, again = fit_imitation(key, windows, encoding, config, checkpoint=kept)
+    for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(np.array(report.looks), np.array(again.looks))
+    with pytest.raises(ImitationError, match="another key"):
+        fit_imitation(jax.random.key(3), windows, encoding, config, checkpoint=kept)

@@ -1,0 +1,128 @@
+"""How answers and engine are imitated: three ways through one program.
+
+`supervised()` maximises the likelihood of logged answers. `anchored()` starts there, keeps the likelihood in the loss
+and lets a discriminator's gradient flow through the drawn answers. `paper()` is algorithm 2 of paper 000 as it stands:
+from scratch, the discriminator's verdict as a reward, PPO, no likelihood.
+"""
+
+from dataclasses import dataclass, field
+
+from logs_schema.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class DiscriminatorConfig:
+    """The judge of (state, decision, answer) among its predecessors.
+
+    Attributes:
+        hidden: Widths of its hidden layers.
+        window: Consecutive decisions whose answers it sees, its own included.
+        learning_rate: Of Adam (momentum 0.5).
+        gradient_penalty: Weight of the squared gradient at real rows, halved (Mescheder et al. 2018, R1).
+    """
+
+    hidden: tuple[int, ...] = (64, 64)
+    window: int = 4
+    learning_rate: float = 1e-3
+    gradient_penalty: float = 0.3
+
+
+@dataclass(frozen=True)
+class Guards:
+    """When the game is stopped; the best parameters so far are kept.
+
+    Attributes:
+        accuracy: Band in which the discriminator's accuracy should stay.
+        refusals: Largest difference between generated and logged share of refused offers.
+        patience: Looks in a row outside of a band, or without better held-out fidelity, before it stops.
+    """
+
+    accuracy: tuple[float, float] = (0.3, 0.98)
+    refusals: float = 0.25
+    patience: int = 6
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """One way to imitate.
+
+    Attributes:
+        num_members: Answer networks; each owns an equal share of the streams.
+        hidden: Widths of every network's hidden layers.
+        num_kinds: Kinds of agents. An agent is of one kind for a whole episode; kinds are equally likely and hidden.
+        grouped: The likelihood knows that all offers of a window to one agent met one kind. Otherwise every offer is a
+            mixture over kinds of its own, and only the discriminator can tell persistence.
+        num_warm: Steps of pure likelihood before the game.
+        num_steps: Steps of the game.
+        num_streams: Windows per step, real and generated alike; a multiple of `num_members`.
+        learning_rate: Of Adam on answers and engine while warming.
+        game_learning_rate: Of Adam on them during the game.
+        anchor: Weight of the likelihood during the game.
+        adversary: Weight of the discriminator's verdict.
+        use_ppo: Improve by PPO on the reward `-log D` instead of by pathwise gradients.
+        discount: Of the reward, for each decision.
+        clip: PPO's bound on the joint probability ratio.
+        epochs: PPO's passes over a rollout.
+        evaluate_every: Steps between two looks at held-out fidelity.
+        held_out: Share of the windows kept for these looks.
+        discriminator: The judge.
+        guards: When to stop.
+    """
+
+    num_members: int = 2
+    hidden: tuple[int, ...] = (64, 64)
+    num_kinds: int = 1
+    grouped: bool = False
+    num_warm: int = 400
+    num_steps: int = 0
+    num_streams: int = 16
+    learning_rate: float = 2e-3
+    game_learning_rate: float = 3e-4
+    anchor: float = 1.0
+    adversary: float = 0.0
+    use_ppo: bool = False
+    discount: float = 0.9
+    clip: float = 0.2
+    epochs: int = 4
+    evaluate_every: int = 25
+    held_out: float = 0.2
+    discriminator: DiscriminatorConfig = field(default_factory=DiscriminatorConfig)
+    guards: Guards = field(default_factory=Guards)
+
+    def __post_init__(self) -> None:
+        positive = {
+            "num_members": self.num_members, "num_kinds": self.num_kinds, "num_streams": self.num_streams,
+            "evaluate_every": self.evaluate_every, "discriminator.window": self.discriminator.window,
+        }  # fmt: skip
+        for name, value in positive.items():
+            if value < 1:
+                raise ConfigError(f"{name} is {value}", where="ImitationConfig", allowed="at least 1")
+        if self.num_streams % self.num_members:
+            raise ConfigError(
+                f"{self.num_streams} streams cannot be dealt to {self.num_members} members",
+                where="ImitationConfig", allowed=f"a multiple of {self.num_members}",
+            )  # fmt: skip
+        if not 0.0 < self.held_out < 1.0:
+            raise ConfigError(
+                f"held_out is {self.held_out}", where="ImitationConfig", allowed="between 0 and 1"
+            )
+
+
+def supervised(*, num_kinds: int = 1, **changes: object) -> ImitationConfig:
+    """Likelihood alone; with kinds, the likelihood of all that a window shows of an agent."""
+    return ImitationConfig(num_kinds=num_kinds, grouped=num_kinds > 1, **changes)  # type: ignore[arg-type]
+
+
+def anchored(*, num_kinds: int = 1, grouped: bool = False, **changes: object) -> ImitationConfig:
+    """Warm start, pathwise gradients from the discriminator, likelihood kept."""
+    chosen: dict[str, object] = {"num_steps": 300, "adversary": 0.3, **changes}
+    return ImitationConfig(num_kinds=num_kinds, grouped=grouped, **chosen)  # type: ignore[arg-type]
+
+
+def paper(**changes: object) -> ImitationConfig:
+    """Algorithm 2 of paper 000: from scratch, PPO, no likelihood, no guard on the discriminator's accuracy."""
+    chosen: dict[str, object] = {
+        "num_warm": 0, "num_steps": 300, "adversary": 1.0, "anchor": 0.0, "use_ppo": True,
+        "game_learning_rate": 1e-3, "guards": Guards((0.0, 1.0), 1.0, 1_000), **changes,
+    }  # fmt: skip
+    return ImitationConfig(**chosen)  # type: ignore[arg-type]

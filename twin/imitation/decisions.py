@@ -1,0 +1,88 @@
+"""What the game is played with: windows of decisions with what was seen before each and what came of it."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twin.contracts import Array, Trajectory
+from twin.placement.encoding import Encoding
+from twin.placement.history import observed_answers, replay_log
+from twin.placement.outcome_model import Drawn, Observed
+from twin.placement.types import Leaf, Observation
+from twin.placement.windows import Windows
+
+NUM_ANSWER_FEATURES = 5
+
+
+class Decisions(NamedTuple):
+    """Decisions of `W` windows of `T` steps; windows trail."""
+
+    full: Observation  # node [F, nodes, T, W], request [R, T, W]: what the answers may depend on
+    local: Observation  # the same as the deciding site saw it: what the engine decided by
+    legal: Leaf  # [nodes, T, W] bool
+    node: Leaf  # [T, W] int32: the decision
+    agent: Leaf  # [T, W] int32, -1 where hidden
+    valid: Leaf  # [T, W] bool: a legal decision of the window
+    observed: Observed  # leaves [T, W]
+    known: Leaf  # [T, W] bool: the answer is final, so that it may be judged
+
+
+def states_of(history: Trajectory) -> tuple[Observation, Observation, Array, Array]:
+    """Full and local observations, legality and agents of a trajectory with one seat, steps beside the windows."""
+
+    def before(leaf: Array) -> Array:
+        return jnp.moveaxis(leaf[..., 0, :], 0, -2)
+
+    full = jax.tree.map(lambda leaf: before(leaf[:-1]), history.global_observation)
+    local = jax.tree.map(before, history.observation)
+    return Observation(*full), Observation(*local), before(history.legal), history.facts.agent[:, 0]
+
+
+def logged_decisions(windows: Windows, encoding: Encoding) -> Decisions:
+    """History as decisions; leaves NumPy arrays."""
+    history = replay_log(windows, encoding)
+    full, local, legal, _ = jax.tree.map(np.asarray, states_of(history))
+    observed = Observed(*(np.asarray(leaf) for leaf in observed_answers(windows)))
+    valid = windows.valid() & ~np.asarray(history.illegal)[:, 0] & (windows.node >= 0)
+    known = valid & (~observed.accepted | observed.dropped | observed.finished)
+    agent = np.where(valid, windows.request.agent, -1).astype(np.int32)
+    node = np.maximum(windows.node, 0).astype(np.int32)
+    return Decisions(full, local, legal, node, agent, valid, observed, known)
+
+
+def drawn_as_observed(drawn: Drawn) -> Observed:
+    """A drawn answer, nothing of it censored."""
+    always = jnp.ones(drawn.accepted.shape, bool)
+    accepted, dropped, failed = (leaf > 0.5 for leaf in (drawn.accepted, drawn.dropped, drawn.failed))
+    return Observed(accepted, dropped, failed, drawn.wait_s, always, drawn.run_s, always)
+
+
+def answer_features(
+    accepted: Array, dropped: Array, failed: Array, wait_s: Array, run_s: Array, unit_s: float
+) -> Array:
+    """An answer as [NUM_ANSWER_FEATURES, *batch] numbers of order one; what did not happen counts 0.
+
+    Args:
+        accepted, dropped, failed: [*batch] 0 or 1, perhaps with gradients behind them.
+        wait_s, run_s: [*batch] seconds.
+        unit_s: The encoding's unit of durations.
+    """
+    ran = accepted * (1.0 - dropped)
+    wait, run = jnp.log1p(wait_s / unit_s), jnp.log1p(run_s / unit_s)
+    return jnp.stack([accepted, accepted * dropped, ran * failed, ran * wait, ran * run])
+
+
+def observed_features(observed: Observed, unit_s: float) -> Array:
+    """`answer_features` of logged answers."""
+    accepted, dropped, failed = (
+        jnp.asarray(leaf, jnp.float32) for leaf in (observed.accepted, observed.dropped, observed.failed)
+    )
+    wait_s, run_s = jnp.asarray(observed.wait_s), jnp.asarray(observed.run_s)
+    return answer_features(accepted, dropped, failed, wait_s, run_s, unit_s)
+
+
+def some_windows(decisions: Decisions, chosen: Array) -> Decisions:
+    """The windows named by `chosen`."""
+    return jax.tree.map(lambda leaf: jnp.take(jnp.asarray(leaf), chosen, axis=-1), decisions)

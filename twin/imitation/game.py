@@ -1,0 +1,167 @@
+"""The game between imitation and judge: rollouts of the imitated agents, and what each side minimises.
+
+Arrivals are replayed from the logged windows that the same step shows to the judge, so both sides of a comparison have
+the same requests before them; engine, agents and nodes are imitated jointly (paper 000, equation 6).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from twin.contracts import Array, PyTree, Trajectory
+from twin.environment import environment
+from twin.imitation.config import ImitationConfig
+from twin.imitation.decisions import (
+    Decisions,
+    answer_features,
+    observed_features,
+    states_of,
+)
+from twin.imitation.discriminator import judge, rows
+from twin.imitation.generator import (
+    Generator,
+    Limits,
+    Noise,
+    answers_given,
+    choose,
+    draw_again,
+    engine_logits,
+    imitated_answers,
+)
+from twin.imitation.kinds import kind_of, marginal_log_likelihood, same_agent
+from twin.placement.bookkeeping import placement
+from twin.placement.encoding import Encoding
+from twin.placement.features import one_hot
+from twin.placement.outcome_model import Drawn, log_likelihood
+from twin.placement.responses import drawn_response
+from twin.placement.types import Observation
+from twin.placement.windows import Windows, replayed_arrivals
+from twin.rollout import unroll
+
+
+class Played(NamedTuple):
+    """A rollout of the imitated agents as the judge and PPO need it."""
+
+    full: Observation
+    local: Observation
+    legal: Array  # [nodes, T, W]
+    agent: Array  # [T, W]
+    valid: Array  # [T, W]
+    arrival_s: Array  # [T, W]
+    noise: Noise
+
+
+def play(
+    encoding: Encoding,
+    config: ImitationConfig,
+    generator: Generator,
+    limits: Limits,
+    windows: Windows,
+    noise: Noise,
+) -> Trajectory:
+    """Rolls out engine and answers on the arrivals of `windows`, a stream each; a function of its arguments."""
+    cluster = encoding.cluster
+    answers = imitated_answers(encoding, config, generator.answers, limits, noise)
+    response = drawn_response(cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
+    system = environment(placement(cluster, encoding.problem), response)
+
+    def decide(_key: Array, seen: PyTree, legal: PyTree, gumbels: PyTree) -> Array:
+        logits = engine_logits(cluster, config, generator.engine, seen, legal)
+        return jnp.argmax(logits + gumbels[:, None], axis=0).astype(jnp.int32)
+
+    num_steps, num_windows = windows.arrival_s.shape
+    by_step = jnp.moveaxis(noise.gumbels, 1, 0)
+    return unroll(jax.random.key(0), system, decide, by_step, num_steps, (num_windows,))
+
+
+def played(history: Trajectory, noise: Noise) -> Played:
+    """What is kept of a rollout; no gradient passes through it."""
+    full, local, legal, agent = states_of(history)
+    kept = Played(
+        full, local, legal, agent, history.active[:, 0], history.facts.arrival_s[:, 0], noise
+    )  # fmt: skip
+    return jax.lax.stop_gradient(kept)
+
+
+class Again(NamedTuple):
+    """The rollout's decisions and answers drawn again, with gradients."""
+
+    chosen: Array  # [nodes, T, W]
+    drawn: Drawn
+
+
+def inputs_of(seen: Observation, chosen: Array) -> Array:
+    """`answer_inputs` [inputs, T, W] of one-hot decisions [nodes, T, W], differentiable in them."""
+    return jnp.concatenate([jnp.einsum("fntw,ntw->ftw", seen.node, chosen), chosen, seen.request])
+
+
+def kinds_of(config: ImitationConfig, seeds: Array, agent: Array) -> Array:
+    """[T, W] kinds of the agents of windows that are rolled out from their first decision."""
+    return kind_of(seeds, agent, jnp.arange(agent.shape[0])[:, None], config.num_kinds)
+
+
+def again(
+    encoding: Encoding, config: ImitationConfig, generator: Generator, limits: Limits, seen: Played
+) -> Again:
+    """Draws decisions and answers again from the visited states and the same noise: the same values, with gradients."""
+    logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
+    chosen = choose(logits, seen.noise.gumbels)
+    kind = kinds_of(config, seen.noise.seeds, seen.agent)
+    parameters = answers_given(config, generator.answers, inputs_of(seen.full, chosen), kind)
+    return Again(chosen, draw_again(parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits))
+
+
+def generated_rows(
+    encoding: Encoding, config: ImitationConfig, seen: Played, drawn: Again, known_until_s: Array
+) -> tuple[Array, Array]:
+    """Rows [row features, T, W] of a rollout and which count [T, W]: those that the log would know the end of."""
+    answer = drawn.drawn
+    answers = answer_features(*answer, encoding.problem.time_unit_s)
+    same = same_agent(seen.agent, seen.valid)
+    shown = rows(seen.full, drawn.chosen, answers, same, config.discriminator.window)
+    stays_s = answer.wait_s + jnp.where(answer.dropped > 0.5, 0.0, answer.run_s)
+    ends_s = jnp.where(answer.accepted > 0.5, seen.arrival_s + stays_s, seen.arrival_s)
+    return shown, seen.valid & (jax.lax.stop_gradient(ends_s) <= known_until_s[None])
+
+
+def logged_rows(encoding: Encoding, config: ImitationConfig, logged: Decisions) -> Array:
+    """Rows [row features, T, W] of history; `logged.known` says which count."""
+    chosen = one_hot(logged.node, encoding.cluster.num_nodes).astype(jnp.float32)
+    answers = observed_features(logged.observed, encoding.problem.time_unit_s)
+    return rows(
+        logged.full, chosen, answers, same_agent(logged.agent, logged.valid), config.discriminator.window
+    )
+
+
+class Likelihood(NamedTuple):
+    """Mean log likelihoods per logged decision."""
+
+    answers: Array
+    engine: Array
+
+
+def likelihood(
+    encoding: Encoding, config: ImitationConfig, generator: Generator, logged: Decisions
+) -> Likelihood:
+    """Log likelihood of logged answers, kinds summed out, and of the engine's logged decisions."""
+    chosen = one_hot(logged.node, encoding.cluster.num_nodes).astype(jnp.float32)
+    inputs = inputs_of(logged.full, chosen)
+
+    def of_kind(kind: Array) -> Array:
+        every = jnp.broadcast_to(kind, logged.node.shape)
+        parameters = answers_given(config, generator.answers, inputs, every)
+        return log_likelihood(parameters, logged.observed, encoding.problem.time_unit_s)
+
+    kinds = jax.vmap(of_kind)(jnp.arange(config.num_kinds, dtype=jnp.int32))
+    agent = logged.agent if config.grouped else jnp.full_like(logged.agent, -1)
+    answers = marginal_log_likelihood(kinds, same_agent(agent, logged.valid), logged.valid)
+    logits = engine_logits(encoding.cluster, config, generator.engine, logged.local, logged.legal)
+    taken = jnp.sum(jnp.where(logged.valid[None], chosen * logits, 0.0))
+    return Likelihood(answers, taken / jnp.maximum(jnp.sum(logged.valid), 1))
+
+
+def verdicts(config: ImitationConfig, discriminator: PyTree, shown: Array, counts: Array) -> Array:
+    """What pathwise gradients minimise: mean of `-log(1 - D)` over generated rows (non-saturating)."""
+    logits = judge(config.discriminator, discriminator, shown)
+    return jnp.sum(jnp.where(counts, jax.nn.softplus(logits), 0.0)) / jnp.maximum(jnp.sum(counts), 1)
