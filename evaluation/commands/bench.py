@@ -1,7 +1,7 @@
 """`schedtwin bench`: measurements that others can repeat."""
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,8 +73,16 @@ def _truth(arguments: Namespace) -> int:
     policies = arguments.policies or SHOWN
     validate_bench(arguments.days, policies)
     with progress_of(arguments) as progress:
-        usual = [] if arguments.no_oracle else _oracles(arguments, progress, times=1)
-        doubled = _oracles(arguments, progress, times=2) if arguments.doubled and usual else []
+        usual = (
+            []
+            if arguments.no_oracle
+            else trained_oracles(arguments.preset, arguments.days, arguments.oracles, progress, times=1)
+        )
+        doubled = (
+            trained_oracles(arguments.preset, arguments.days, arguments.oracles, progress, times=2)
+            if arguments.doubled and usual
+            else []
+        )
         with progress.stage("bench truth", unit="scores") as stage:
             scores = bench_truth(
                 world, arguments.days, config, policies=policies,
@@ -87,22 +95,23 @@ def _truth(arguments: Namespace) -> int:
     return 0
 
 
-def _oracles(arguments: Namespace, progress: "Progress", *, times: int) -> "list[Kept]":
-    """The oracles of the days, trained where they are not kept yet."""
+def trained_oracles(
+    preset_name: str, days: "Sequence[int]", folder: "Path | None", progress: "Progress", *, times: int
+) -> "list[Kept]":
+    """The oracles of day 0 and the days asked for, `times` the usual updates; trained where they are not kept yet."""
     from dataclasses import replace
 
     from evaluation.oracle import OracleConfig
     from evaluation.oracle_cache import cache_folder, kept_oracle
     from evaluation.simulator.presets import preset
 
-    world, config = preset(arguments.preset), OracleConfig()
+    world, config = preset(preset_name), OracleConfig()
     config = replace(config, num_updates=times * config.num_updates)
-    folder = arguments.oracles or cache_folder()
     found = []
-    for day in sorted({0, *arguments.days}):
+    for day in sorted({0, *days}):
         name = f"oracle of day {day}" + (f", {times} times the updates" if times > 1 else "")
         with progress.stage(name, total=config.num_updates, unit="updates") as stage:
-            kept = kept_oracle(world, day, config, folder, progress=_told(stage))
+            kept = kept_oracle(world, day, config, folder or cache_folder(), progress=_told(stage))
         if kept.trained_now:
             progress.note(f"{name}: trained in {kept.train_s:.0f} s, kept in {kept.folder}")
         found.append(kept)

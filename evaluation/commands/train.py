@@ -44,7 +44,7 @@ def run(arguments: Namespace) -> int:
     lines = [
         f"seed {seed}: mean reward {reward:.4f} in the twin, {kl:.3f} nats from the clone"
         for seed, reward, kl in zip(
-            facts["seeds"], facts["reward_in_twin"], facts["kl_to_clone"], strict=True
+            facts["seeds"], facts["reward_with_member_kept_aside"], facts["kl_to_clone"], strict=True
         )
     ]
     if not found.passed:

@@ -85,9 +85,9 @@ def test_what_is_saved_is_what_is_loaded(twin: PlacementTwin, schedulers: Schedu
     assert encoding.train_days == (dt.date(2020, 1, 1),)
 
 
-def test_the_best_seed_is_the_one_that_earned_most_at_the_end(schedulers: Schedulers) -> None:
-    curve = np.array([[9.0] * 8 + [0.1] * 2, [0.0] * 8 + [0.2] * 2])
-    assert best_seed(schedulers._replace(reward_curve=curve), (7, 8)) == 8
+def test_the_best_seed_is_the_one_whose_kept_policy_did_best(schedulers: Schedulers) -> None:
+    curve = np.array([[0.1, 0.5, 0.2], [0.3, 0.4, 0.6]])
+    assert best_seed(schedulers._replace(held_out_curve=curve), (7, 8)) == 8
 
 
 @pytest.mark.parametrize(

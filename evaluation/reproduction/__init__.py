@@ -1,0 +1,1 @@
+"""The project's main table, from nothing: `schedtwin reproduce table2`."""

@@ -1,0 +1,104 @@
+"""Whole days of the truth, lived by policies: one program for all that observe, one for oracles.
+
+What decides is an unbatched argument, so the program computes that branch alone; the parameters of one kind of policy
+(seeds, learners) are mapped over. All policies meet the same requests: the same keys.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from evaluation.baselines import LEAST_EXPECTED_DELAY
+from evaluation.baselines.truth_baseline import as_behaviour
+from evaluation.judging import HISTORY, chooser
+from evaluation.oracle import oracle_choice, oracle_network, problem_config
+from evaluation.simulator.behaviour import Behaviour
+from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.names import names_in
+from evaluation.simulator.truth import truth_response
+from evaluation.simulator.vocabulary import cluster_of
+from evaluation.simulator.world import World
+from evaluation.truth_bench import longest_day
+from offline_rl.networks import Actor
+from twin.contracts import Array, PyTree, Trajectory
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.encoding import Encoding
+from twin.placement.types import Leaf, PlacementState
+from twin.rollout import unroll
+
+OBSERVING = (HISTORY, "sampled", "greedy", "random", "least_loaded")
+"""Kinds that decide from observations; `HISTORY` only keeps the place of the behaviour, which sees the whole state."""
+KNOWING = ("behaviour", LEAST_EXPECTED_DELAY.name)
+KINDS = (*OBSERVING, *KNOWING)
+
+
+class Lived(NamedTuple):
+    """Shares of a day's requests, [..., lives]; JAX in programs, NumPy outside."""
+
+    on_time: Leaf  # accepted and finished within the deadline
+    offload: Leaf  # of those that ran: away from the site where they arrived
+
+
+Live = Callable[[Array, Array, PyTree, Conditions, Array], Lived]
+"""(key, index into KINDS, parameters [P, ...], the day's numbers, weekday) -> leaves [P, lives]."""
+
+
+def policy_program(
+    world: World, encoding: Encoding, network: Actor, writer: Behaviour, num_lives: int
+) -> Live:
+    """The compiled truth of a world for policies that speak an encoding's vocabulary."""
+    names = names_in(world, encoding.cluster)
+    problem = placement(encoding.cluster, encoding.problem)
+    shown = problem._replace(observe=lambda state: (problem.observe(state), state))
+    rules = (as_behaviour(writer), LEAST_EXPECTED_DELAY.decide)
+    length = longest_day(conditions(world, 0))
+
+    def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Lived:
+        response = truth_response(
+            world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
+        )
+        plain = jnp.minimum(kind, len(OBSERVING) - 1)
+        choose = chooser(encoding, network, plain, params, OBSERVING)
+
+        def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
+            observation, state = seen
+            nothing = jnp.zeros(legal.shape[1:], jnp.int32)
+            branches = [
+                lambda: choose(key, observation, legal, nothing),
+                *((lambda rule=rule: rule(key, world, names, today, state)) for rule in rules),
+            ]
+            return jax.lax.switch(jnp.maximum(kind - len(OBSERVING) + 1, 0), branches)
+
+        return _shares(unroll(key, environment(shown, response), decide, None, length, (num_lives,)))
+
+    return jax.jit(jax.vmap(run, in_axes=(None, None, 0, None, None)))
+
+
+def oracle_program(world: World, num_lives: int, depth: int = 24) -> Callable[..., Lived]:
+    """The compiled truth of a world for oracles: (key, parameters, the day's numbers, weekday) -> leaves [lives]."""
+    cluster = cluster_of(world)
+    names, network = names_in(world, cluster), oracle_network(world)
+    problem = placement(cluster, problem_config(world, depth))
+    shown = problem._replace(observe=lambda state: state)
+    length = longest_day(conditions(world, 0))
+
+    def run(key: Array, params: PyTree, today: Conditions, weekday: Array) -> Lived:
+        response = truth_response(world, cluster, depth, today, names, weekday=weekday)
+
+        def decide(_key: Array, state: PlacementState, legal: Array, _: None) -> Array:
+            return oracle_choice(network, params, world, names, today, state, legal)
+
+        return _shares(unroll(key, environment(shown, response), decide, None, length, (num_lives,)))
+
+    return jax.jit(run)
+
+
+def _shares(lived: Trajectory) -> Lived:
+    active = lived.active[:, 0]
+    ran = active & jnp.isfinite(lived.outcome.start_s[:, 0])
+    away = ran & lived.facts.off_site[:, 0]
+    on_time = jnp.sum(jnp.where(active, lived.reward[:, 0], 0.0), axis=0) / jnp.maximum(active.sum(axis=0), 1)
+    return Lived(on_time, away.sum(axis=0) / jnp.maximum(ran.sum(axis=0), 1))

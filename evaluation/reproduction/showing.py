@@ -1,0 +1,60 @@
+"""The table as a person reads it, in the terminal."""
+
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from evaluation.formatting import number, shift_label
+
+
+def as_table(found: dict[str, Any]) -> Group:
+    """Shares on time and offload ratios by policy and day, differences, and what the paper printed."""
+    days = list(dict.fromkeys(row["shift_days"] for row in found["rows"]))
+    title = f"{found['preset']}, log by {found['behaviour']!r}"
+    parts: list[Any] = [
+        _of(found, days, "on_time", f"{title}: share of requests on time [{found['interval']}]"),
+        _of(found, days, "offload_ratio", f"{title}: share of requests that ran away from home"),
+        _of(found, days, "share_of_oracle", f"{title}: improvement over random, as a share of the oracle's"),
+    ]
+    for row in found["differences"]:
+        gap, low, high = (
+            number(row[name], signed=True) for name in ("on_time", "on_time_low", "on_time_high")
+        )
+        when = shift_label(row["shift_days"])
+        parts.append(
+            Text(f"{row['policy']} - {row['reference']}, {when}: {gap} [{low}, {high}]: {row['verdict']}")
+        )
+    parts.append(
+        Text(
+            f"promised by the twin's member kept aside: {number(found['promised_on_time'])}, "
+            f"{number(found['promised_minus_true'], signed=True)} of the truth on the first day"
+        )
+    )
+    for name, values in found["paper_offload_over_random"].items():
+        told = ", ".join(f"{shift_label(int(day))} {value:.2%}" for day, value in values.items())
+        parts.append(Text(f"paper 000, table 2, offload ratio over random, {name}: {told}"))
+    for oracle in found["oracles"]:
+        took = "an unknown time" if oracle["train_s"] is None else f"{oracle['train_s']:.0f} s"
+        parts.append(Text(f"oracle of day {oracle['day']}: trained in {took}"))
+    return Group(*parts)
+
+
+def _of(found: dict[str, Any], days: list[int], name: str, title: str) -> Table:
+    table = Table(title=Text(title))
+    table.add_column("policy")
+    for day in days:
+        table.add_column(shift_label(day), justify="right")
+    by_case = {(row["policy"], row["shift_days"]): row for row in found["rows"]}
+    for policy in dict.fromkeys(row["policy"] for row in found["rows"]):
+        cells = [by_case.get((policy, day), {}) for day in days]
+        if any(cell.get(name) is not None for cell in cells):
+            table.add_row(policy, *(_cell(cell, name) for cell in cells))
+    return table
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    if row.get(name) is None:
+        return ""
+    return f"{number(row[name])} [{number(row[f'{name}_low'])}, {number(row[f'{name}_high'])}]"

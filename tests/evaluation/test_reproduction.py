@@ -1,0 +1,100 @@
+"""Table 2 in small: every policy on every day, paired differences, the oracle's share, intervals."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evaluation.cli import main
+from evaluation.commands import reproduce
+from evaluation.configuration import AnswerConfig
+from evaluation.oracle import OracleConfig
+from evaluation.oracle_cache import kept_oracle
+from evaluation.progress import SilentProgress
+from evaluation.reproduction.living import Lived
+from evaluation.reproduction.showing import as_table
+from evaluation.reproduction.table2 import Table2Config, live, table, train_all
+from evaluation.schedulers import load_schedulers
+from evaluation.simulator.presets import preset
+from evaluation.training import TrainingConfig
+from logs_schema.errors import ConfigError
+
+TRAIN = TrainingConfig(
+    seeds=(0, 1), num_updates=1, num_streams=8, clone_updates=25, clone_streams=4, updates_per_look=1,
+    from_logs=("cql",), from_logs_updates=2,
+)  # fmt: skip
+TINY = Table2Config(
+    "small", days=(0, 30), num_lives=6, train=TRAIN,
+    twin=AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_whole_table_from_nothing(tmp_path):
+    config = OracleConfig(num_updates=1, requests_per_update=400, least_steps=20)
+    oracles = [kept_oracle(preset("small"), day, config, tmp_path / "oracles") for day in TINY.days]
+    products = train_all(TINY, tmp_path / "work", SilentProgress())
+    lived = live(TINY, products, oracles, SilentProgress())
+    found = table(TINY, lived, load_schedulers(products["policy"])[0], oracles)
+    wanted = {
+        "random",
+        "least_loaded",
+        "behaviour",
+        "least_expected_delay",
+        "bc",
+        "bc_greedy",
+        "cql",
+        "twin",
+        "oracle",
+    }
+    assert {(row["policy"], row["shift_days"]) for row in found["rows"]} == {
+        (name, day) for name in wanted for day in (0, 30)
+    }
+    for row in found["rows"]:
+        assert 0 < row["on_time_low"] <= row["on_time"] <= row["on_time_high"] < 1
+        assert row["num_seeds"] == (2 if row["policy"] in ("twin", "cql") else 1)
+    by_policy = {row["policy"]: row for row in found["rows"] if row["shift_days"] == 0}
+    assert (
+        by_policy["least_expected_delay"]["on_time"]
+        > by_policy["least_loaded"]["on_time"]
+        > by_policy["random"]["on_time"]
+    )
+    assert by_policy["oracle"]["share_of_oracle"] == pytest.approx(1.0)
+    assert {one["reference"] for one in found["differences"]} >= {"random", "bc", "behaviour", "cql"}
+    json.dumps(found, allow_nan=False)
+    assert as_table(found)
+
+
+def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
+    random = np.random.default_rng(0)
+    lives = random.normal(0.0, 0.05, 12)  # a busy day is busy for everybody
+    seeds = np.array([0.0, 0.02, 0.04])[:, None]
+
+    class Told:
+        held_out_curve = np.array([[0.8, 0.9]])
+
+    lived = {("random", 0): Lived(0.5 + lives[None], 0.3 + 0 * lives[None])}
+    lived["twin", 0] = Lived(0.7 + seeds + lives[None], 0.4 + 0 * seeds + 0 * lives[None])
+    lived["oracle", 0] = Lived(0.9 + lives[None], 0.5 + 0 * lives[None])
+    config = Table2Config("small", days=(0,), num_lives=12)
+    found = table(config, lived, Told(), ())
+    twin = next(row for row in found["rows"] if row["policy"] == "twin")
+    assert twin["on_time_over_random"] == pytest.approx(0.22)
+    assert twin["share_of_oracle"] == pytest.approx(0.55)
+    width, paired = (
+        twin[f"{name}_high"] - twin[f"{name}_low"] for name in ("on_time", "on_time_over_random")
+    )
+    assert paired < 0.75 * width  # what a day does to both cancels; what is left is the seeds
+    assert paired > 0.01
+    assert found["promised_on_time"] == pytest.approx(0.9)
+    (difference,) = found["differences"]
+    assert difference["verdict"] == "better"
+
+
+def test_impossible_tables_are_refused(capsys):
+    with pytest.raises(ConfigError, match="lives"):
+        Table2Config(num_lives=1)
+    assert reproduce.NAME == "reproduce"
+    with pytest.raises(SystemExit):
+        main(["reproduce", "table9"])
+    assert "table2" in capsys.readouterr().err
