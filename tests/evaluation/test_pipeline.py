@@ -23,15 +23,15 @@ from evaluation.pipeline import (
 )
 from evaluation.progress import SilentProgress
 from evaluation.run import run
-from evaluation.schedulers import load_observed, load_schedulers
+from evaluation.schedulers import load_observed, load_schedulers, network_for
 from evaluation.shifts import ShiftConfig
 from evaluation.training import TrainingConfig
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
-from offline_rl.bundle import read_golden
+from offline_rl.bundle import TOLERANCE, read_golden
 from offline_rl.export import split_flat
-from offline_rl.networks import actor, example_in, greedy
+from offline_rl.networks import example_in
 from offline_rl.runner import load_network
 from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
@@ -122,18 +122,24 @@ def test_the_bundle_decides_as_the_policy(products: dict[str, Path]) -> None:
     seeds = read_manifest(products["policy"]).extra["seeds"]
     chosen = seeds.index(read_manifest(products["bundle"]).extra["seed"])
     history = replay_log(twin.windows, twin.encoding)
-    network = actor(example_in(history))
+    network = network_for(schedulers, example_in(history))
     params = jax.tree.map(lambda leaf: leaf[chosen], schedulers.trained)
-    wanted = jax.vmap(lambda seen, legal: greedy(network.logits(params, seen, legal)))(
+    logits = jax.vmap(lambda seen, legal: network.logits(params, seen, legal))(
         history.observation, history.legal
     )
     features = jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation)
-    flat = np.moveaxis(np.asarray(features), 1, -1).reshape(-1, features.shape[1])
-    legal = np.moveaxis(np.asarray(history.legal), 1, -1).reshape(-1, history.legal.shape[1])
+    flat, legal, scores = (
+        np.moveaxis(np.asarray(leaf), 1, -1).reshape(-1, leaf.shape[1])
+        for leaf in (features, history.legal, logits)
+    )
+    best = np.sort(scores, axis=1)[:, -2:]
+    clear = best[:, 1] - best[:, 0] > 2 * TOLERANCE  # which of two equals is taken is a matter of rounding
+    assert clear.mean() > 0.9
     for backend in ("numpy", "onnx"):
         policy = load_network(products["bundle"] / "bundle", backend=backend)  # type: ignore[arg-type]
         choices, context = split_flat(flat, policy.contract)
-        assert np.mean(policy.decide(choices, context, legal) == np.asarray(wanted).reshape(-1)) == 1.0
+        decided = policy.decide(choices, context, legal)
+        assert np.array_equal(decided[clear], np.argmax(scores, axis=1)[clear])
 
 
 def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Path], tmp_path: Path) -> None:
