@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from evaluation.certify.answering import (
     COLUMNS,
@@ -16,7 +17,9 @@ from evaluation.certify.calibrated import SECTION as CALIBRATION
 from evaluation.certify.calibrated import calibration_lines
 from evaluation.certify.certificate import Certificate, Section
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.held_out import hold_out, unseen_labels
+from evaluation.certify.generating import SECTION as POPULATION
+from evaluation.certify.generating import Generated, population_lines
+from evaluation.certify.held_out import HeldOut, hold_out, unseen_labels
 from evaluation.certify.horizons import SECTION as HORIZON
 from evaluation.certify.horizons import horizon_lines
 from evaluation.certify.lines import Line, not_applicable, overall
@@ -31,7 +34,6 @@ from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from twin.placement.model import PlacementTwin
 
-POPULATION = "who asks, and when"
 REPLAYED = "this twin replays logged arrivals and generates none"
 POPULATION_LINES = ("KL of the agents' columns", "mean KL of pairs", "two-sample classifier", "kernel distance",
                     "rate, dispersion and autocorrelation of arrivals")  # fmt: skip
@@ -54,6 +56,7 @@ def certify(
     progress: Progress,
     *,
     twin_hash: str,
+    population: Path | None = None,
 ) -> Certificate:
     """The certificate of a twin on held-out days.
 
@@ -64,6 +67,7 @@ def certify(
         config: Sizes and thresholds.
         progress: Where to show how far it is.
         twin_hash: Content hash of the twin.
+        population: Folder of a fitted population, where the twin generates its requests.
 
     Raises:
         ConfigError: Days of training, days without requests, or too few requests with known decisions and outcomes.
@@ -82,17 +86,24 @@ def certify(
         horizon, horizon_charts = horizon_lines(held, lived, partners, config)
     with progress.stage("fixed policies"):
         ranked, ranking_charts = ranking_lines(archive, twin, held[0], config)
-    population = [not_applicable(POPULATION, name, REPLAYED) for name in POPULATION_LINES]
-    lines = [*population, *answers, *offload, *calibrated, *horizon, *ranked]
-    charts = {ANSWERS: distribution_charts(trio), OFFLOAD: offload_charts, CALIBRATION: calibration_charts,
-              HORIZON: horizon_charts, POLICIES: ranking_charts}  # fmt: skip
+    with progress.stage("population"):
+        asking = _population(archive, twin, population, chosen, config)
+    lines = [*asking.lines, *answers, *offload, *calibrated, *horizon, *ranked]
+    charts = {
+        POPULATION: asking.charts,
+        ANSWERS: distribution_charts(trio),
+        OFFLOAD: offload_charts,
+        CALIBRATION: calibration_charts,
+        HORIZON: horizon_charts,
+        POLICIES: ranking_charts,
+    }
     pairs = [
         f"{name} {measured:.3f} (floor {floor:.3f})"
         for name, measured, floor in worst_pairs(trio, COLUMNS)[:3]
     ]
     num_rows = len(trio.real.unit)
     num_counted = sum(int(day.counted.sum()) for day in held)
-    notes = [*chosen.notes, *unseen_labels(archive, encoding, chosen.days)]
+    notes = [*chosen.notes, *asking.notes, *unseen_labels(archive, encoding, chosen.days)]
     if num_counted > num_rows:
         notes.append(
             f"{num_counted - num_rows:,} of {num_counted:,} requests are left out: log or twin do not know "
@@ -103,6 +114,14 @@ def certify(
         lines, charts, twin, config, twin_hash, archive,
         days=chosen.days, partners=chosen.partners, num_requests=num_rows, notes=notes,
     )  # fmt: skip
+
+
+def _population(
+    archive: Archive, twin: PlacementTwin, folder: Path | None, chosen: HeldOut, config: CertifyConfig
+) -> Generated:
+    if folder is None:
+        return Generated([not_applicable(POPULATION, name, REPLAYED) for name in POPULATION_LINES], (), ())
+    return population_lines(archive, folder, twin.encoding.train_days, chosen, config)
 
 
 def refused(

@@ -109,6 +109,7 @@ def build_certificate(
     config: CertifyConfig,
     progress: Progress,
     *,
+    population: Path | None = None,
     record_refusal: bool = False,
 ) -> dict[str, Any]:
     """Certifies a twin and writes `certificate.json` and `report.html` into `out`.
@@ -120,6 +121,7 @@ def build_certificate(
         days: Held-out days; the first ones after training if None.
         config: Sizes and thresholds.
         progress: Where to show how far it is.
+        population: Folder of a fitted population; by default the twin's own, where it has one.
         record_refusal: What cannot be certified gets a certificate that cannot tell, instead of an error.
 
     Returns:
@@ -132,8 +134,12 @@ def build_certificate(
     archive, twin_hash = Archive(archive_path), read_manifest(twin_path, "twin").content_hash
     refuse_foreign(archive, twin_path)
     twin = PlacementTwin.load(twin_path)
+    own = twin_path / "population"
+    population = own if population is None and own.is_dir() else population
     try:
-        certificate = certify(twin, archive, days, config, progress, twin_hash=twin_hash)
+        certificate = certify(
+            twin, archive, days, config, progress, twin_hash=twin_hash, population=population
+        )
     except ConfigError as error:
         if not record_refusal:
             raise

@@ -16,6 +16,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="LIST",
         help="held-out days, such as 2024-01-05,2024-01-08..2024-01-10 (default: the first ones after training)",
     )
+    parser.add_argument(
+        "--population",
+        metavar="POPULATION",
+        type=Path,
+        help="folder of a fitted population (default: TWIN/population, where there is one)",
+    )
     parser.add_argument("--out", metavar="REPORT.html", type=Path, help="also write the page there")
     parser.add_argument(
         "--keep",
@@ -61,7 +67,17 @@ def run(arguments: Namespace) -> int:
             kept, KIND, made_from=hashes, config=chosen, seed=config.seed, extra=extra, replace=True
         ) as folder,
     ):
-        extra.update(build_certificate(folder, arguments.archive, arguments.twin, days, config, progress))
+        extra.update(
+            build_certificate(
+                folder,
+                arguments.archive,
+                arguments.twin,
+                days,
+                config,
+                progress,
+                population=arguments.population,
+            )
+        )
     certificate, page = load_certificate(kept), kept / PAGE
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
