@@ -1,0 +1,179 @@
+"""The parts of a certificate where their values are known: days, dealing, horizons, calibration, arrivals, the page."""
+
+import datetime as dt
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from evaluation.certify.answering import _correlation
+from evaluation.certify.calibrated import LEVELS, calibration_error
+from evaluation.certify.certificate import EXIT_STATUS, Certificate, Section
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.generating import arrival_lines
+from evaluation.certify.held_out import _partners, parse_days
+from evaluation.certify.horizons import growth_exponent, mean_earth_mover
+from evaluation.certify.lines import Verdict, against_floor, against_limit, not_applicable, overall
+from evaluation.certify.page import picture, render
+from evaluation.certify.playing import deal
+from evaluation.certify.rankings import weighted_spearman
+from evaluation.certify.resampled import mean_of
+from evaluation.records import to_plain
+from evaluation.report import Chart, Curve
+from logs_schema.errors import ConfigError
+
+QUICK = CertifyConfig(num_replicates=200)
+
+
+def test_days_are_listed_or_ranged():
+    assert parse_days("2024-01-05, 2024-01-08..2024-01-10,2024-01-05") == tuple(
+        dt.date(2024, 1, day) for day in (5, 8, 9, 10)
+    )
+    for wrong in ("", "2024-1-5", "2024-01-32", "2024-01-10..2024-01-08", "yesterday"):
+        with pytest.raises(ConfigError, match="not a list of days"):
+            parse_days(wrong)
+
+
+def test_partners_are_real_days_of_the_same_kind_and_never_held_out():
+    def january(*days):
+        return [dt.date(2024, 1, day) for day in days]
+
+    held, others = (
+        january(8, 9, 13),
+        january(1, 2, 3, 4, 5, 6, 7, 10),
+    )  # the 6th, 7th and 13th are a weekend's
+    partners, notes = _partners(held, others, january(1, 2, 3, 4, 5, 6, 7))
+    assert partners == tuple(january(10, 5, 7))
+    assert not notes
+    partners, notes = _partners(january(8, 13), january(5), january(5))
+    assert partners == tuple(january(5, 5))
+    assert "no further weekend day" in notes[0]
+
+
+@pytest.mark.parametrize(("num_windows", "num_members"), [(7, 3), (1, 5), (6, 2), (12, 1)])
+def test_windows_are_dealt_to_members_in_turn(num_windows, num_members):
+    chosen, place = deal(num_windows, num_members)
+    assert len(chosen) % num_members == 0
+    assert chosen[place].tolist() == list(range(num_windows))
+    share = len(chosen) // num_members
+    assert (place // share).tolist() == [window % num_members for window in range(num_windows)]
+
+
+def test_the_state_distance_of_shifted_states_is_the_shift():
+    states = np.random.default_rng(0).normal(size=(2, 40))
+    shift = np.array([[0.5], [2.0]])
+    told = mean_earth_mover(states, states + shift, np.array([1.0, 2.0]))
+    ones = np.ones((1, 40))
+    assert told(ones)[0] == pytest.approx((0.5 / 1.0 + 2.0 / 2.0) / 2)
+    drawn = np.random.default_rng(1).multinomial(40, np.full(40, 1 / 40), size=3).astype(float)
+    assert told(drawn) == pytest.approx(np.full(3, 0.75))
+    still = mean_earth_mover(states, states, np.array([1.0, 2.0]))
+    assert still(drawn) == pytest.approx(np.zeros(3), abs=1e-12)
+
+
+def test_growth_of_a_power_law_is_its_exponent():
+    horizons = (1.0, 5.0, 20.0, 100.0)
+    assert growth_exponent(horizons, [0.1 * h**0.5 for h in horizons]) == pytest.approx(0.5)
+    assert np.isnan(growth_exponent((1.0, 5.0), (0.1, 0.2)))
+
+
+def test_calibration_errors_of_known_ranks():
+    ranks = (np.arange(2000) + 0.5) / 2000
+    unit = np.arange(2000) % 10
+    assert calibration_error(ranks, unit, 10)(np.ones((1, 10)))[0] < 0.001
+    sure = calibration_error(np.full(2000, 0.5), unit, 10)(np.ones((1, 10)))[0]
+    assert sure == pytest.approx(np.mean(np.abs((LEVELS >= 0.5) - LEVELS)))
+
+
+def test_rank_correlation_is_scipy_s_and_counts_rows_as_often_as_drawn():
+    random = np.random.default_rng(0)
+    one, two = random.normal(size=12), random.normal(size=12)
+    weights = np.concatenate([np.ones((1, 12)), random.multinomial(12, np.full(12, 1 / 12), size=4)])
+    told = weighted_spearman(one, two)(weights)
+    for row, value in zip(weights.astype(int), told, strict=True):
+        assert value == pytest.approx(spearmanr(np.repeat(one, row), np.repeat(two, row)).statistic)
+    assert np.isnan(weighted_spearman(np.zeros(12), two)(weights)).all()
+
+
+def test_correlation_over_the_day_leaves_unknown_parts_out():
+    one, two = np.array([[0.1, 0.2, np.nan, 0.5, 0.3]]), np.array([[0.2, 0.1, 0.4, 0.6, 0.2]])
+    known = [0, 1, 3, 4]
+    assert _correlation(one, two)[0] == pytest.approx(np.corrcoef(one[0, known], two[0, known])[0, 1])
+
+
+def poisson(seed, num_days, per_day=6000):
+    random = np.random.default_rng(seed)
+    return [np.sort(random.uniform(0.0, 86_400.0, random.poisson(per_day))) for _ in range(num_days)]
+
+
+def test_arrivals_of_one_law_pass_and_others_fail_where_they_differ():
+    real, other = poisson(0, 2), poisson(1, 2)
+    alike = {line.name: line.verdict for line in arrival_lines(real, poisson(2, 2), other, QUICK)}
+    assert Verdict.FAIL not in alike.values()
+    assert alike["rate of arrivals"] is Verdict.PASS
+    more = {line.name: line.verdict for line in arrival_lines(real, poisson(3, 2, 9000), other, QUICK)}
+    assert more["rate of arrivals"] is Verdict.FAIL
+    bursts = [
+        np.sort(np.repeat(day[::10], 10) + np.tile(np.arange(10) * 0.5, len(day[::10]))) for day in real
+    ]
+    told = {line.name: line.verdict for line in arrival_lines(real, bursts, other, QUICK)}
+    for name in ("dispersion of arrivals", "variation of gaps of arrivals"):
+        assert told[name] is Verdict.FAIL
+    assert told["rate of arrivals"] is not Verdict.FAIL
+
+
+def made_certificate(**changed):
+    values, unit = np.linspace(0.1, 0.2, 12), np.arange(12)
+    told, floor = mean_of(values, unit, 12), mean_of(values / 10, unit, 12)
+    intervals = QUICK.intervals()
+    lines = (
+        against_floor("answers", "KL of <wait>", "nats", told, floor, 12, 0.01, intervals),
+        against_limit("answers", "correlation", "1", told, 12, 0.05, intervals, higher_is_better=True),
+        not_applicable("answers", "offload", "there is only one site"),
+    )
+    chart = Chart("Distribution", "s", "share", (Curve("twin", (0.0, 10.0), (0.0, 1.0)),), logarithmic=True)
+    made = Certificate(
+        overall(lines), lines, (Section("answers", "about", (chart,)),), ("2024-01-01",), ("2024-01-02",),
+        ("2024-01-03",), 100, ("a note",), "", to_plain(QUICK), "aa", "bb",
+    )  # fmt: skip
+    return replace(made, **changed)
+
+
+def test_a_certificate_comes_back_from_json():
+    made = made_certificate()
+    assert Certificate.from_json(json.loads(json.dumps(made.to_json(), allow_nan=False))) == made
+    assert made.verdict is Verdict.FAIL
+    assert EXIT_STATUS[made.verdict] == 3
+    assert made.in_words() == "fail (1 pass, 1 fail, 1 not applicable)"
+
+
+def test_the_page_holds_every_line_escaped_and_needs_nothing_else():
+    page = render(made_certificate(), "a <title>")
+    for text in (
+        "KL of &lt;wait&gt;",
+        "there is only one site",
+        "floor + 0.0100",
+        "at least 0.0500",
+        "a note",
+    ):
+        assert text in page
+    assert "<wait>" not in page
+    assert page.count("<svg") == 3
+    assert "http" not in page.replace("http://www.w3.org", "")
+    said = render(made_certificate(refusal="too few rows", lines=(), sections=(), days=()), "t")
+    assert "too few rows" in said
+
+
+def test_pictures_shade_the_bad_side():
+    floor_line, limit_line, silent = made_certificate().lines
+
+    def shaded(line):
+        rect = picture(line).split("<rect")[1]
+        return float(rect.split('x="')[1].split('"')[0])
+
+    dot = float(picture(floor_line).split('class="dot" cx="')[1].split('"')[0])
+    assert shaded(floor_line) < dot  # the value lies on the bad side, which begins before it
+    assert shaded(limit_line) < 10  # less is worse: the bad side begins at the left edge
+    assert picture(silent) == ""
