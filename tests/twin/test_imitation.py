@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, ProductError
 from tests.twin.imitation_world import CLUSTER, campaign_encoding, campaigns
 from twin.imitation.config import DiscriminatorConfig, Guards, ImitationConfig, anchored, paper, supervised
 from twin.imitation.decisions import NUM_ANSWER_FEATURES
@@ -21,11 +21,12 @@ from twin.imitation.discriminator import (
 )
 from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import earth_movers, state_distance
-from twin.imitation.generator import Limits, choose, draw_again
+from twin.imitation.generator import Limits, choose, draw_again, init_generator
 from twin.imitation.guards import Look, refuse_divergence, stop_reason
+from twin.imitation.keeping import load_imitation, save_imitation
 from twin.imitation.kinds import kind_of, marginal_log_likelihood, same_agent
 from twin.imitation.proximal import returns_to_go
-from twin.imitation.training import fit_imitation
+from twin.imitation.training import ImitationModel, fit_imitation
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
 from twin.placement.types import Observation
@@ -203,6 +204,19 @@ def test_impossible_configurations_are_refused(change: dict) -> None:
 def test_too_few_windows_are_refused() -> None:
     with pytest.raises(ImitationError, match="at least 4"):
         fit_imitation(jax.random.key(0), campaigns(0, 3, 10), campaign_encoding(), supervised())
+
+
+def test_an_imitation_kept_is_the_same_when_read(tmp_path) -> None:
+    config = anchored(num_kinds=3, hidden=(8,), num_steps=5, guards=Guards((0.2, 0.9), 0.1, 2))
+    model = ImitationModel(init_generator(jax.random.key(0), CLUSTER, config), Limits(3.0, 70.5))
+    save_imitation(tmp_path, config, model)
+    read, again = load_imitation(tmp_path, CLUSTER)
+    assert read == config
+    for one, two in zip(jax.tree.leaves(model), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(one, two)
+    (tmp_path / "imitation.json").unlink()
+    with pytest.raises(ProductError, match=r"imitation\.json"):
+        load_imitation(tmp_path, CLUSTER)
 
 
 TINY = {"num_members": 1, "num_streams": 4, "hidden": (8,), "evaluate_every": 3}
