@@ -25,6 +25,7 @@ from evaluation.simulator.frames import (
     frame_environment,
     observing,
 )
+from evaluation.simulator.frames.config import validate_frames
 from evaluation.simulator.slots import Counts, SlotConfig, hurried
 from evaluation.simulator.slots.instance import Instance
 from evaluation.simulator.slots.problem import SlotState
@@ -125,6 +126,7 @@ def bench_orchestration(
     """
     config = config or OrchestrationBenchConfig()
     validate_pairs(days, pairs)
+    validate_frames(config.slots, config.frames)
     played = list(dict.fromkeys([*(pair._replace(orchestration=STATIC) for pair in pairs), *pairs]))
     pace = hurried(world, config.slots)
     scores: list[Score] = []
