@@ -105,7 +105,7 @@ class Data(NamedTuple):
 
     rows: Array  # [width, agents]
     conditions: Array  # [conditions, agents]
-    table: Array  # [codes, codes] their joint table
+    tables: codes.Tables  # theirs
 
 
 def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> Population:
@@ -116,8 +116,8 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
         kept, aside = _split(key_split, training.rows.shape[1], config.search.held_out)
         reference = Reference.of(encoding, training.rows[:, aside], training.conditions[:, aside])
         rows = jnp.asarray(training.rows[:, kept])
-        table = jax.jit(lambda rows: codes.joint_table(encoding.blocks, rows))(rows)
-        data = Data(rows, jnp.asarray(training.conditions[:, kept]), table)
+        tables = jax.jit(lambda rows: codes.tables(encoding.blocks, rows))(rows)
+        data = Data(rows, jnp.asarray(training.conditions[:, kept]), tables)
         generator = _generator(encoding, config)
         draw = jax.jit(lambda key, parameters, asked: generator.generate(parameters, key, asked).hard)
         search = Search(
@@ -182,7 +182,7 @@ def _round(
 ) -> Any:
     """(key, walk, data) -> walk, figures: the steps of both sides (algorithm 1)."""
     discriminator, (first, second) = _discriminator(config), _optimisers(config)
-    blocks, where = encoding.blocks, codes.bounds(encoding)
+    blocks, pair_share = encoding.blocks, codes.pair_share(encoding)
 
     def batch(key: Array, data: Data) -> tuple[Array, Array]:
         chosen = jax.random.randint(key, (config.batch_size,), 0, data.rows.shape[1])
@@ -195,10 +195,11 @@ def _round(
         key_batch, key_draw = jax.random.split(key)
         rows, conditions = batch(key_batch, data)
         drawn = generator.generate(parameters, key_draw, conditions)
-        table = codes.joint_table(blocks, drawn.soft)
-        kl, entropy = codes.pairwise_kl(where, data.table, table), codes.marginal_entropy(where, table)
+        tables = codes.tables(blocks, drawn.soft)
+        kl = codes.pairwise_kl(pair_share, data.tables, tables)
+        entropy = codes.marginal_entropy(len(blocks), tables)
         loss = config.adversary * adversary.raises(score(walk.discriminator, drawn.hard, conditions))
-        loss += config.columns * codes.marginal_kl(where, data.table, table) + config.pairs * kl
+        loss += config.columns * codes.marginal_kl(len(blocks), data.tables, tables) + config.pairs * kl
         loss -= config.entropy * entropy
         if generator.log_likelihood is not None:
             loss -= config.rows * jnp.mean(generator.log_likelihood(parameters, rows, conditions))
