@@ -16,7 +16,9 @@ from evaluation.commands import (
     import_log,
     inspect,
     order,
+    refresh,
     replay,
+    reproduce,
     run,
     serve,
     simulate,
@@ -37,5 +39,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     inspect,
     serve,
     run,
+    refresh,
+    reproduce,
     bench,
 )

@@ -1,0 +1,66 @@
+"""`schedtwin refresh`: yesterday's decisions in, tomorrow's policy out, if it is better."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+NAME = "refresh"
+HELP = (
+    "the daily job: append a decision log, refit, certify, retrain, compare with the running policy, export what is "
+    "better; exit status 0: exported, 10: kept the running policy, 11: certificate failed, 12: certificate cannot tell"
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.refresh.config import ACCEPTED, BETTER
+
+    parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="as for schedtwin run")
+    parser.add_argument(
+        "--log", metavar="DECISIONS", type=Path, required=True,
+        help="decision log: the folder of schedtwin serve --log, or CSV or Parquet tables in this project's format",
+    )  # fmt: skip
+    parser.add_argument(
+        "--work", metavar="FOLDER", type=Path, required=True,
+        help="work folder, the same every day (and the same as that of schedtwin run, if there was one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--bundle", metavar="RUNNING", type=Path,
+        help="bundle of the running policy (default: that of the last export in FOLDER, if there is one)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--accept", choices=ACCEPTED, default=BETTER,
+        help=f"what the comparison has to say of the new policy (default: {BETTER})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--judge-days", metavar="N", type=int, default=2,
+        help="newest days that are held out for certificate and comparison (default: 2)",
+    )  # fmt: skip
+
+
+def run(arguments: Namespace) -> int:
+    """Refresh and say what was decided and why; 0 exported, 10 kept, 11 failed, 12 cannot tell."""
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.configuration import load_config
+    from evaluation.refresh.config import RefreshConfig
+    from evaluation.refresh.deciding import EXIT_STATUS, Result
+    from evaluation.refresh.job import BUNDLE, TEXT, refresh
+
+    settings = RefreshConfig(arguments.judge_days, arguments.accept)
+    config = load_config(arguments.config)
+    with progress_of(arguments) as progress:
+        decision, products = refresh(
+            config,
+            arguments.config.parent,
+            arguments.log,
+            arguments.work,
+            arguments.bundle,
+            settings,
+            progress,
+        )
+    lines = [decision.in_words(), f"report: {products['decision'] / TEXT}"]
+    bundle = products["bundle"] / BUNDLE if decision.result is Result.EXPORTED else None
+    if bundle is not None:
+        lines.append(f"bundle: {bundle}")
+    result = decision.to_json() | {"bundle": None if bundle is None else str(bundle)}
+    show_result(arguments, result, "\n".join(lines))
+    return EXIT_STATUS[decision.result]

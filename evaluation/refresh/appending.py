@@ -1,0 +1,180 @@
+"""Yesterday's decisions join the archive: a history that grows, whole at every moment.
+
+The history is a product of its own beside the imported log, so it can always be told what came from where. A file whose
+content was appended once is not read again. A file that has grown since (the server's open one) is, and its rows about
+requests whose end the history knows already are passed over; a row that says more than the history knows takes the
+place of what it knew.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evaluation.progress import Stage
+from logs_schema import Archive, ArchiveWriter
+from logs_schema.errors import ConfigError
+from logs_schema.formats import native
+from logs_schema.formats.reading import Chunk, Reject
+from logs_schema.hashing import file_hash
+from logs_schema.importing import hashes_by_name, refuse_other_formats
+from logs_schema.product import verify
+from logs_schema.tables import REQUESTS, UNFINISHED
+
+KIND, ARCHIVE = "history", "archive"
+APPENDED = "appended"
+DECISIONS = "decisions"
+"""Folder of a server's log that tells how decisions came about: no table of the archive."""
+
+
+def log_files(log: Path) -> list[Path]:
+    """The files of a decision log: one file, a folder of them, or the folder that `schedtwin serve --log` writes.
+
+    Raises:
+        FormatError: There is no CSV or Parquet file.
+    """
+    paths = [log]
+    if (log / DECISIONS).is_dir():
+        paths = [
+            one for one in sorted(log.iterdir()) if one.name != DECISIONS and not one.name.startswith(".")
+        ]
+    found = native.data_files(paths)
+    packed = {path for path in found if path.suffix == ".gz"}
+    return [path for path in found if path.with_name(f"{path.name}.gz") not in packed]
+
+
+def build_history(
+    out: Path,
+    base: Path,
+    previous: Path | None,
+    files: Sequence[Path],
+    stage: Stage,
+) -> dict[str, Any]:
+    """Writes the history with the log's rows into the empty folder `out`.
+
+    Args:
+        out: Where to write; the archive goes into a folder inside.
+        base: Archive of the imported log.
+        previous: History of before; None begins one from `base`.
+        files: Of the decision log, in this project's own format.
+        stage: Told the number of rows read.
+
+    Returns:
+        Facts: what was appended, in rows of `requests`, and the days that the history covers.
+
+    Raises:
+        ConfigError: The imported log is another one than the history began with.
+        ProductError: The history of before is damaged.
+    """
+    origin = Archive(base).content_hash
+    if previous is not None and verify(previous, KIND).extra["base"] != origin:
+        raise ConfigError(
+            "the imported log is not the one that the history began with",
+            where=str(previous),
+            allowed="the [log] of the first refresh; what came later is in the history",
+            advice="give another work folder, or remove the history and append all decision logs again",
+        )
+    held = base if previous is None else previous / ARCHIVE
+    shutil.copytree(held, out / ARCHIVE, copy_function=_link)
+    return {"base": origin} | append(out / ARCHIVE, files, stage)
+
+
+def append(path: Path, files: Sequence[Path], stage: Stage) -> dict[str, Any]:
+    """Appends what is new in the files to the archive at `path`; facts as in `build_history`."""
+    archive = Archive(path)
+    seen = set(archive.made_from.values())
+    present = [_as_it_is_now(file) for file in files]
+    unseen = [file for file in present if file_hash(file) not in seen]
+    counts = {"files": len(present), "new_files": len(unseen), "rows_read": 0, "rows_known": 0}
+    before, bad_before = archive.num_rows(REQUESTS.name), _num_bad(archive)
+    if unseen:
+        refuse_other_formats(native, unseen)
+        settled = settled_among(archive, _request_ids(native.read(unseen)))
+        source = {f"{APPENDED}:{name}@{hash_[:8]}": hash_ for name, hash_ in hashes_by_name(unseen).items()}
+        with ArchiveWriter(path, source=source, append=True) as writer:
+            for item in native.read(unseen):
+                _take(writer, item, settled, counts)
+                stage(counts["rows_read"])
+        archive = Archive(path)
+    days = archive.days(REQUESTS.name)
+    return counts | {
+        "requests_added": archive.num_rows(REQUESTS.name) - before,
+        "rows_quarantined": _num_bad(archive) - bad_before,
+        "requests": archive.num_rows(REQUESTS.name),
+        "first_day": days[0].isoformat() if days else None,
+        "last_day": days[-1].isoformat() if days else None,
+    }
+
+
+def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
+    """Those of some requests whose end an archive knows."""
+    columns = ["request_id", "status", "finish"]
+    found = []
+    for batch in archive.scan(REQUESTS.name, columns=columns) if len(ids) else ():
+        status = pc.cast(batch["status"], pa.string())
+        silent = pc.and_(pc.equal(status, "unknown"), pc.is_null(batch["finish"]))
+        open_ended = pc.or_(pc.is_in(status, value_set=pa.array(UNFINISHED)), silent)
+        known = pc.and_(pc.is_in(batch["request_id"], value_set=ids), pc.invert(open_ended))
+        found.append(batch["request_id"].filter(known))
+    return pa.concat_arrays(found) if found else pa.array([], pa.string())
+
+
+def _take(writer: ArchiveWriter, item: Chunk | Reject, settled: pa.Array, counts: dict[str, int]) -> None:
+    if isinstance(item, Reject):
+        writer.reject(item.table, item.rule, item.source, item.row, item.raw)
+        return
+    rows, numbers, raw = item.rows, item.first_row, item.raw
+    if item.table == REQUESTS.name:
+        counts["rows_read"] += rows.num_rows
+        known = pc.is_in(pc.cast(rows["request_id"], pa.string()), value_set=settled)
+        num_known = pc.sum(known).as_py() or 0
+        counts["rows_known"] += num_known
+        if num_known:
+            keep = pc.invert(known).to_numpy(zero_copy_only=False)
+            if isinstance(numbers, int):
+                numbers = np.arange(numbers, numbers + rows.num_rows)
+            numbers = numbers[keep]
+            raw = None if raw is None else [text for text, kept in zip(raw, keep, strict=True) if kept]
+            rows = rows.filter(pa.array(keep))
+    writer.write(item.table, rows, source=item.source, first_row=numbers, raw=raw)
+
+
+def _request_ids(items: Iterator[Chunk | Reject]) -> pa.Array:
+    ids = [
+        pc.cast(item.rows["request_id"], pa.string()).combine_chunks()
+        for item in items
+        if isinstance(item, Chunk) and item.table == REQUESTS.name
+    ]
+    return pc.unique(pa.chunked_array(ids, pa.string()))
+
+
+def _num_bad(archive: Archive) -> int:
+    return sum(archive.quarantined(REQUESTS.name).values())
+
+
+def _as_it_is_now(file: Path) -> Path:
+    """The file, or the compressed form that its server has given it since it was listed."""
+    packed = file.with_name(f"{file.name}.gz")
+    return packed if not file.exists() and packed.exists() else file
+
+
+def _link(source: str, goal: str) -> None:
+    """A hard link (files of products never change), or a copy where the file system has none."""
+    try:
+        os.link(source, goal)
+    except OSError:
+        shutil.copyfile(source, goal)
+
+
+def in_words(facts: Mapping[str, Any]) -> str:
+    """What was appended, in a sentence."""
+    return (
+        f"{facts['requests_added']:,} requests added from {facts['new_files']} new files ({facts['rows_read']:,} rows "
+        f"read, {facts['rows_known']:,} of requests whose end was known, {facts['rows_quarantined']:,} quarantined); "
+        f"the history now holds {facts['requests']:,} requests, {facts['first_day']} to {facts['last_day']}"
+    )

@@ -1,0 +1,134 @@
+"""A policy in its bundle, ready to be judged in a system that another encoding describes.
+
+A policy sees the world as its contract says: its own vocabularies, estimates and units of time. The judged system has
+those of a newer fit. A contender keeps its own (`Contender.encoding`), with the nodes as they are today; what happens
+to a request is translated into it by `evaluation.refresh.views`, as the server's runner would.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from logs_schema.errors import ConfigError, first
+from offline_rl.bundle import read_network
+from offline_rl.contract import PolicyContract
+from offline_rl.export import original
+from offline_rl.networks import Actor, greedy
+from offline_rl.runner import Policy, load_network
+from offline_rl.runner.setting import PlacementSetting
+from twin.contracts import Array, PyTree
+from twin.placement.encoding import Encoding
+from twin.placement.types import Cluster, Observation
+
+
+class OtherNodesError(ConfigError):
+    """A policy decides for other nodes than those of the system it should be judged in."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A policy of a bundle.
+
+    Attributes:
+        content_hash: Of the bundle.
+        network: Its network.
+        params: Its parameters.
+        encoding: What its features are computed with; nodes in the judged system's order.
+        order: [choices] the judged system's node behind every choice of the network.
+    """
+
+    content_hash: str
+    network: Actor
+    params: PyTree
+    encoding: Encoding
+    order: tuple[int, ...]
+
+    def decide(self, params: PyTree, seen: Observation, legal: Array) -> Array:
+        """The greedy decision.
+
+        Args:
+            params: `self.params`, as an argument of a compiled program.
+            seen: Observation by its own encoding, leaves [features, nodes, seats, *streams], [features, seats, ...].
+            legal: [nodes, seats, *streams].
+
+        Returns:
+            [seats, *streams] int32, indices of the judged system's nodes.
+        """
+        order = jnp.asarray(self.order, jnp.int32)
+        logits = self.network.logits(params, (seen.node[:, order], seen.request), legal[order])
+        return order[greedy(logits)]
+
+
+def load_contender(bundle: Path, judged: Encoding) -> Contender:
+    """The policy of a bundle, for a system.
+
+    Args:
+        bundle: Folder of the bundle.
+        judged: Encoding of the system it is to be judged in.
+
+    Raises:
+        OtherNodesError: It was trained for other nodes, and is bound to them.
+        ProductError: The bundle is damaged, or does not decide placements by features of this version.
+    """
+    policy = Policy(load_network(bundle))
+    contract, names = policy.contract, judged.cluster.node_names
+    if contract.network.any_choices:
+        contract = replace(contract, choices=names)
+    refuse_other_nodes(contract, judged.cluster, bundle)
+    params: dict[str, dict[str, Array]] = {}
+    for name, array in read_network(bundle, policy.contract).items():
+        layer, part = name.rsplit("/", 1)
+        params.setdefault(layer, {})[part] = jnp.asarray(array)
+    return Contender(
+        policy.content_hash,
+        original(contract),
+        {"params": params},
+        encoding_of(policy.setting, judged),
+        tuple(names.index(name) for name in contract.choices),
+    )
+
+
+def refuse_other_nodes(contract: PolicyContract, cluster: Cluster, bundle: Path) -> None:
+    """Makes sure that a policy's choices are the nodes of a cluster, in any order; OtherNodesError where not."""
+    gone = sorted(set(contract.choices) - set(cluster.node_names))
+    fresh = sorted(set(cluster.node_names) - set(contract.choices))
+    if gone or fresh:
+        told = [f"it knows {first(gone)}, which are gone"] if gone else []
+        told += [f"it does not know {first(fresh)}"] if fresh else []
+        raise OtherNodesError(
+            "the running policy was trained for other nodes",
+            where=f"{bundle}: {'; '.join(told)}",
+            allowed=", ".join(cluster.node_names),
+            advice="it is not compared with; the certificate alone decides",
+        )
+
+
+def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
+    """A contract's setting as an encoding of the judged system: its own words and scales, the nodes of today.
+
+    Sites of nodes that the contract does not know are taken as it knew the node, else as its first site.
+    """
+    cluster, names = judged.cluster, judged.cluster.node_names
+    known = {node.name: node.site for node in setting.nodes}
+    sites = [cluster.sites[index] for index in cluster.site_of_node]
+    told = [
+        site if site in setting.sites else known.get(name, setting.sites[0])
+        for name, site in zip(names, sites, strict=True)
+    ]
+    rules = [
+        [True] * len(names),
+        *([name in allowed for name in names] for allowed in setting.candidate_sets[1:]),
+    ]
+    seen_as = replace(
+        cluster,
+        site_of_node=np.array([setting.sites.index(site) for site in told]),
+        sites=setting.sites,
+        scenarios=setting.scenarios,
+        services=setting.services,
+        queues=setting.queues,
+        rules=np.array(rules, bool),
+    )
+    problem = replace(judged.problem, time_unit_s=setting.time_unit_s, memory_s=setting.memory_s)
+    return replace(judged, cluster=seen_as, run_of_service_s=setting.run_of_service_s, problem=problem)

@@ -1,0 +1,172 @@
+"""What a refresh decides: export the new policy, or keep the running one; and why.
+
+A new policy is exported if the twin it was trained in passed its certificate and, where a policy is running already,
+the newest days say that it is better (or, if that is accepted, not worse). The twin of the newest days decides, since
+replay is blind to crowding; where those days hold too little for a twin, replay decides.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from evaluation.bootstrap import Estimate
+from evaluation.bootstrap import Verdict as Said
+from evaluation.certify.lines import Verdict
+from evaluation.comparison import Comparison
+from evaluation.formatting import number, with_interval
+from evaluation.records import from_plain, to_plain
+from evaluation.refresh.appending import in_words
+from evaluation.refresh.config import NOT_WORSE
+from evaluation.refresh.judging import NEW, NEWEST, RUNNING
+
+
+class Result(Enum):
+    """How a refresh ended."""
+
+    EXPORTED = "exported"
+    KEPT = "kept the running policy"
+    FAILED = "certificate failed"
+    CANNOT_TELL = "certificate cannot tell"
+
+
+EXIT_STATUS = {Result.EXPORTED: 0, Result.KEPT: 10, Result.FAILED: 11, Result.CANNOT_TELL: 12}
+"""Of the command; 2 is an error that can be mended, as everywhere."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one judge says of both policies.
+
+    Attributes:
+        judge: Which one.
+        new, running: Values of the main metric.
+        difference: New minus running, paired.
+        verdict: "better", "worse" or "cannot tell", of the new one.
+    """
+
+    judge: str
+    new: Estimate
+    running: Estimate
+    difference: Estimate
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided, and why.
+
+    Attributes:
+        result: How it ended.
+        reason: Why, in a sentence.
+        history: What was appended, and what the history holds (see `appending.build_history`).
+        train_days, judged_days: ISO dates: what the twin learned from, and the newest days, held out.
+        certificate: Content hash of the certificate.
+        verdict: What the certificate says, in words.
+        new, running: Content hashes of the bundles; None where there is none.
+        accept: What the comparison has to say: "better" or "not-worse".
+        metric, unit_kind: Of the judgements.
+        judgements: Of all judges; the first one decides.
+        notes: What had to be done without.
+    """
+
+    result: Result
+    reason: str
+    history: Mapping[str, Any]
+    train_days: tuple[str, ...]
+    judged_days: tuple[str, ...]
+    certificate: str
+    verdict: str
+    new: str | None
+    running: str | None
+    accept: str
+    metric: str | None
+    unit_kind: str | None
+    judgements: tuple[Judgement, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain | {"exit_status": EXIT_STATUS[self.result]}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Decision":
+        """The decision that `to_json` wrote; SchemaError where it is of another version."""
+        return from_plain(Decision, {name: value for name, value in content.items() if name != "exit_status"})
+
+    def in_words(self) -> str:
+        """The report."""
+        lines = [
+            f"{self.result.value}: {self.reason}",
+            f"history: {in_words(self.history)}",
+            f"twin: learned from {_span(self.train_days)}; held out: {_span(self.judged_days)}",
+            f"certificate {self.certificate[:12]}: {self.verdict}",
+        ]
+        if self.new is not None:
+            lines.append(f"new policy {self.new[:12]}; running policy {(self.running or 'none')[:12]}")
+        if self.judgements:
+            lines.append(f"{self.metric}, intervals over {self.unit_kind}; asked for: {self.accept}")
+        lines += [_line(one) for one in self.judgements]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:
+    """What the judges say of the main metric, the one that decides first."""
+    found = []
+    for judge in sorted(comparison.judges, key=lambda facts: facts.name != NEWEST):
+        where = judge.name, 0
+        values = [comparison.cell(*where, policy, comparison.main_metric) for policy in (NEW, RUNNING)]
+        gap = comparison.difference(*where, NEW, RUNNING, comparison.main_metric)
+        nothing = Estimate(None, None, None, 0, "nothing to measure")
+        found.append(
+            Judgement(
+                judge.name,
+                values[0] or nothing,
+                values[1] or nothing,
+                nothing if gap is None else gap.estimate,
+                (Said.CANNOT_TELL if gap is None else gap.verdict).value,
+            )
+        )
+    return tuple(found)
+
+
+def decide(certificate: str, judgements: tuple[Judgement, ...] | None, accept: str) -> tuple[Result, str]:
+    """The decision and its reason.
+
+    Args:
+        certificate: Its verdict.
+        judgements: The one that decides first; None where no policy is running to compare with.
+        accept: What the deciding judge has to say: "better" or "not-worse".
+    """
+    if certificate == Verdict.FAIL.value:
+        return (
+            Result.FAILED,
+            "the twin failed its certificate: nothing was trained, what runs goes on running",
+        )
+    if certificate != Verdict.PASS.value:
+        what = "the certificate cannot tell whether the twin may be believed"
+        return Result.CANNOT_TELL, f"{what}: nothing was trained, what runs goes on running"
+    if judgements is None:
+        return (
+            Result.EXPORTED,
+            "the twin passed its certificate, and there is no running policy to compare with",
+        )
+    deciding = judgements[0]
+    said = f"the {deciding.judge} says: {deciding.verdict}"
+    is_better, is_worse = (deciding.verdict == one.value for one in (Said.BETTER, Said.WORSE))
+    measured = deciding.difference.low is not None
+    if is_better or (accept == NOT_WORSE and measured and not is_worse):
+        return Result.EXPORTED, f"the twin passed its certificate, and {said}"
+    return Result.KEPT, f"{said}, and {accept} was asked for"
+
+
+def _line(one: Judgement) -> str:
+    values = f"new {number(one.new.value)}, running {number(one.running.value)}"
+    return f"  {one.judge}: {values}, difference {with_interval(one.difference, signed=True)}: {one.verdict}"
+
+
+def _span(days: tuple[str, ...]) -> str:
+    if not days:
+        return "no day"
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"

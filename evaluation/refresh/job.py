@@ -1,0 +1,318 @@
+"""`schedtwin refresh`: append, refit, certify, retrain, compare, and export what is better, as one resumable job.
+
+    WORK/archive                the imported log, the same product as that of `schedtwin run`
+    WORK/refresh/history        the imported log and all decisions appended to it since
+    WORK/refresh/twin, certificate, policy, candidate      the new policy; candidate is its bundle
+    WORK/refresh/running, judged                           the policy it was compared with, and the comparison
+    WORK/refresh/decision       decision.json, decision.txt
+    WORK/refresh/bundle         the policy to run; replaced only by an export
+
+Every step is a product that stands while nothing it depends on has changed: killed at any moment, it is finished by
+running it again, and run again when it is finished, it does nothing. A server goes on writing meanwhile: what it has
+written since is left to the next refresh until this one has decided, or is a day old. The policy compared with is kept
+as it was, also after an export (roll back to it), so a second run finds the same comparison.
+"""
+
+import datetime as dt
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evaluation.certify.keeping import KIND as CERTIFICATE
+from evaluation.certify.keeping import build_certificate, certification_in, load_certificate
+from evaluation.certify.lines import Verdict
+from evaluation.configuration import RunConfig
+from evaluation.job import Step, run_job
+from evaluation.pipeline import build_bundle, build_policy, build_twin, load_comparison
+from evaluation.progress import Progress
+from evaluation.records import to_plain
+from evaluation.refresh import appending
+from evaluation.refresh.config import RefreshConfig
+from evaluation.refresh.contender import OtherNodesError, load_contender
+from evaluation.refresh.deciding import Decision, Result, decide, judgements_of
+from evaluation.refresh.judging import judge_both
+from evaluation.run import BUNDLE, archive_step
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.hashing import file_hash, json_hash
+from logs_schema.product import MANIFEST, read_manifest
+from twin.placement.model import PlacementTwin, load_encoding
+
+Products = Mapping[str, Path]
+FOLDER, DECISION = "refresh", "decision"
+DATA, TEXT = "decision.json", "decision.txt"
+STALE = dt.timedelta(hours=20)
+"""A refresh begun longer ago is given up for one with newer decisions."""
+
+
+def refresh(
+    config: RunConfig,
+    here: Path,
+    log: Path,
+    work: Path,
+    bundle: Path | None,
+    settings: RefreshConfig,
+    progress: Progress,
+) -> tuple[Decision, dict[str, Path]]:
+    """Runs the job, or what is left of it.
+
+    Args:
+        config: As for `schedtwin run`; the training window ends before the newest days, whatever [days] says.
+        here: Folder that relative paths in the configuration start from.
+        log: Decision log: what `schedtwin serve --log` writes, or tables in this project's own format.
+        work: Folder of the products.
+        bundle: The running policy; by default the one of the last export, else of `schedtwin run` in this folder.
+        settings: What is held out, and what is accepted.
+        progress: Where to show how far it is.
+
+    Returns:
+        The decision, and the products by name; `bundle` only where there was an export.
+
+    Raises:
+        ConfigError: The configuration or the history cannot give what is asked for.
+        FormatError: The log cannot be read.
+        ProductError: A bundle or product is damaged.
+    """
+    if config.log is None:
+        raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
+    if config.judge.copies % config.twin.num_members:
+        raise ConfigError(
+            f"{config.judge.copies} lives of a window cannot be dealt to {config.twin.num_members} members",
+            where="[judge] copies",
+            allowed=f"multiples of {config.twin.num_members}",
+        )
+    running = find_running(bundle, work)
+    if running is not None:
+        read_manifest(running, "bundle")
+    base = run_job([archive_step(config.log, here)], work, progress)["archive"] / appending.ARCHIVE
+    place = work / FOLDER
+    steps = [history_step(base, place, appending.log_files(log), progress)]
+    products = run_job(steps, place, progress)
+    held_out = newest_days(Archive(products["history"] / appending.ARCHIVE), settings.judge_days)
+    steps += [_twin_step(config, held_out, progress), _certificate_step(config, held_out)]
+    products = run_job(steps, place, progress)
+    found = certification_in(products[CERTIFICATE])
+    notes: list[str] = []
+    judged = False
+    if found.passed:
+        steps += [_policy_step(config), _candidate_step()]
+        products = run_job(steps, place, progress)
+        running, notes = choose_running(running, place, products)
+        judged = running is not None
+        if running is not None:
+            steps += [_running_step(running), _judged_step(config, held_out)]
+    steps.append(_decision_step(settings, held_out, notes, judged=judged, trained=found.passed))
+    products = run_job(steps, place, progress)
+    decision = load_decision(products[DECISION])
+    if decision.result is Result.EXPORTED:
+        products = run_job([*steps, _bundle_step()], place, progress)
+    return decision, products
+
+
+def newest_days(archive: Archive, num_days: int) -> tuple[dt.date, ...]:
+    """The newest days with requests, held out.
+
+    Raises:
+        ConfigError: That leaves no day to learn from.
+    """
+    days = archive.days("requests")
+    if len(days) <= num_days:
+        raise ConfigError(
+            f"the history has {len(days)} days with requests, and {num_days} of them are to be held out",
+            where=str(archive.path),
+            allowed="at least one day more than is held out",
+            advice="hold out fewer days (--judge-days), or begin with a longer log",
+        )
+    return tuple(days[-num_days:])
+
+
+def find_running(asked: Path | None, work: Path) -> Path | None:
+    """The running policy's bundle: the one asked for, of the last refresh, or of `schedtwin run`; None if none is."""
+    places = (work / FOLDER / "bundle" / BUNDLE, work / "bundle" / BUNDLE)
+    return asked or next((place for place in places if (place / MANIFEST).is_file()), None)
+
+
+def choose_running(running: Path | None, place: Path, products: Products) -> tuple[Path | None, list[str]]:
+    """What to compare the candidate with, and notes.
+
+    Where the candidate is running already because it was exported, it is what it was compared with then.
+    """
+    if running is None:
+        return None, []
+    candidate = read_manifest(products["candidate"] / BUNDLE, "bundle").content_hash
+    if read_manifest(running, "bundle").content_hash == candidate and (place / DECISION / DATA).is_file():
+        before = load_decision(place / DECISION)
+        if before.new == candidate and before.result is Result.EXPORTED:
+            kept = place / "running" / BUNDLE
+            notes = read_manifest(place / DECISION).config["notes"]
+            return (kept if before.running is not None else None), notes
+    try:
+        load_contender(running, load_encoding(products["twin"]))
+    except OtherNodesError as error:
+        return None, [f"{error.what} ({error.where.split(': ', 1)[-1]}); {error.advice}"]
+    return running, []
+
+
+def load_decision(folder: Path) -> Decision:
+    """The decision in a product folder."""
+    return Decision.from_json(json.loads((folder / DATA).read_text(encoding="utf-8")))
+
+
+def history_step(base: Path, place: Path, files: list[Path], progress: Progress) -> Step:
+    """The step that appends a decision log to the history in `place`; the one of before stands until it is used up."""
+    previous = place / "history" if (place / "history" / MANIFEST).is_file() else None
+    log_hash = json_hash(sorted(file_hash(path) for path in files))
+    turn = 0
+    if previous is not None:
+        before = read_manifest(previous, appending.KIND)
+        turn = before.extra["turn"]
+        if before.extra["log"] == log_hash:
+            pass
+        elif is_under_way(place, dt.datetime.now(dt.UTC)):
+            progress.note(
+                "the refresh that is under way is finished first; newer decisions join the next one"
+            )
+        else:
+            turn += 1
+
+    def build(out: Path, _: Products, progress: Progress) -> Mapping[str, Any]:
+        with progress.stage("append", unit="rows") as stage:
+            facts = appending.build_history(out, base, previous, files, stage)
+        progress.note(appending.in_words(facts))
+        return facts | {"turn": turn, "log": log_hash}
+
+    settings = {"base": Archive(base).content_hash, "turn": turn}
+    return Step("history", appending.KIND, build, config=settings)
+
+
+def is_under_way(place: Path, now: dt.datetime) -> bool:
+    """Whether a refresh has begun in `place` within the last day that has not come to its end."""
+    history = read_manifest(place / "history", appending.KIND)
+    if now - dt.datetime.fromisoformat(history.created) > STALE:
+        return False
+    if not (place / DECISION / MANIFEST).is_file():
+        return True
+    decided = read_manifest(place / DECISION)
+    if decided.made_from["history"] != history.content_hash:
+        return True
+    if decided.extra["result"] != Result.EXPORTED.value:
+        return False
+    bundle = place / "bundle"
+    is_out = (bundle / MANIFEST).is_file()
+    return not is_out or read_manifest(bundle).made_from["candidate"] != decided.made_from["candidate"]
+
+
+def _twin_step(config: RunConfig, held_out: tuple[dt.date, ...], progress: Progress) -> Step:
+    last = held_out[0] - dt.timedelta(days=1)
+    if config.days.last_day is not None:
+        progress.note(f"[days] last_day is not looked at: training ends before the newest days, on {last}")
+    days = replace(config.days, last_day=last)
+
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        archive = inputs["history"] / appending.ARCHIVE
+        return build_twin(out, archive, days, config.shifts, config.twin, config.seed, progress)
+
+    parts = to_plain({"days": days, "twin": config.twin})
+    return Step("twin", "twin", build, inputs=("history",), config=parts, seed=config.seed)
+
+
+def _certificate_step(config: RunConfig, held_out: tuple[dt.date, ...]) -> Step:
+    settings = replace(config.certify, rankings=False)
+
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        archive = inputs["history"] / appending.ARCHIVE
+        facts = build_certificate(
+            out, archive, inputs["twin"], held_out, settings, progress, record_refusal=True
+        )
+        progress.note(f"the twin's certificate: {facts['verdict']}")
+        return facts
+
+    parts = to_plain({"certify": settings, "days": held_out})
+    return Step(CERTIFICATE, CERTIFICATE, build, inputs=("history", "twin"), config=parts, seed=settings.seed)
+
+
+def _policy_step(config: RunConfig) -> Step:
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        found = certification_in(inputs[CERTIFICATE]).facts()
+        return build_policy(out, inputs["twin"], config.train, config.seed, progress, certification=found)
+
+    parts = to_plain(config.train)
+    return Step("policy", "policy", build, inputs=("twin", CERTIFICATE), config=parts, seed=config.seed)
+
+
+def _candidate_step() -> Step:
+    def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
+        return build_bundle(out / BUNDLE, inputs["policy"])
+
+    return Step("candidate", "job-bundle", build, inputs=("policy",))
+
+
+def _running_step(running: Path) -> Step:
+    """What is compared with, kept as it is now."""
+
+    def build(out: Path, _: Products, __: Progress) -> None:
+        shutil.copytree(running, out / BUNDLE)
+
+    told = {"bundle": read_manifest(running, "bundle").content_hash}
+    return Step("running", "job-bundle", build, config=told)
+
+
+def _judged_step(config: RunConfig, held_out: tuple[dt.date, ...]) -> Step:
+    def build(out: Path, inputs: Products, progress: Progress) -> None:
+        archive, twin = Archive(inputs["history"] / appending.ARCHIVE), PlacementTwin.load(inputs["twin"])
+        new, running = (
+            load_contender(inputs[name] / BUNDLE, twin.encoding) for name in ("candidate", "running")
+        )
+        comparison = judge_both(
+            archive, twin, held_out, new, running, config.judge, config.intervals, progress
+        )
+        (out / "comparison.json").write_text(
+            json.dumps(comparison.to_json(), indent=1, allow_nan=False), encoding="utf-8"
+        )
+
+    parts = to_plain({"judge": config.judge, "intervals": config.intervals, "days": held_out})
+    inputs = ("history", "twin", "candidate", "running")
+    return Step("judged", "comparison", build, inputs=inputs, config=parts, seed=config.judge.seed)
+
+
+def _decision_step(
+    settings: RefreshConfig, held_out: tuple[dt.date, ...], notes: list[str], *, judged: bool, trained: bool
+) -> Step:
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        comparison = load_comparison(inputs["judged"]) if judged else None
+        judgements = judgements_of(comparison) if comparison is not None else ()
+        certificate = load_certificate(inputs[CERTIFICATE])
+        passed = certificate.verdict is Verdict.PASS
+        result, reason = decide(
+            certificate.verdict.value, judgements if judged or not passed else None, settings.accept
+        )
+        hashes = {
+            name: read_manifest(inputs[name] / BUNDLE).content_hash if name in inputs else None
+            for name in ("candidate", "running")
+        }
+        told = [*notes, *certificate.notes, *(comparison.notes if comparison is not None else ())]
+        decision = Decision(
+            result, reason, read_manifest(inputs["history"]).extra, certificate.train_days,
+            tuple(day.isoformat() for day in held_out), read_manifest(inputs[CERTIFICATE]).content_hash,
+            certificate.in_words(), hashes["candidate"], hashes["running"], settings.accept,
+            comparison.main_metric if comparison is not None else None,
+            comparison.unit_kind if comparison is not None else None, judgements, tuple(told),
+        )  # fmt: skip
+        (out / DATA).write_text(json.dumps(decision.to_json(), indent=1, allow_nan=False) + "\n")
+        (out / TEXT).write_text(decision.in_words() + "\n", encoding="utf-8")
+        return {"result": result.value}
+
+    more = (("candidate",) if trained else ()) + (("running", "judged") if judged else ())
+    parts = {"accept": settings.accept, "notes": notes}
+    return Step(DECISION, "refresh", build, inputs=("history", CERTIFICATE, *more), config=parts)
+
+
+def _bundle_step() -> Step:
+    def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
+        shutil.copytree(inputs["candidate"] / BUNDLE, out / BUNDLE)
+        return {}
+
+    return Step("bundle", "job-bundle", build, inputs=("candidate",))

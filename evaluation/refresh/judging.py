@@ -1,0 +1,204 @@
+"""The new policy and the running one on the newest days, which neither twin nor new policy has learned from.
+
+Two judges: replay of those days, and a twin fitted on them. Both policies meet the same arrivals and the same draws,
+each sees the system as its own contract says, so their difference is paired by unit.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.configuration import JudgeConfig
+from evaluation.judging import (
+    HISTORY,
+    Candidate,
+    Judge,
+    Judged,
+    Program,
+    compiled,
+    replay_judge,
+    slim,
+    twin_judge,
+    window_units,
+)
+from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
+from evaluation.pipeline import archive_facts
+from evaluation.progress import Progress
+from evaluation.refresh.contender import Contender
+from evaluation.refresh.views import Translation, Views, answered, translation_of, two_views
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from twin.contracts import Array, PyTree, Response
+from twin.environment import environment
+from twin.placement.encoding import Encoding
+from twin.placement.learned import AnswerModel, learned_answers
+from twin.placement.model import PlacementTwin, encode_days, fit_twin
+from twin.placement.replay import ReplayTable, replayed_answers
+from twin.placement.responses import drawn_response
+from twin.placement.windows import Windows, replayed_arrivals, select
+from twin.rollout import unroll
+
+NEW, RUNNING = "new", "running"
+KINDS = (HISTORY, NEW, RUNNING)
+REPLAY, NEWEST = "replay", "twin of the newest days"
+POLICIES = (
+    PolicyFacts(NEW, "trained", "the policy of this refresh"),
+    PolicyFacts(RUNNING, "trained", "the policy in use"),
+    PolicyFacts(HISTORY, "history", "the logged decisions"),
+)
+JUDGES = (
+    JudgeFacts(
+        REPLAY,
+        "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
+        "that ran on the chosen node. Blind to the crowding that another policy causes.",
+    ),
+    JudgeFacts(
+        NEWEST,
+        "logged arrivals; answers from a twin fitted on these very days, unseen in training. Sees crowding as far as "
+        "the log taught it; it is a model, not the system.",
+    ),
+)
+
+
+def judge_both(
+    archive: Archive,
+    twin: PlacementTwin,
+    days: Sequence[dt.date],
+    new: Contender,
+    running: Contender,
+    config: JudgeConfig,
+    intervals: BootstrapConfig,
+    progress: Progress,
+) -> Comparison:
+    """Judges the new policy, the running one and the logged decisions.
+
+    Args:
+        archive: With the days.
+        twin: That the new policy was trained in; its encoding describes the judged system.
+        days: The newest days, after those of training.
+        new, running: The policies.
+        config: How to judge.
+        intervals: Of the differences.
+        progress: Where to show how far it is.
+
+    Returns:
+        The comparison, under shift 0; without the second judge where the days hold too few requests for a twin.
+    """
+    encoding, notes = twin.encoding, []
+    windows = encode_days(archive, encoding, days, num_steps=config.num_steps)
+    seen_by_running = encode_days(archive, running.encoding, days, num_steps=config.num_steps)
+    translation, shape = translation_of(seen_by_running), (windows.num_steps, windows.num_windows)
+    replay = _bound(_replay_program(encoding, new, running), translation, new, running)
+    judges = [replay_judge(replay, encoding, windows, shape, KINDS)]
+    key, answers = jax.random.key(config.seed), replace(twin.config, num_steps=config.num_fit_steps)
+    try:
+        with progress.stage("fit a twin of the newest days"):
+            fit = jax.random.fold_in(key, 1)
+            newest = fit_twin(fit, archive, encoding, days, answers)
+    except ConfigError as error:
+        notes.append(f"no twin of the newest days ({error.what}); replay decides")
+    else:
+        lives = np.tile(np.arange(windows.num_windows), config.copies)
+        tiled = translation_of(select(seen_by_running, lives))
+        program = _bound(_twin_program(encoding, newest, new, running), tiled, new, running)
+        judges.append(
+            twin_judge(
+                program,
+                encoding,
+                windows,
+                newest.model,
+                shape,
+                copies=config.copies,
+                name=NEWEST,
+                kinds=KINDS,
+            )
+        )
+    with progress.stage("judge the new policy and the running one"):
+        runs = [run for judge in judges for run in _runs(key, judge)]
+    main = ON_TIME if encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
+    counts = sum(archive.num_rows("requests", day) for day in days)
+    return compare(
+        runs,
+        archive=archive_facts(archive),
+        train_days=[day.isoformat() for day in encoding.train_days],
+        unit_kind=window_units(windows)[2],
+        policies=POLICIES,
+        judges=[facts for facts in JUDGES if facts.name in {run.judge for run in runs}],
+        shifts=[ShiftFacts(0, tuple(day.isoformat() for day in days), counts)],
+        references=(RUNNING, HISTORY),
+        main_metric=main.name,
+        notes=notes,
+        config=intervals,
+    )
+
+
+def _runs(key: Array, judge: Judge) -> list[Run]:
+    trials = judge.try_out(key, [Candidate(kind, kind, None) for kind in KINDS])
+    return [
+        Run(
+            judge.name, 0, kind, trial.decisions, agreement=trial.agreement,
+            num_overflow=trial.decisions.num_censored if judge.name != REPLAY else 0,
+            num_illegal=trial.num_illegal,
+        )
+        for kind, trial in zip(KINDS, trials, strict=True)
+    ]  # fmt: skip
+
+
+def _bound(program: Program, translation: Translation, new: Contender, running: Contender) -> Program:
+    """The program as judges call it: with windows and answers, the rest at hand."""
+    rest = jax.tree.map(jnp.asarray, (translation, new.params, running.params))
+
+    def run(key: Array, kinds: Array, params: PyTree, windows: Windows, answers: PyTree) -> Judged:
+        return program(key, kinds, params, windows, answers, *rest)
+
+    return run
+
+
+def _replay_program(encoding: Encoding, new: Contender, running: Contender) -> Program:
+    def response(windows: Windows, table: ReplayTable) -> Response:
+        answers = replayed_answers(windows, table)
+        return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
+
+    return _program(encoding, new, running, response)
+
+
+def _twin_program(encoding: Encoding, newest: PlacementTwin, new: Contender, running: Contender) -> Program:
+    def response(windows: Windows, model: AnswerModel) -> Response:
+        answers = learned_answers(encoding, newest.config, model)
+        return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
+
+    return _program(encoding, new, running, response)
+
+
+def _program(
+    encoding: Encoding, new: Contender, running: Contender, response: Callable[..., Response]
+) -> Program:
+    """One compiled program for `KINDS`; shared arguments: windows, answers, translation, both policies' parameters."""
+
+    def run(
+        key: Array, kind: Array, _: PyTree, windows: Windows, answers: PyTree, translation: Translation,
+        params_new: PyTree, params_running: PyTree,
+    ) -> Judged:  # fmt: skip
+        def decide(_key: Array, seen: Views, legal: Array, logged: Array) -> Array:
+            branches = [
+                lambda: logged,
+                lambda: new.decide(params_new, seen.own, legal),
+                lambda: running.decide(params_running, seen.other, legal),
+            ]
+            return jax.lax.switch(kind, branches)
+
+        system = environment(
+            two_views(encoding, running.encoding, translation), answered(response(windows, answers))
+        )
+        logged = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+        return slim(
+            unroll(key, system, decide, logged, windows.arrival_s.shape[0], windows.arrival_s.shape[1:])
+        )
+
+    return compiled(run, 5)
