@@ -1,0 +1,209 @@
+"""A certificate from end to end: what it says of a tiny twin, what it refuses, and what training makes of it."""
+
+import datetime as dt
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from evaluation.certify.certificate import EXIT_STATUS
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.keeping import (
+    build_certificate,
+    certification_in,
+    find_certification,
+    folder_beside,
+    load_certificate,
+    refuse_uncertified,
+)
+from evaluation.certify.lines import Verdict
+from evaluation.certify.playing import counted_once, days_windows
+from evaluation.cli import main
+from evaluation.configuration import DaysConfig
+from evaluation.pipeline import build_twin
+from evaluation.progress import SilentProgress
+from evaluation.shifts import ShiftConfig
+from evaluation.simulator.logs import simulate
+from logs_schema import Archive, ArchiveWriter
+from logs_schema.errors import ConfigError
+from logs_schema.product import read_manifest, writing
+from twin.placement.learned import AnswerConfig
+from twin.placement.model import load_encoding
+
+DAYS = DaysConfig(last_day=dt.date(2024, 1, 1), num_days=1, num_steps=64)
+ANSWERS = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20)
+QUICK = CertifyConfig(
+    max_days=1, enough_rows=1, num_steps=128, max_rows=500, num_replicates=200, rankings=False
+)
+TOML = """
+[certify]
+max_days = 1
+enough_rows = 1
+num_steps = 128
+max_rows = 500
+num_replicates = 200
+rankings = false
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An archive of four days, a twin of the first, and settings."""
+    folder = tmp_path_factory.mktemp("certify")
+    simulate("small", 4, "mix", 0, folder / "archive", progress=lambda *_, **__: None)
+    with writing(folder / "twin", "twin", extra=(extra := {})) as out:
+        extra |= build_twin(out, folder / "archive", DAYS, ShiftConfig(), ANSWERS, 0, SilentProgress())
+    (folder / "quick.toml").write_text(TOML)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def status(made):
+    """Exit status of certifying it."""
+    return certify(made, "--out", str(made / "report.html"))
+
+
+def certify(folder, *options):
+    return main([
+        "certify", str(folder / "twin"), str(folder / "archive"), "--config", str(folder / "quick.toml"),
+        "--no-progress", *options,
+    ])  # fmt: skip
+
+
+def test_the_exit_status_is_the_verdict_and_the_page_is_written(made, status):
+    certificate = load_certificate(folder_beside(made / "twin"))
+    assert status == EXIT_STATUS[certificate.verdict]
+    assert certificate.twin == read_manifest(made / "twin").content_hash
+    assert certificate.days == ("2024-01-02",)
+    assert certificate.partners == ("2024-01-03",)
+    assert (made / "report.html").read_text() == (folder_beside(made / "twin") / "report.html").read_text()
+    sections = {line.section for line in certificate.lines}
+    assert len(sections) == 6
+    for line in certificate.lines:
+        silent = line.verdict is Verdict.NOT_APPLICABLE
+        assert silent == (line.value.value is None), line.name
+        assert not silent or line.reason
+
+
+def test_a_twin_of_sixty_gradient_steps_is_not_believed(made, status):
+    told = {line.name: line for line in load_certificate(folder_beside(made / "twin")).lines}
+    assert told["Kolmogorov-Smirnov distance of wait"].verdict is Verdict.FAIL
+    assert told["two-sample classifier"].value.value is None or status == 3
+    floor = told["KL of run time"].floor
+    assert 0.0 < floor.value < 0.05  # another day of the same world, never the day itself
+
+
+def test_the_same_certificate_twice(made, status, tmp_path):
+    with writing(tmp_path / "again", "certificate") as out:
+        build_certificate(out, made / "archive", made / "twin", None, QUICK, SilentProgress())
+    first, again = (load_certificate(path) for path in (folder_beside(made / "twin"), tmp_path / "again"))
+    assert first.to_json() == again.to_json()
+
+
+def test_every_request_counts_once(made):
+    encoding = load_encoding(made / "twin")
+    archive = Archive(made / "archive")
+    (windows,) = days_windows(archive, encoding, [dt.date(2024, 1, 2)], num_steps=128)
+    rows = windows.row[counted_once(windows)]
+    assert len(np.unique(rows)) == len(rows)
+    assert len(rows) > archive.num_rows("requests", dt.date(2024, 1, 2)) - 128 // 4
+
+
+def test_training_asks_for_a_certificate_or_force(made, status, capsys):
+    found = find_certification(made / "twin")
+    assert found.verdict == "fail"
+    command = ["train", str(made / "twin"), "--out", str(made / "policy"), "--no-progress"]
+    assert main(command) == 2
+    assert "failed its certificate" in capsys.readouterr().err
+    facts = found.facts()
+    assert facts == {"certificate": None, "certification": "trained in a twin that failed its certificate"}
+
+
+def test_only_a_certificate_of_this_very_twin_counts(made, status, tmp_path):
+    other = tmp_path / "twin"
+    with writing(other, "twin", config={"other": True}) as out:
+        (out / "encoding.json").write_text("{}")
+    with writing(
+        folder_beside(other), "certificate", made_from={"twin": "another"}, extra={"verdict": "pass"}
+    ):
+        pass
+    assert find_certification(other).verdict == "none"
+    with pytest.raises(ConfigError, match="no certificate"):
+        refuse_uncertified(find_certification(other), other)
+    hashes = {"twin": read_manifest(other).content_hash}
+    with writing(
+        folder_beside(other), "certificate", made_from=hashes, extra={"verdict": "pass"}, replace=True
+    ):
+        pass
+    found = find_certification(other)
+    assert found.facts()["certificate"] == read_manifest(folder_beside(other)).content_hash
+    refuse_uncertified(found, other)
+
+
+@pytest.mark.parametrize(
+    ("days", "message"),
+    [
+        ("2024-01-01", "overlap the training"),
+        ("2023-12-31", "overlap the training"),
+        ("2024-02-01", "no requests on days asked for"),
+        ("soon", "not a list of days"),
+    ],
+)
+def test_days_that_cannot_be_held_out_are_refused(made, capsys, days, message):
+    assert certify(made, "--days", days, "--keep", str(made / "refused")) == 2
+    assert message in capsys.readouterr().err
+    assert not (made / "refused").exists()
+
+
+def altered(made, folder, change):
+    """The archive with the requests after the training day changed."""
+    archive = Archive(made / "archive")
+    rows = archive.read("requests").unify_dictionaries()
+    late = pc.greater_equal(
+        rows["arrival"], pa.scalar(dt.datetime(2024, 1, 2, tzinfo=dt.UTC), rows["arrival"].type)
+    )
+    for name, value in change.items():
+        type_ = rows.schema.field(name).type
+        column = pc.cast(rows[name], pa.string()) if pa.types.is_dictionary(type_) else rows[name]
+        column = pc.if_else(late, pa.scalar(value, column.type), column)
+        rows = rows.set_column(rows.column_names.index(name), name, pc.cast(column, type_) if type_ == column.type
+                               else column.combine_chunks().dictionary_encode())  # fmt: skip
+    with ArchiveWriter(folder, source={}, facts={}) as writer:
+        writer.write("nodes", archive.nodes(), source="nodes", first_row=0, raw=None)
+        writer.write("requests", rows, source="requests", first_row=0, raw=None)
+    return folder
+
+
+def test_an_archive_without_outcomes_is_refused_or_recorded(made, tmp_path):
+    change = {"start": None, "finish": None, "status": "waiting", "accepted": None, "ran_node": None}
+    archive = altered(made, tmp_path / "archive", change)
+    with pytest.raises(ConfigError, match="too few requests"):
+        build_certificate(tmp_path, archive, made / "twin", None, QUICK, SilentProgress())
+    with writing(tmp_path / "told", "certificate", extra=(extra := {})) as out:
+        extra |= build_certificate(
+            out, archive, made / "twin", None, QUICK, SilentProgress(), record_refusal=True
+        )
+    assert certification_in(tmp_path / "told").verdict == "cannot tell"
+    told = load_certificate(tmp_path / "told")
+    assert "too few requests" in told.in_words()
+    assert EXIT_STATUS[told.verdict] == 4
+
+
+def test_an_archive_without_decisions_is_refused(made, tmp_path):
+    archive = altered(made, tmp_path / "archive", {"offered_node": None, "ran_node": None})
+    with pytest.raises(ConfigError, match="known decision"):
+        build_certificate(tmp_path, archive, made / "twin", None, QUICK, SilentProgress())
+
+
+def test_a_service_unseen_in_training_is_noted(made, tmp_path):
+    archive = altered(made, tmp_path / "archive", {"service": "brand new"})
+    with writing(tmp_path / "told", "certificate", extra=(extra := {})) as out:
+        extra |= build_certificate(out, archive, made / "twin", None, QUICK, SilentProgress())
+    notes = " ".join(load_certificate(tmp_path / "told").notes)
+    assert "service: " in notes
+    assert "brand new" in notes
+    assert json.dumps(extra)
+    assert Path(tmp_path / "told" / "report.html").read_text().count("brand new") >= 1
