@@ -1,5 +1,6 @@
 """Frames as an environment: a toy whose optimum is known, what must hold in every frame, GSP-SS by slots, learning."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from evaluation.orchestration_bench import (
     usual_pairs,
     with_changes,
 )
+from evaluation.orchestration_table import as_json, as_table
 from evaluation.simulator.conditions import conditions, world_draw
 from evaluation.simulator.frames import (
     FrameConfig,
@@ -355,3 +357,14 @@ def test_every_dispatcher_and_orchestrator_is_scored() -> None:
         assert score.per_run.shape == (6,)
         if score.pair.orchestration == "static":
             assert score.gain.value == 0.0
+    rows = json.loads(json.dumps(as_json(world, config, scores), allow_nan=False))["rows"]
+    assert [(row["dispatch"], row["orchestration"]) for row in rows] == [tuple(one.pair) for one in scores]
+    assert {
+        "on_time",
+        "on_time_low",
+        "on_time_high",
+        "scheduling_mib",
+        "energy_j",
+        "gain_over_static",
+    } <= set(rows[0])
+    assert as_table(world, config, scores).row_count == len(pairs)
