@@ -24,7 +24,14 @@ from twin.imitation.fidelity import earth_movers, state_distance
 from twin.imitation.generator import Limits, choose, draw_again, init_generator
 from twin.imitation.guards import Look, refuse_divergence, stop_reason
 from twin.imitation.keeping import load_imitation, save_imitation
-from twin.imitation.kinds import kind_of, marginal_log_likelihood, same_agent
+from twin.imitation.kinds import (
+    NUM_SLOTS,
+    drawn_kind,
+    luck_of,
+    marginal_log_likelihood,
+    same_agent,
+    slot_of,
+)
 from twin.imitation.proximal import returns_to_go
 from twin.imitation.training import ImitationModel, fit_imitation
 from twin.placement.features import NODE_FEATURES, request_features
@@ -32,37 +39,43 @@ from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answe
 from twin.placement.types import Observation
 
 
-def test_kinds_stay_with_an_agent_and_are_equally_frequent() -> None:
+def test_luck_stays_with_an_agent_and_is_uniform_and_independent() -> None:
     seeds = jax.random.bits(jax.random.key(0), (500,), jnp.uint32)
-    agent = jnp.broadcast_to(jnp.array([3, 8, 3, -1, -1])[:, None], (5, 500))
-    kind = np.asarray(kind_of(seeds, agent, jnp.arange(5)[:, None], 4))
-    assert (kind[0] == kind[2]).all()
-    counts = np.bincount(kind[[0, 1, 3]].ravel(), minlength=4)
-    assert stats.chisquare(counts).pvalue > 1e-3
-    together = np.histogram2d(kind[0], kind[1], bins=4)[0]
-    assert stats.chi2_contingency(together).pvalue > 1e-3
-    hidden = np.histogram2d(kind[3], kind[4], bins=4)[0]
-    assert stats.chi2_contingency(hidden).pvalue > 1e-3
+    slot = slot_of(jnp.broadcast_to(jnp.array([3, 8, 3 + NUM_SLOTS, -1, -1])[:, None], (5, 500)))
+    luck = np.asarray(luck_of(seeds, slot, jnp.arange(5)[:, None]))
+    assert (luck[0] == luck[2]).all()
+    assert stats.kstest(luck[[0, 1, 3, 4]].ravel(), "uniform").pvalue > 1e-3
+    for one, two in ((0, 1), (0, 3), (3, 4)):
+        assert abs(np.corrcoef(luck[one], luck[two])[0, 1]) < 0.15
 
 
-def test_a_rollout_and_the_whole_window_give_the_same_kinds() -> None:
+def test_a_rollout_and_the_whole_window_have_the_same_luck() -> None:
     seeds = jnp.array([5, 17], jnp.uint32)
-    agent = jnp.array([[1, 2], [-1, 2], [1, -1]])
-    whole = kind_of(seeds, agent, jnp.arange(3)[:, None], 6)
-    steps = [kind_of(seeds, agent[i][None], jnp.int32(i), 6)[0] for i in range(3)]
+    slot = jnp.array([[1, 2], [-1, 2], [1, -1]])
+    whole = luck_of(seeds, slot, jnp.arange(3)[:, None])
+    steps = [luck_of(seeds, slot[i][None], jnp.int32(i))[0] for i in range(3)]
     np.testing.assert_array_equal(whole, jnp.stack(steps))
 
 
+def test_kinds_are_drawn_by_their_weights() -> None:
+    weights = np.array([0.2, 0.5, 0.3])
+    luck = jnp.linspace(0.0005, 0.9995, 1000)
+    kind = drawn_kind(jnp.broadcast_to(jnp.log(weights)[:, None], (3, 1000)), luck)
+    np.testing.assert_allclose(np.bincount(kind) / 1000, weights, atol=2e-3)
+    assert int(drawn_kind(jnp.log(weights)[:, None], jnp.ones(1))[0]) == 2
+
+
 def test_marginal_likelihood_by_hand() -> None:
-    """Two kinds; agent 7 asks twice, a hidden agent once, the last step is padding."""
+    """Two kinds; agent 7 asks twice, a hidden agent once, the last step is padding; first requests set the weights."""
     of_kind = jnp.log(jnp.array([[0.9, 0.8, 0.5, 0.1], [0.2, 0.4, 0.3, 0.1]]))
+    weight = jnp.log(jnp.array([[0.7, 0.1, 0.6, 0.5], [0.3, 0.9, 0.4, 0.5]]))
     agent, valid = jnp.array([7, 7, -1, 7]), jnp.array([True, True, True, False])
-    told = marginal_log_likelihood(of_kind, same_agent(agent, valid), valid)
-    by_hand = np.log(0.5 * (0.9 * 0.8 + 0.2 * 0.4)) + np.log(0.5 * (0.5 + 0.3))
+    told = marginal_log_likelihood(of_kind, weight, same_agent(agent, valid), valid)
+    by_hand = np.log(0.7 * 0.9 * 0.8 + 0.3 * 0.2 * 0.4) + np.log(0.6 * 0.5 + 0.4 * 0.3)
     assert float(told) == pytest.approx(by_hand / 3, rel=1e-5)
-    alone = marginal_log_likelihood(of_kind, same_agent(jnp.full(4, -1), valid), valid)
-    one_by_one = sum(np.log(0.5 * (a + b)) for a, b in ((0.9, 0.2), (0.8, 0.4), (0.5, 0.3)))
-    assert float(alone) == pytest.approx(one_by_one / 3, rel=1e-5)
+    alone = marginal_log_likelihood(of_kind, weight, same_agent(jnp.full(4, -1), valid), valid)
+    singly = (0.7 * 0.9 + 0.3 * 0.2, 0.1 * 0.8 + 0.9 * 0.4, 0.6 * 0.5 + 0.4 * 0.3)
+    assert float(alone) == pytest.approx(np.mean(np.log(singly)), rel=1e-5)
 
 
 def test_answers_drawn_again_are_the_same_and_have_gradients() -> None:

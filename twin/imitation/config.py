@@ -49,7 +49,7 @@ class ImitationConfig:
     Attributes:
         num_members: Answer networks; each owns an equal share of the streams.
         hidden: Widths of every network's hidden layers.
-        num_kinds: Kinds of agents. An agent is of one kind for a whole episode; kinds are equally likely and hidden.
+        num_kinds: Kinds of agents. An agent is of one hidden kind for a whole episode (`twin.imitation.kinds`).
         grouped: The likelihood knows that all offers of a window to one agent met one kind. Otherwise every offer is a
             mixture over kinds of its own, and only the discriminator can tell persistence.
         num_warm: Steps of pure likelihood before the game.

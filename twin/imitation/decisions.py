@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, Trajectory
+from twin.imitation.kinds import slot_of
 from twin.placement.encoding import Encoding
 from twin.placement.history import observed_answers, replay_log
 from twin.placement.outcome_model import Drawn, Observed
@@ -23,7 +24,7 @@ class Decisions(NamedTuple):
     local: Observation  # the same as the deciding site saw it: what the engine decided by
     legal: Leaf  # [nodes, T, W] bool
     node: Leaf  # [T, W] int32: the decision
-    agent: Leaf  # [T, W] int32, -1 where hidden
+    agent: Leaf  # [T, W] int32 from `kinds.slot_of`
     valid: Leaf  # [T, W] bool: a legal decision of the window
     observed: Observed  # leaves [T, W]
     known: Leaf  # [T, W] bool: the answer is final, so that it may be judged
@@ -37,7 +38,8 @@ def states_of(history: Trajectory) -> tuple[Observation, Observation, Array, Arr
 
     full = jax.tree.map(lambda leaf: before(leaf[:-1]), history.global_observation)
     local = jax.tree.map(before, history.observation)
-    return Observation(*full), Observation(*local), before(history.legal), history.facts.agent[:, 0]
+    agent = slot_of(history.facts.agent[:, 0])
+    return Observation(*full), Observation(*local), before(history.legal), agent
 
 
 def logged_decisions(windows: Windows, encoding: Encoding) -> Decisions:
@@ -47,7 +49,7 @@ def logged_decisions(windows: Windows, encoding: Encoding) -> Decisions:
     observed = Observed(*(np.asarray(leaf) for leaf in observed_answers(windows)))
     valid = windows.valid() & ~np.asarray(history.illegal)[:, 0] & (windows.node >= 0)
     known = valid & (~observed.accepted | observed.dropped | observed.finished)
-    agent = np.where(valid, windows.request.agent, -1).astype(np.int32)
+    agent = np.asarray(slot_of(jnp.where(valid, windows.request.agent, -1)))
     node = np.maximum(windows.node, 0).astype(np.int32)
     return Decisions(full, local, legal, node, agent, valid, observed, known)
 

@@ -28,8 +28,15 @@ from twin.imitation.generator import (
     draw_again,
     engine_logits,
     imitated_answers,
+    kind_log_weights,
 )
-from twin.imitation.kinds import kind_of, marginal_log_likelihood, same_agent
+from twin.imitation.kinds import (
+    at_first_request,
+    drawn_kind,
+    luck_of,
+    marginal_log_likelihood,
+    same_agent,
+)
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.features import one_hot
@@ -88,6 +95,7 @@ class Again(NamedTuple):
     """The rollout's decisions and answers drawn again, with gradients."""
 
     chosen: Array  # [nodes, T, W]
+    kind: Array  # [T, W]
     drawn: Drawn
 
 
@@ -96,9 +104,14 @@ def inputs_of(seen: Observation, chosen: Array) -> Array:
     return jnp.concatenate([jnp.einsum("fntw,ntw->ftw", seen.node, chosen), chosen, seen.request])
 
 
-def kinds_of(config: ImitationConfig, seeds: Array, agent: Array) -> Array:
-    """[T, W] kinds of the agents of windows that are rolled out from their first decision."""
-    return kind_of(seeds, agent, jnp.arange(agent.shape[0])[:, None], config.num_kinds)
+def kinds_of(config: ImitationConfig, generator: Generator, seen: Played, inputs: Array) -> Array:
+    """[T, W] the kinds that the agents had in a rollout, each drawn at its first request; no gradient."""
+    if config.num_kinds == 1:
+        return jnp.zeros_like(seen.agent)
+    same = same_agent(seen.agent, seen.valid)
+    weights = at_first_request(kind_log_weights(config, generator.answers, inputs), same)
+    step = jnp.arange(seen.agent.shape[0])[:, None]
+    return drawn_kind(weights, luck_of(seen.noise.seeds, seen.agent, step))
 
 
 def again(
@@ -107,9 +120,11 @@ def again(
     """Draws decisions and answers again from the visited states and the same noise: the same values, with gradients."""
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
     chosen = choose(logits, seen.noise.gumbels)
-    kind = kinds_of(config, seen.noise.seeds, seen.agent)
-    parameters = answers_given(config, generator.answers, inputs_of(seen.full, chosen), kind)
-    return Again(chosen, draw_again(parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits))
+    inputs = inputs_of(seen.full, chosen)
+    kind = kinds_of(config, generator, seen, inputs)
+    parameters = answers_given(config, generator.answers, inputs, kind)
+    drawn = draw_again(parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits)
+    return Again(chosen, kind, drawn)
 
 
 def generated_rows(
@@ -155,7 +170,8 @@ def likelihood(
 
     kinds = jax.vmap(of_kind)(jnp.arange(config.num_kinds, dtype=jnp.int32))
     agent = logged.agent if config.grouped else jnp.full_like(logged.agent, -1)
-    answers = marginal_log_likelihood(kinds, same_agent(agent, logged.valid), logged.valid)
+    weights = kind_log_weights(config, generator.answers, inputs)
+    answers = marginal_log_likelihood(kinds, weights, same_agent(agent, logged.valid), logged.valid)
     logits = engine_logits(encoding.cluster, config, generator.engine, logged.local, logged.legal)
     taken = jnp.sum(jnp.where(logged.valid[None], chosen * logits, 0.0))
     return Likelihood(answers, taken / jnp.maximum(jnp.sum(logged.valid), 1))

@@ -17,7 +17,7 @@ import numpy as np
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Streams
 from twin.imitation.config import ImitationConfig
-from twin.imitation.kinds import kind_of
+from twin.imitation.kinds import NUM_SLOTS, drawn_kind, luck_of, slot_of
 from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
@@ -37,10 +37,17 @@ from twin.placement.types import Cluster, Fate, Observation, PlacementState
 LEAST = float(np.finfo(np.float32).tiny)
 
 
+class AnswerNetworks(NamedTuple):
+    """Parameters of all members; leaves [members, ...]."""
+
+    answer: PyTree
+    gate: PyTree  # how likely the kinds are
+
+
 class Generator(NamedTuple):
     """Parameters of the imitated multi-agent policy."""
 
-    answers: PyTree  # leaves [members, ...]
+    answers: AnswerNetworks
     engine: PyTree
 
 
@@ -64,6 +71,18 @@ def answers_network(config: ImitationConfig) -> MLP:
     return MLP(config.hidden, NUM_OUTPUTS, output_scale=0.1)
 
 
+def gate_network(config: ImitationConfig) -> MLP:
+    """The network of one member that says how likely the kinds are, from what the answers see."""
+    return MLP(config.hidden, config.num_kinds, output_scale=0.1)
+
+
+def kind_log_weights(config: ImitationConfig, parameters: AnswerNetworks, inputs: Array) -> Array:
+    """[kinds, T, W] log probabilities of the kinds for inputs [inputs, T, W]; streams are dealt to the members."""
+    if config.num_kinds == 1:
+        return jnp.zeros((1, *inputs.shape[1:]))
+    return jax.nn.log_softmax(members_apply(gate_network(config), parameters.gate, inputs), axis=0)
+
+
 def engine_network(config: ImitationConfig) -> MLP:
     """The network that scores one node for one request."""
     return MLP(config.hidden, 1, output_scale=0.1)
@@ -71,12 +90,16 @@ def engine_network(config: ImitationConfig) -> MLP:
 
 def init_generator(key: Array, cluster: Cluster, config: ImitationConfig) -> Generator:
     """Random parameters."""
-    key_answers, key_engine = jax.random.split(key)
+    key_answers, key_engine, key_gate = jax.random.split(key, 3)
     width = num_inputs(cluster) + (config.num_kinds if config.num_kinds > 1 else 0)
     init = partial(answers_network(config).init, inputs=jnp.zeros((width, 1)))
     members = jax.vmap(lambda one: init(one))(jax.random.split(key_answers, config.num_members))
+    init_gate = partial(gate_network(config).init, inputs=jnp.zeros((num_inputs(cluster), 1)))
+    gates = jax.vmap(lambda one: init_gate(one))(jax.random.split(key_gate, config.num_members))
     engine_width = len(NODE_FEATURES) + cluster.num_nodes + len(request_features(cluster))
-    return Generator(members, engine_network(config).init(key_engine, jnp.zeros((engine_width, 1))))
+    return Generator(
+        AnswerNetworks(members, gates), engine_network(config).init(key_engine, jnp.zeros((engine_width, 1)))
+    )
 
 
 def draw_noise(key: Array, num_steps: int, num_streams: int, num_nodes: int) -> Noise:
@@ -98,10 +121,10 @@ def with_kind(inputs: Array, kind: Array, config: ImitationConfig) -> Array:
 
 
 def answers_given(
-    config: ImitationConfig, parameters: PyTree, inputs: Array, kind: Array
+    config: ImitationConfig, parameters: AnswerNetworks, inputs: Array, kind: Array
 ) -> AnswerParameters:
     """Distributions of answers [T, W] for inputs [inputs, T, W]; the streams are dealt to the members."""
-    outputs = members_apply(answers_network(config), parameters, with_kind(inputs, kind, config))
+    outputs = members_apply(answers_network(config), parameters.answer, with_kind(inputs, kind, config))
     return split_outputs(outputs)
 
 
@@ -162,6 +185,7 @@ def draw_again(parameters: AnswerParameters, uniforms: Array, unit_s: float, lim
 class _Memory(NamedTuple):
     seeds: Array  # uint32 [W]
     step: Array  # [] int32
+    kind: Array  # [slots, W] int32: kinds of the agents met, -1 where none was
 
 
 def imitated_answers(
@@ -191,12 +215,14 @@ def imitated_answers(
                 f"{streams} streams cannot be dealt to {config.num_members} members", where="imitated_answers",
                 allowed=f"one stream axis, a multiple of {config.num_members} long",
             )  # fmt: skip
-        return _Memory(draw_seeds(key, streams) if noise is None else noise.seeds, jnp.int32(0))
+        seeds = draw_seeds(key, streams) if noise is None else noise.seeds
+        slots = NUM_SLOTS if config.num_kinds > 1 else 0
+        return _Memory(seeds, jnp.int32(0), jnp.full((slots, *streams), -1, jnp.int32))
 
     def answer(key: Array, memory: _Memory, state: PlacementState, node: Array) -> tuple[_Memory, Fate]:
         seen = observe(encoding.cluster, state, unit_s, in_full=True)
-        kind = kind_of(memory.seeds, state.request.agent, memory.step, config.num_kinds)
         inputs = answer_inputs(encoding.cluster, seen, node)
+        memory, kind = _met(config, parameters, memory, slot_of(state.request.agent), inputs)
         if noise is None:
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)
         else:
@@ -206,3 +232,18 @@ def imitated_answers(
         return memory._replace(step=memory.step + 1), fate
 
     return Answers(init, answer)
+
+
+def _met(
+    config: ImitationConfig, parameters: AnswerNetworks, memory: _Memory, slot: Array, inputs: Array
+) -> tuple[_Memory, Array]:
+    """The kinds [seats, W] of the agents in slots [seats, W] who ask now, and the memory with those met first."""
+    if config.num_kinds == 1:
+        return memory, jnp.zeros_like(slot)
+    luck = luck_of(memory.seeds, slot, memory.step)
+    fresh = drawn_kind(kind_log_weights(config, parameters, inputs), luck)
+    here = one_hot(slot, NUM_SLOTS)  # [slots, seats, W]
+    known = jnp.max(jnp.where(here, memory.kind[:, None], -1), axis=0)
+    kind = jnp.where(known >= 0, known, fresh)
+    written = jnp.max(jnp.where(here, kind[None], -1), axis=1)
+    return memory._replace(kind=jnp.maximum(memory.kind, written)), kind

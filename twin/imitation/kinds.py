@@ -1,13 +1,13 @@
 """Kinds of agents: what an agent keeps to itself and is, for a whole episode.
 
 A one-step likelihood cannot tell an agent who refuses every second offer from two agents of whom one refuses all.
-Here every agent is of one of `K` equally likely hidden kinds, and its answers depend on it. In rollouts the kind is a
-hash of the stream's seed and the agent, so nothing is carried along. In logs it is summed out, over all that a window
-shows of an agent:
+Here every agent is of one of `K` hidden kinds for a whole episode, and its answers depend on it. A gate says how likely
+the kinds are, from what is seen at the agent's first request of the episode: the queue it finds may be of its own
+making. In logs the kind is summed out, over all that a window shows of an agent:
 
-    log sum_k exp(sum_i log p(y_i | x_i, k)) - log K
+    log sum_k w_k(x_first) exp(sum_i log p(y_i | x_i, k))
 
-Agents whom the log hides are of a new kind at every request.
+In rollouts it is drawn at the first request and remembered. Agents whom the log hides are new at every request.
 """
 
 import jax
@@ -16,23 +16,42 @@ import numpy as np
 
 from twin.contracts import Array
 
+NUM_SLOTS = 128
+"""Agents are told apart by their index modulo this."""
 
-def kind_of(seeds: Array, agent: Array, step: Array, num_kinds: int) -> Array:
-    """The kind of every agent in every stream.
+
+def slot_of(agent: Array) -> Array:
+    """The place of an agent in the memory of kinds; -1 for hidden agents. Shape as given."""
+    return jnp.where(agent < 0, -1, agent % NUM_SLOTS).astype(jnp.int32)
+
+
+def luck_of(seeds: Array, slot: Array, step: Array) -> Array:
+    """What decides the kind of an agent in a stream: a hash, so the same whenever it is asked for.
 
     Args:
         seeds: uint32 [*streams].
-        agent: int32 [..., *streams]; -1 where hidden.
-        step: int32, broadcastable to `agent`: number of the decision, which stands for a hidden agent.
-        num_kinds: How many there are.
+        slot: int32 [..., *streams] from `slot_of`.
+        step: int32, broadcastable to `slot`: number of the decision, which stands for a hidden agent.
 
     Returns:
-        int32 [..., *streams] in [0, num_kinds).
+        [..., *streams] uniform in (0, 1).
     """
-    name = jnp.where(agent < 0, -2 - jnp.broadcast_to(step, agent.shape), agent).astype(jnp.uint32)
-    seed = seeds.reshape((1,) * (agent.ndim - seeds.ndim) + seeds.shape)
+    name = jnp.where(slot < 0, -2 - jnp.broadcast_to(step, slot.shape), slot).astype(jnp.uint32)
+    seed = seeds.reshape((1,) * (slot.ndim - seeds.ndim) + seeds.shape)
     mixed = _scrambled(_scrambled(seed) ^ _scrambled(name * np.uint32(0x9E3779B1) + np.uint32(1)))
-    return ((mixed >> 8).astype(jnp.int32) % num_kinds).astype(jnp.int32)
+    return ((mixed >> 8).astype(jnp.float32) + 0.5) * np.float32(2.0**-24)
+
+
+def drawn_kind(log_weight: Array, luck: Array) -> Array:
+    """int32 [*batch]: the kind that `luck` [*batch] picks by the distribution function of `log_weight` [K, *batch]."""
+    below = jnp.cumsum(jnp.exp(log_weight), axis=0)
+    return jnp.sum((luck[None] >= below)[:-1], axis=0, dtype=jnp.int32)
+
+
+def at_first_request(values: Array, same: Array) -> Array:
+    """Values [K, T, *streams] of every decision replaced by those of its agent's first decision in the window."""
+    first = jnp.argmax(same > 0.0, axis=1)
+    return jnp.take_along_axis(values, first[None], axis=1)
 
 
 def _scrambled(value: Array) -> Array:
@@ -50,19 +69,20 @@ def same_agent(agent: Array, valid: Array) -> Array:
     return ((together | itself) & valid[:, None] & valid[None]).astype(jnp.float32)
 
 
-def marginal_log_likelihood(of_kind: Array, same: Array, valid: Array) -> Array:
+def marginal_log_likelihood(of_kind: Array, log_weight: Array, same: Array, valid: Array) -> Array:
     """Mean over decisions of the log likelihood with the kinds summed out.
 
     Args:
         of_kind: [kinds, T, *streams] log likelihood of every answer, were its agent of this kind.
+        log_weight: [kinds, T, *streams] log probability of the kinds, from what was seen before every decision.
         same: [T, T, *streams] from `same_agent`; the identity for a mixture of kinds of every answer's own.
         valid: [T, *streams] bool.
 
     Returns:
-        [] sum over groups of `log mean_k exp(sum of the group)`, divided by the number of valid decisions.
+        [] sum over groups of `log sum_k w_k exp(sum of the group)`, divided by the number of valid decisions.
     """
     of_kind = jnp.where(valid[None], of_kind, 0.0)
     of_group = jnp.einsum("st...,kt...->ks...", same, of_kind)
     size = jnp.maximum(jnp.sum(same, axis=1), 1.0)
-    summed = jax.nn.logsumexp(of_group, axis=0) - np.log(of_kind.shape[0])
+    summed = jax.nn.logsumexp(of_group + at_first_request(log_weight, same), axis=0)
     return jnp.sum(jnp.where(valid, summed / size, 0.0)) / jnp.maximum(jnp.sum(valid), 1)

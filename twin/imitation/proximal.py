@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from twin.contracts import Array, PyTree
 from twin.imitation.config import ImitationConfig
 from twin.imitation.decisions import drawn_as_observed
-from twin.imitation.game import Again, Played, inputs_of, kinds_of
+from twin.imitation.game import Again, Played, inputs_of
 from twin.imitation.generator import Generator, answers_given, engine_logits
 from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
@@ -57,9 +57,8 @@ def joint_log_probability(
     encoding: Encoding, config: ImitationConfig, generator: Generator, seen: Played, drawn: Again
 ) -> Array:
     """[T, W] log probability of the rollout's decisions and answers under the parameters given."""
-    chosen, answer = jax.lax.stop_gradient(drawn)
+    chosen, kind, answer = jax.lax.stop_gradient(drawn)
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
-    kind = kinds_of(config, seen.noise.seeds, seen.agent)
     parameters = answers_given(config, generator.answers, inputs_of(seen.full, chosen), kind)
     of_answer = log_likelihood(parameters, drawn_as_observed(answer), encoding.problem.time_unit_s)
     return jnp.sum(chosen * jnp.maximum(logits, -1e9), axis=0) + of_answer
