@@ -1,0 +1,93 @@
+"""What the tests of `schedtwin refresh` are made of: a log by days, a tiny job, policies made by hand."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow.parquet as pq
+
+from evaluation.simulator.logs import simulate
+from logs_schema import Archive
+from offline_rl.contract import NetworkFacts
+from offline_rl.export import export_policy, original
+from offline_rl.placement_contract import placement_contract
+from twin.placement.encoding import Encoding
+from twin.placement.features import NODE_FEATURES
+
+THRESHOLDS = {
+    "column_kl": 50.0, "pair_kl": 50.0, "auc": 1.0, "mmd": 50.0, "kolmogorov_smirnov": 1.0, "wasserstein": 50.0,
+    "arrivals": 50.0, "offload_error": 1.0, "offload_correlation": -1.0, "calibration": 1.0, "coverage": 1.0,
+    "horizon": 50.0, "rank_correlation": -1.0, "value_error": 50.0,
+}  # fmt: skip
+"""A tiny twin passes these."""
+TINY = """
+[log]
+format = "native"
+paths = ["log"]
+[days]
+num_days = 2
+num_steps = 64
+[twin]
+num_members = 2
+hidden = [32]
+num_steps = 400
+evaluate_every = 50
+[train]
+seeds = [0]
+num_updates = 2
+num_streams = 8
+clone_updates = 25
+clone_streams = 4
+[judge]
+copies = 2
+num_fit_steps = 400
+[intervals]
+num_replicates = 200
+[certify]
+num_replicates = 200
+max_rows = 500
+"""
+SCORER = NetworkFacts("scorer", (4,), identity=True, pooled=False)
+
+
+def nightly(folder: Path, num_days: int) -> None:
+    """`folder/log`, all days but the last, and `folder/night`, the last one, in the project's own format."""
+    simulate("small", num_days, "mix", 0, folder / "simulated")
+    archive = Archive(folder / "simulated")
+    days = archive.days("requests")
+    for name, part in (("log", days[:-1]), ("night", days[-1:])):
+        (folder / name).mkdir()
+        pq.write_table(archive.read("requests", days=part), folder / name / "requests.parquet")
+    pq.write_table(archive.nodes(), folder / "log" / "nodes.parquet")
+
+
+def configured(path: Path, thresholds: dict[str, float]) -> Path:
+    """The tiny job with these thresholds, written to `path`."""
+    lines = [f"{name} = {value}" for name, value in thresholds.items()]
+    path.write_text("\n".join([TINY, "[certify.thresholds]", *lines, ""]))
+    return path
+
+
+def policy_by_backlog(out: Path, encoding: Encoding, *, seeks_load: bool) -> None:
+    """A bundle that chooses the node with the least load (waiting, backlog), or with the most."""
+    contract = placement_contract(encoding, SCORER)
+    shapes = original(contract).init(jax.random.key(0))["params"]
+    params = {
+        layer: {part: np.zeros(array.shape, np.float32) for part, array in parts.items()}
+        for layer, parts in shapes.items()
+    }
+    names = [feature.name for feature in NODE_FEATURES]
+    for name in ("num_waiting", "backlog", "num_running"):
+        params["choice"]["kernel"][names.index(name), 0] = 1.0
+    params["score"]["kernel"][0, 0] = 1.0 if seeks_load else -1.0
+    export_policy(
+        {
+            "params": {
+                layer: {part: jnp.asarray(one) for part, one in parts.items()}
+                for layer, parts in params.items()
+            }
+        },
+        out,
+        contract,
+    )

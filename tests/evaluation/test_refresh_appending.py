@@ -1,0 +1,173 @@
+"""Yesterday's decisions join the history once, whole, and are never lost."""
+
+import datetime as dt
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluation.job import run_job
+from evaluation.progress import SilentProgress
+from evaluation.refresh import appending
+from evaluation.refresh.deciding import Result
+from evaluation.refresh.job import STALE, history_step, is_under_way
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, FormatError, ProductError
+from logs_schema.importing import import_log
+from logs_schema.product import MANIFEST, read_manifest, writing
+from offline_rl.serving.decision_log import REQUEST_COLUMNS
+from offline_rl.serving.journal import Journal
+
+NODES = "node_id,site,tier,cpu_cores\na,here,pool,4\nb,here,pool,4\n"
+MIDNIGHT_S = dt.datetime(2024, 5, 2, tzinfo=dt.UTC).timestamp()
+
+
+def row(number: int, status: str, *, day: int = 0, **more: object) -> list[object]:
+    """A row as the server writes it."""
+    arrival_s = MIDNIGHT_S + 86_400.0 * day + 60.0 * number
+    known = {"request_id": f"{day}-{number}", "arrival": f"{arrival_s:.6f}", "site": "here", "status": status}
+    known |= {"offered_node": "a", "decided": known["arrival"], "propensity": 0.5} | more
+    if status == "completed":
+        known |= {"start": known["arrival"], "finish": f"{arrival_s + 30.0:.6f}", "ran_node": "a"}
+    return [known.get(name) for name in REQUEST_COLUMNS]
+
+
+def served(folder: Path, *batches: list[list[object]], close: bool = True) -> Journal:
+    """The server's log, a file for each batch; the last one stays open unless closed."""
+    (folder / "decisions").mkdir(parents=True, exist_ok=True)
+    (folder / "decisions" / "decisions-1.csv").write_text("request_id,arm\n1,policy\n")
+    journal = Journal(folder / "requests", "requests", REQUEST_COLUMNS)
+    for batch in batches:
+        journal.write(batch)
+        if close or batch is not batches[-1]:
+            journal.close()
+    return journal
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    (raw / "nodes.csv").write_text(NODES)
+    (raw / "requests.csv").write_text(
+        "request_id,arrival,site,status\nold,2024-05-01T10:00:00,here,unknown\n"
+    )
+    import_log("native", [raw], tmp_path / "base")
+    return tmp_path / "base"
+
+
+def refreshed(base: Path, place: Path, log: Path) -> dict:
+    step = history_step(base, place, appending.log_files(log), SilentProgress())
+    run_job([step], place, SilentProgress())
+    return read_manifest(place / "history").extra
+
+
+def decided(place: Path, result: Result = Result.KEPT) -> None:
+    """The mark of a refresh that has come to its end."""
+    made_from = {"history": read_manifest(place / "history").content_hash, "candidate": "c"}
+    with writing(
+        place / "decision", "refresh", made_from=made_from, extra={"result": result.value}, replace=True
+    ):
+        pass
+
+
+def test_rows_are_appended_and_counted(base: Path, tmp_path: Path) -> None:
+    rows = [row(0, "completed"), row(1, "waiting"), row(2, "completed", day=1), row(3, "nonsense")]
+    served(tmp_path / "log", rows, [row(1, "completed")])
+    facts = refreshed(base, tmp_path / "work", tmp_path / "log")
+    assert (facts["rows_read"], facts["requests_added"], facts["rows_known"], facts["rows_quarantined"]) == (
+        5,
+        3,
+        0,
+        1,
+    )
+    assert (facts["requests"], facts["first_day"], facts["last_day"]) == (4, "2024-05-01", "2024-05-03")
+    archive = Archive(tmp_path / "work" / "history" / "archive")
+    found = {one["request_id"]: one for one in archive.read("requests").to_pylist()}
+    assert found["0-1"]["status"] == "completed"
+    assert found["0-1"]["propensity"] == 0.5
+    assert Archive(base).num_rows("requests") == 1  # the imported log stays as it was
+
+
+def test_a_grown_log_adds_what_is_new_and_quarantines_nothing(base: Path, tmp_path: Path) -> None:
+    log, place = tmp_path / "log", tmp_path / "work"
+    journal = served(log, [row(0, "completed"), row(1, "waiting")], close=False)
+    first = refreshed(base, place, log)
+    assert (first["requests_added"], first["turn"]) == (2, 0)
+    decided(place)
+    journal.write([row(1, "completed"), row(2, "completed")])
+    second = refreshed(base, place, log)
+    journal.close()  # renamed and compressed: other bytes, the same rows
+    decided(place)
+    third = refreshed(base, place, log)
+    assert (second["requests_added"], second["rows_known"], second["turn"]) == (1, 1, 1)
+    assert (third["requests_added"], third["rows_known"], third["new_files"]) == (0, 4, 1)
+    archive = Archive(place / "history" / "archive")
+    assert archive.num_rows("requests") == 4
+    assert archive.quarantined("requests") == {}
+    assert {one["status"] for one in archive.read("requests").to_pylist()} == {"unknown", "completed"}
+
+
+def test_the_same_log_again_does_nothing_and_a_log_that_rotates_away_is_not_missed(
+    base: Path, tmp_path: Path
+) -> None:
+    log, place = tmp_path / "log", tmp_path / "work"
+    served(log, [row(0, "completed")])
+    refreshed(base, place, log)
+    created = read_manifest(place / "history").created, read_manifest(place / "history").content_hash
+    decided(place)
+    refreshed(base, place, log)
+    assert (
+        read_manifest(place / "history").created,
+        read_manifest(place / "history").content_hash,
+    ) == created
+    for file in (log / "requests").iterdir():
+        file.unlink()
+    served(log, [row(0, "completed", day=1)])
+    assert refreshed(base, place, log)["requests"] == 3
+
+
+@pytest.mark.parametrize("result", [Result.KEPT, Result.EXPORTED])
+def test_what_is_under_way_is_finished_first(base: Path, tmp_path: Path, result: Result) -> None:
+    log, place = tmp_path / "log", tmp_path / "work"
+    served(log, [row(0, "completed")])
+    refreshed(base, place, log)
+    now = dt.datetime.now(dt.UTC)
+    assert is_under_way(place, now)
+    assert not is_under_way(place, now + STALE + dt.timedelta(minutes=1))
+    served(log, [row(1, "completed")])
+    assert refreshed(base, place, log)["requests"] == 2  # undecided: newer decisions wait
+    decided(place, result)
+    if result is Result.EXPORTED:
+        assert is_under_way(place, now)  # decided, but the bundle is not out
+        with writing(place / "bundle", "job-bundle", made_from={"candidate": "c"}):
+            pass
+    assert not is_under_way(place, now)
+    assert refreshed(base, place, log)["requests"] == 3
+
+
+def test_what_cannot_be_appended_is_refused_and_nothing_is_lost(base: Path, tmp_path: Path) -> None:
+    log, place = tmp_path / "log", tmp_path / "work"
+    with pytest.raises(FormatError, match="no such file"):
+        refreshed(base, place, log)
+    served(log, [row(0, "completed")])
+    refreshed(base, place, log)
+    decided(place)
+    before = (place / "history" / MANIFEST).read_bytes()
+    (log / "requests" / "requests-9.csv").write_text(
+        "request_id,arrival,site,status,mood\nx,0,here,completed,bad\n"
+    )
+    with pytest.raises(FormatError, match="mood"):
+        refreshed(base, place, log)
+    (log / "requests" / "requests-9.csv").unlink()
+    import_log("native", [tmp_path / "raw" / "nodes.csv"], tmp_path / "other")
+    served(log, [row(1, "completed")])
+    with pytest.raises(ConfigError, match="not the one that the history began with"):
+        refreshed(tmp_path / "other", place, log)
+    assert (place / "history" / MANIFEST).read_bytes() == before
+    part = next((place / "history").rglob("part-0.parquet"))
+    part.unlink()
+    part.write_bytes(b"spoiled")
+    with pytest.raises(ProductError, match="do not agree with the manifest"):
+        refreshed(base, place, log)
+    assert json.loads(before)["extra"]["requests"] == 2
