@@ -4,19 +4,23 @@ Arrivals `t_i` are brought to operational time `L(t)`, the integral of the rate,
 average. What is left there is burstiness, kept as it was logged:
 
     e_i = L(t_i+1) - L(t_i) = Q(Phi(x_i))        Q: quantiles of the logged gaps, Phi: normal distribution function
-    x_i = sqrt(w) s_i + sqrt(1 - w) noise        s_i = p s_i-1 + sqrt(1 - p^2) noise
+    x_i = sum_k sqrt(w_k) s_ki + sqrt(1 - sum_k w_k) noise        s_ki = p_k s_k,i-1 + sqrt(1 - p_k^2) noise
 
-so gaps have the logged law and the autocorrelation of their normal scores is `w p^lag`: crowds come and stay. A Poisson
-process has exponential Q and w = 0. Rates of the hours of a week shrink towards those of its kind of day (working day,
-weekend), these towards those of any day, by the weight of a quarter of a day.
+so gaps have the logged law and the autocorrelation of their normal scores is `sum_k w_k p_k^lag`, with two terms, for
+what lasts a few arrivals and what lasts long: crowds come and stay. A Poisson process has exponential Q and no w.
+
+Rates of the hours of a week shrink towards those of its kind of day (working day, weekend), these towards those of any
+day, by the weight of a quarter of a day.
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import nnls
 from scipy.special import ndtri
 
 from twin.contracts import Array
@@ -33,7 +37,8 @@ MIN_ARRIVALS = 100
 GRID_SIZE = 4096
 SHRINKAGE_DAYS = 0.25
 LAGS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120)
-PERSISTENCES = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
+NUM_TERMS = 2
+PERSISTENCES = (0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 
 
 class ArrivalModel(NamedTuple):
@@ -41,8 +46,8 @@ class ArrivalModel(NamedTuple):
 
     rate_per_s: Leaf  # [hours of the week] from Monday 00:00
     gap: Leaf  # [quantiles] of the gaps in operational time, ascending, mean one
-    share: Leaf  # [] w: of what lasts, in the variance of the scores
-    persistence: Leaf  # [] p
+    share: Leaf  # [terms] w: in the variance of the scores
+    persistence: Leaf  # [terms] p
     resolution_s: Leaf  # []: instants are multiples of it; 0 where they are not
 
 
@@ -50,7 +55,7 @@ class Flow(NamedTuple):
     """Where a stream of arrivals stands; leaves [*streams]."""
 
     clock_s: Array  # on the episode's clock, before rounding to the resolution
-    slow: Array  # s_i
+    slow: Array  # [terms, *streams] s_i
 
 
 def fit_arrivals(arrival_s: np.ndarray, days: Sequence[int]) -> ArrivalModel:
@@ -73,11 +78,16 @@ def fit_arrivals(arrival_s: np.ndarray, days: Sequence[int]) -> ArrivalModel:
         )  # fmt: skip
     rate_per_s = _rates(arrival_s, looked_at)
     gap, order = _operational_gaps(arrival_s, rate_per_s, looked_at)
-    share, persistence = _memory(gap, order)
+    share, persistence = _memory(_scores(gap), order)
     grid = np.quantile(gap, (np.arange(GRID_SIZE) + 0.5) / GRID_SIZE)
     whole = bool(np.all(arrival_s == np.floor(arrival_s)))
     leaves = (rate_per_s, grid / grid.mean(), share, persistence, 1.0 if whole else 0.0)
     return ArrivalModel(*(np.asarray(leaf, np.float32) for leaf in leaves))
+
+
+def first_flow(key: Array, clock_s: Array) -> Flow:
+    """A flow that has gone on for ever when the clock stands at `clock_s` [*streams]."""
+    return Flow(clock_s, jax.random.normal(key, (NUM_TERMS, *clock_s.shape)))
 
 
 def next_arrival(key: Array, model: ArrivalModel, flow: Flow, offset_s: Array) -> Flow:
@@ -89,10 +99,12 @@ def next_arrival(key: Array, model: ArrivalModel, flow: Flow, offset_s: Array) -
         flow: Where the streams stand, leaves [*streams].
         offset_s: [*streams] time of the week (Monday 00:00 is 0) at which the episode's clock was zero.
     """
-    slow_noise, noise = jax.random.normal(key, (2, *flow.clock_s.shape))
-    persistence, share = jnp.asarray(model.persistence), jnp.asarray(model.share)
-    slow = persistence * flow.slow + jnp.sqrt(1.0 - persistence**2) * slow_noise
-    score = jnp.sqrt(share) * slow + jnp.sqrt(1.0 - share) * noise
+    noise = jax.random.normal(key, (NUM_TERMS + 1, *flow.clock_s.shape))
+    trailing = (-1,) + (1,) * flow.clock_s.ndim
+    persistence, share = (jnp.reshape(leaf, trailing) for leaf in (model.persistence, model.share))
+    slow = persistence * flow.slow + jnp.sqrt(1.0 - persistence**2) * noise[1:]
+    rest = jnp.sqrt(1.0 - jnp.sum(jnp.asarray(model.share)))
+    score = jnp.sum(jnp.sqrt(share) * slow, axis=0) + rest * noise[0]
     place = jax.scipy.special.ndtr(score) * GRID_SIZE - 0.5
     grid = jnp.asarray(model.gap)
     below = jnp.clip(jnp.floor(place), 0, GRID_SIZE - 2).astype(jnp.int32)
@@ -143,7 +155,7 @@ def draw_arrivals(
 
         return jax.lax.scan(one, flow, jax.random.split(key, num_steps))
 
-    flow = Flow(jnp.zeros(num_streams), jax.random.normal(key, (num_streams,)))
+    flow = first_flow(key, jnp.zeros(num_streams))
     pieces: list[np.ndarray] = []
     while np.min(np.asarray(flow.clock_s)) < length_s:
         flow, times = onward(jax.random.fold_in(key, len(pieces)), flow)
@@ -185,21 +197,30 @@ def _operational_gaps(
     return np.diff(place)[joined], (np.arange(len(joined)) + 1000 * run[1:])[joined]
 
 
-def _memory(gap: np.ndarray, order: np.ndarray) -> tuple[float, float]:
-    """Share and persistence by least squares on the autocorrelations of the gaps' normal scores."""
-    ties = np.random.default_rng(0).random(len(gap))
+def _scores(gap: np.ndarray) -> np.ndarray:
+    """Normal scores of the gaps; those of equal gaps share their mean."""
     rank = np.empty(len(gap))
-    rank[np.lexsort((ties, gap))] = np.arange(len(gap))
+    rank[np.argsort(gap, kind="stable")] = np.arange(len(gap))
     score = ndtri((rank + 0.5) / len(gap))
-    lags = [lag for lag in LAGS if lag < len(gap) // 4]
-    found = []
-    for lag in lags:
-        near = order[lag:] - order[:-lag] == lag
-        found.append(float(np.mean((score[lag:] * score[:-lag])[near])) if near.any() else 0.0)
-    best = (float("inf"), 0.0, 0.0)
-    for persistence in PERSISTENCES:
-        shape = np.power(persistence, lags)
-        share = float(np.clip(np.dot(shape, found) / np.dot(shape, shape), 0.0, 1.0))
-        error = float(np.sum((share * shape - found) ** 2))
-        best = min(best, (error, share, persistence))
+    _, tie = np.unique(gap, return_inverse=True)
+    return np.asarray((np.bincount(tie, score) / np.bincount(tie))[tie])
+
+
+def _memory(score: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shares and persistences by least squares on the autocorrelations of the scores.
+
+    Scores of equal gaps (a log in whole seconds) stand for hidden ones that differ. With `v` the variance of the means,
+    the covariance of the means is, to first order, `v^2` times that of the hidden scores.
+    """
+    lags = np.array([lag for lag in LAGS if lag < len(score) // 4])
+    near = [order[lag:] - order[:-lag] == lag for lag in lags]
+    products = [
+        float(np.mean((score[lag:] * score[:-lag])[pair])) for lag, pair in zip(lags, near, strict=True)
+    ]
+    found = np.clip(np.array(products) / float(np.mean(score**2)) ** 2, -1.0, 1.0)
+    best = (float("inf"), np.zeros(NUM_TERMS), np.zeros(NUM_TERMS))
+    for persistence in combinations(PERSISTENCES, NUM_TERMS):
+        share, error = nnls(np.array(persistence)[None] ** lags[:, None], found)
+        if error < best[0] - 1e-9:
+            best = (error, share / max(1.0, share.sum()), np.array(persistence))
     return best[1], best[2]
