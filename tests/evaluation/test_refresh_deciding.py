@@ -1,0 +1,82 @@
+"""When a new policy is exported: the certificate first, then what the newest days say."""
+
+import json
+
+import pytest
+
+from evaluation.bootstrap import Estimate
+from evaluation.certify.lines import Verdict
+from evaluation.configuration import RunConfig
+from evaluation.progress import SilentProgress
+from evaluation.refresh.config import BETTER, NOT_WORSE, RefreshConfig
+from evaluation.refresh.deciding import EXIT_STATUS, Decision, Judgement, Result, decide
+from evaluation.refresh.job import refresh
+from logs_schema.errors import ConfigError
+
+EXPORTED, KEPT = Result.EXPORTED, Result.KEPT
+PASS = Verdict.PASS.value
+
+
+def judged(verdict: str, judge: str = "twin of the newest days", *, measured: bool = True) -> Judgement:
+    half = 0.01 if measured else None
+    gap = Estimate(0.0, -half, half, 24) if half is not None else Estimate(0.0, None, None, 2, "no interval")
+    return Judgement(judge, Estimate(0.8, 0.7, 0.9, 24), Estimate(0.8, 0.7, 0.9, 24), gap, verdict)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "better", "not_worse"),
+    [("better", EXPORTED, EXPORTED), ("cannot tell", KEPT, EXPORTED), ("worse", KEPT, KEPT)],
+)
+def test_the_comparison_decides_where_the_certificate_passed(
+    verdict: str, better: Result, not_worse: Result
+) -> None:
+    judgements = (judged(verdict), judged("better", "replay"))
+    assert decide(PASS, judgements, BETTER)[0] is better
+    assert decide(PASS, judgements, NOT_WORSE)[0] is not_worse
+    assert verdict in decide(PASS, judgements, BETTER)[1]
+
+
+@pytest.mark.parametrize("judgements", [None, (judged("better"),)])
+def test_without_a_certificate_nothing_is_exported(judgements: tuple[Judgement, ...] | None) -> None:
+    for verdict, result in ((Verdict.FAIL, Result.FAILED), (Verdict.CANNOT_TELL, Result.CANNOT_TELL)):
+        assert decide(verdict.value, judgements, NOT_WORSE)[0] is result
+    assert decide(Verdict.NOT_APPLICABLE.value, judgements, NOT_WORSE)[0] is Result.CANNOT_TELL
+
+
+def test_without_a_running_policy_the_certificate_alone_decides() -> None:
+    assert decide(PASS, None, BETTER)[0] is EXPORTED
+
+
+def test_what_has_no_interval_is_not_called_not_worse() -> None:
+    assert decide(PASS, (judged("cannot tell", measured=False),), NOT_WORSE)[0] is KEPT
+
+
+def test_every_result_has_its_own_exit_status() -> None:
+    assert EXIT_STATUS[EXPORTED] == 0
+    assert len(set(EXIT_STATUS.values()) - {1, 2, 130}) == len(Result)
+
+
+def test_a_decision_survives_its_report() -> None:
+    history = {"requests_added": 3, "new_files": 1, "rows_read": 4, "rows_known": 1, "rows_quarantined": 0}
+    history |= {"requests": 1_203, "first_day": "2024-05-01", "last_day": "2024-05-03"}
+    decision = Decision(
+        KEPT, "because", history, ("2024-05-01", "2024-05-02"), ("2024-05-03",), "c" * 64, "pass (3 pass)", "n" * 64,
+        None, BETTER, "on_time", "days", (judged("cannot tell"),), ("a note",),
+    )  # fmt: skip
+    assert Decision.from_json(json.loads(json.dumps(decision.to_json()))) == decision
+    told = decision.in_words()
+    for part in (
+        "kept the running policy: because",
+        "3 requests added",
+        "1,203",
+        "2024-05-01 to 2024-05-02",
+        "a note",
+    ):
+        assert part in told
+
+
+def test_impossible_settings_are_refused(tmp_path: object) -> None:
+    with pytest.raises(ConfigError, match="misconfigured"):
+        RefreshConfig(judge_days=0)
+    with pytest.raises(ConfigError, match="names no log"):
+        refresh(RunConfig(), tmp_path, tmp_path, tmp_path, None, RefreshConfig(), SilentProgress())  # type: ignore[arg-type]

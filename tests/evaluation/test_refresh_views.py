@@ -1,0 +1,113 @@
+"""A running policy is judged by what it would see in production, though the judged system speaks another encoding."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from evaluation.refresh.contender import OtherNodesError, load_contender
+from evaluation.refresh.views import Views, answered, translation_of, two_views
+from evaluation.simulator.logs import simulate
+from logs_schema import Archive
+from logs_schema.errors import ProductError
+from offline_rl.runner import load
+from tests.evaluation.test_runner_on_preset import COLUMNS, told
+from tests.offline_rl.bundles import BOUND, FREE, made_policy
+from tests.offline_rl.retelling import follow_and_compare
+from twin.contracts import Array
+from twin.environment import environment
+from twin.placement.encoding import Encoding, fit_encoding
+from twin.placement.history import answers_of_history
+from twin.placement.model import encode_days
+from twin.placement.replay import replayed_answers
+from twin.placement.responses import drawn_response
+from twin.placement.windows import Windows, replayed_arrivals, select
+from twin.rollout import rollout
+
+
+def turned(encoding: Encoding) -> Encoding:
+    """The same system with its nodes in reverse order."""
+    cluster = encoding.cluster
+    last = cluster.num_nodes - 1
+    changed = replace(
+        cluster,
+        node_names=cluster.node_names[::-1],
+        capacity=cluster.capacity[:, ::-1],
+        unit_capacity=cluster.unit_capacity[:, ::-1],
+        site_of_node=cluster.site_of_node[::-1],
+        is_cloud=cluster.is_cloud[::-1],
+        rules=cluster.rules[:, ::-1],
+    )
+    names = {name: last - node for name, node in encoding.node_of_name.items()}
+    return replace(encoding, cluster=changed, node_of_name=names)
+
+
+def coarse(encoding: Encoding) -> Encoding:
+    """An encoding that knows fewer services and other scales, as one of other days might."""
+    services = encoding.cluster.services[:3]
+    cluster = replace(encoding.cluster, services=services, scenarios=encoding.cluster.scenarios[:2])
+    problem = replace(encoding.problem, time_unit_s=3.0 * encoding.problem.time_unit_s, memory_s=40.0)
+    return replace(encoding, cluster=cluster, run_of_service_s=encoding.run_of_service_s[:3], problem=problem)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    folder = tmp_path_factory.mktemp("views")
+    simulate("small", 2, "mix", 0, folder / "log")
+    return Archive(folder / "log")
+
+
+def some(windows: Windows) -> Windows:
+    return select(windows, np.linspace(0, windows.num_windows - 1, 4).astype(int))
+
+
+@pytest.mark.parametrize(
+    "network", [BOUND, pytest.param(FREE, marks=pytest.mark.slow)], ids=["bound", "free"]
+)
+def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Path, network: object) -> None:
+    earlier, today = archive.days("requests")
+    made_policy(tmp_path / "bundle", turned(fit_encoding(archive, [earlier])), network)
+    judged = coarse(fit_encoding(archive, [today]))
+    running = load_contender(tmp_path / "bundle", judged)
+    windows = some(encode_days(archive, judged, [today], num_steps=48))
+    beside = some(encode_days(archive, running.encoding, [today], num_steps=48))
+    np.testing.assert_array_equal(windows.row, beside.row)
+    assert np.any(windows.request.service != beside.request.service)
+    answers = replayed_answers(windows, answers_of_history(windows, judged))
+    response = drawn_response(judged.cluster, judged.problem.depth, replayed_arrivals(windows), answers)
+    system = environment(two_views(judged, running.encoding, translation_of(beside)), answered(response))
+
+    def policy(_: Array, seen: Views, legal: Array) -> Array:
+        return running.decide(running.params, seen.other, legal)
+
+    act = jax.jit(lambda key: rollout(key, system, policy, windows.num_steps, (windows.num_windows,)))
+    lived = jax.tree.map(np.asarray, act(jax.random.key(0)))
+    rows = archive.read("requests", days=[today]).select(COLUMNS).to_pylist()
+    first = int(windows.row[windows.row >= 0].min())
+    chosen, _ = follow_and_compare(
+        load(tmp_path / "bundle"),
+        running.encoding,
+        beside,
+        lived._replace(observation=lived.observation.other),
+        lambda step, window: told(rows[windows.row[step, window] - first]),
+    )
+    assert len(chosen) > 1
+
+
+def test_a_policy_of_other_nodes_is_refused_by_name(archive: Archive, tmp_path: Path) -> None:
+    judged = fit_encoding(archive, archive.days("requests"))
+    gone = judged.cluster.node_names[0]
+    names = ("newcomer", *judged.cluster.node_names[1:])
+    other = replace(judged, cluster=replace(judged.cluster, node_names=names))
+    made_policy(tmp_path / "bound", other, BOUND)
+    made_policy(tmp_path / "free", other, FREE)
+    with pytest.raises(OtherNodesError, match=gone):
+        load_contender(tmp_path / "bound", judged)
+    with pytest.raises(OtherNodesError, match="newcomer"):
+        load_contender(tmp_path / "bound", judged)
+    assert load_contender(tmp_path / "free", judged).order == tuple(range(len(names)))
+    (tmp_path / "bound" / "policy.npz").write_bytes(b"spoiled")
+    with pytest.raises(ProductError):
+        load_contender(tmp_path / "bound", judged)
