@@ -39,7 +39,7 @@ class Line:
         floor: One real day against another; without a value where the ideal is known.
         judged: What is held against the limit: value less floor, or the value.
         limit: Largest good value of `judged`, or the least one where `higher_is_better`.
-        higher_is_better: Which way the value points.
+        higher_is_better: Which way the value points; then it is a correlation, 1 at most.
         threshold: The limit in words.
         verdict: What follows.
         reason: Why there is nothing better to say; empty for a plain verdict.
@@ -112,8 +112,9 @@ def against_limit(
     Where a floor is given and real days do not reach the limit among themselves, a twin that misses it is not failed.
     """
     weights = weights_of(num_units, config)
-    value = around(measured(weights), num_units, config)
-    noise = NONE if floor is None else around(floor(weights), num_units, config)
+    ceiling = 1.0 if higher_is_better else np.inf
+    value = around(measured(weights), num_units, config, ceiling)
+    noise = NONE if floor is None else around(floor(weights), num_units, config, ceiling)
     found = verdict_of(value, limit, higher_is_better=higher_is_better)
     reached = noise.value is None or (noise.value >= limit if higher_is_better else noise.value <= limit)
     if found is Verdict.FAIL and not reached:
@@ -150,7 +151,7 @@ def overall(lines: Sequence[Line]) -> Verdict:
     return Verdict.PASS if Verdict.PASS in found and Verdict.CANNOT_TELL not in found else Verdict.CANNOT_TELL
 
 
-def around(values: np.ndarray, num_units: int, config: BootstrapConfig) -> Estimate:
+def around(values: np.ndarray, num_units: int, config: BootstrapConfig, ceiling: float = np.inf) -> Estimate:
     """The value with an interval of Student's t times the spread of its replicates on either side.
 
     Distances between samples grow when units repeat, so the replicates lie off the value, and percentiles of them (also
@@ -160,6 +161,7 @@ def around(values: np.ndarray, num_units: int, config: BootstrapConfig) -> Estim
         values: [1 + units + replicates], of a statistic on `weights_of`.
         num_units: Number of units.
         config: As the weights were drawn with.
+        ceiling: Largest value there can be.
     """
     value, replicates = float(values[0]), values[num_units + 1 :]
     if not np.isfinite(value):
@@ -171,7 +173,7 @@ def around(values: np.ndarray, num_units: int, config: BootstrapConfig) -> Estim
     if np.mean(~defined) > MAX_UNDEFINED:
         return Estimate(value, None, None, num_units, "no interval: too few units say anything about it")
     half = float(stdtrit(num_units - 1, 0.5 + 0.5 * config.level) * np.std(replicates[defined], ddof=1))
-    return Estimate(value, value - half, value + half, num_units)
+    return Estimate(value, value - half, min(value + half, ceiling), num_units)
 
 
 def _why(judged: Estimate) -> str:

@@ -2,7 +2,8 @@
 
 Days are cut into windows that overlap by three quarters, each beginning with the logged state of its moment. Only the
 last quarter of a window counts (of a day's first window all of it), so that answers are judged after the twin has
-lived on its own for a while; every request counts once.
+lived on its own for a while; every request counts once. On days of very many requests the windows lie further apart,
+and what lies between them is not looked at.
 """
 
 import datetime as dt
@@ -31,6 +32,8 @@ from twin.rollout import follow
 
 HORIZONS = (1, 5, 20, 50, 100, 400)
 OVERLAP = 4
+MAX_WINDOWS = 32
+"""Windows of a day, at most about."""
 STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "recent_wait")
 _STATES = [[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES]
 _ANSWERS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
@@ -67,10 +70,11 @@ def days_windows(
     """
     found = []
     for day in days:
+        apart = -(-archive.num_rows("requests", day) // MAX_WINDOWS)
         try:
             found.append(
                 encode_days(
-                    archive, encoding, [day], num_steps=num_steps, stride=max(1, num_steps // OVERLAP)
+                    archive, encoding, [day], num_steps=num_steps, stride=max(1, num_steps // OVERLAP, apart)
                 )
             )
         except ConfigError as error:
@@ -209,10 +213,14 @@ def _play(
     key: Array, encoding: Encoding, windows: Windows, response: Response
 ) -> tuple[PlacementOutcome, Array, Array]:
     """The logged decisions in a system: outcomes and illegal decisions [T, W], states at the horizons."""
-    system = environment(placement(encoding.cluster, encoding.problem), response)
+    problem = placement(encoding.cluster, encoding.problem)
+    seen = problem._replace(
+        observe_global=lambda state: problem.observe_global(state).node[jnp.array(_STATES)]
+    )
+    system = environment(seen, response)
     actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
     lived = follow(key, system, actions, (windows.arrival_s.shape[1],))
     steps = jnp.array([min(horizon, windows.arrival_s.shape[0]) for horizon in HORIZONS])
-    states = lived.global_observation.node[steps][:, jnp.array(_STATES)]
+    states = lived.global_observation[steps]
     outcome = jax.tree.map(lambda leaf: leaf[:, 0], lived.outcome)
     return outcome, lived.illegal[:, 0], states.reshape(*states.shape[:3], -1)

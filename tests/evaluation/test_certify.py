@@ -1,8 +1,6 @@
 """A certificate from end to end: what it says of a tiny twin, what it refuses, and what training makes of it."""
 
 import datetime as dt
-import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +9,7 @@ import pytest
 
 from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.held_out import unseen_labels
 from evaluation.certify.keeping import (
     build_certificate,
     certification_in,
@@ -103,7 +102,8 @@ def test_the_same_certificate_twice(made, status, tmp_path):
     assert first.to_json() == again.to_json()
 
 
-def test_every_request_counts_once(made):
+def test_every_request_counts_once(made, monkeypatch):
+    monkeypatch.setattr("evaluation.certify.playing.MAX_WINDOWS", 1000)
     encoding = load_encoding(made / "twin")
     archive = Archive(made / "archive")
     (windows,) = days_windows(archive, encoding, [dt.date(2024, 1, 2)], num_steps=128)
@@ -199,11 +199,19 @@ def test_an_archive_without_decisions_is_refused(made, tmp_path):
 
 
 def test_a_service_unseen_in_training_is_noted(made, tmp_path):
-    archive = altered(made, tmp_path / "archive", {"service": "brand new"})
-    with writing(tmp_path / "told", "certificate", extra=(extra := {})) as out:
-        extra |= build_certificate(out, archive, made / "twin", None, QUICK, SilentProgress())
-    notes = " ".join(load_certificate(tmp_path / "told").notes)
-    assert "service: " in notes
-    assert "brand new" in notes
-    assert json.dumps(extra)
-    assert Path(tmp_path / "told" / "report.html").read_text().count("brand new") >= 1
+    archive = Archive(altered(made, tmp_path / "archive", {"service": "brand new"}))
+    encoding, day = load_encoding(made / "twin"), dt.date(2024, 1, 2)
+    (note,) = unseen_labels(archive, encoding, [day])
+    count = archive.num_rows("requests", day)
+    assert note.startswith(f"service: {count:,} of {count:,} requests")
+    assert note.endswith("taken as unknown (brand new)")
+    assert unseen_labels(Archive(made / "archive"), encoding, [day]) == ()
+
+
+def test_days_of_many_requests_are_looked_at_in_parts(made, monkeypatch):
+    monkeypatch.setattr("evaluation.certify.playing.MAX_WINDOWS", 4)
+    encoding = load_encoding(made / "twin")
+    (windows,) = days_windows(Archive(made / "archive"), encoding, [dt.date(2024, 1, 2)], num_steps=128)
+    rows = windows.row[counted_once(windows)]
+    assert windows.num_windows <= 4
+    assert len(np.unique(rows)) == len(rows) == 128 + (windows.num_windows - 1) * 32
