@@ -10,7 +10,9 @@ where `V` takes the distribution of a batch's values. Equation 4 is `adversary =
 whole rows asks for a generator with a likelihood (`chained`). The adversary sees an agent with its conditions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -119,21 +121,22 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
         tables = jax.jit(lambda rows: codes.tables(encoding.blocks, rows))(rows)
         data = Data(rows, jnp.asarray(training.conditions[:, kept]), tables)
         generator = _generator(encoding, config)
-        draw = jax.jit(lambda key, parameters, asked: generator.generate(parameters, key, asked).hard)
+        draw = _draw(encoding, config)
         search = Search(
             init=_init(encoding, config, generator),
             round=_round(encoding, config, generator, adversary),
             chosen=lambda walk: walk.average,
-            judge=lambda key, parameters: reference.judge(key, lambda k, asked: draw(k, parameters, asked)),
+            judge=lambda key, parameters: reference.judge(
+                key, lambda k, asked: draw(k, parameters, jnp.asarray(asked))
+            ),
         )
         return train(key_train, search, data, config.search, training.checkpoint, training.on_look)
 
     def sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions: np.ndarray) -> np.ndarray:
-        generator = _generator(encoding, config)
         num_rows = conditions.shape[1]
         room = 1 << max(0, num_rows - 1).bit_length()  # few shapes, few programs
         asked = jnp.asarray(conditions[:, np.arange(room) % max(num_rows, 1)])
-        drawn = jax.jit(lambda tree: generator.generate(tree, key, asked).hard)(parameters)
+        drawn = _draw(encoding, config)(key, parameters, asked)
         return np.asarray(drawn)[:, :num_rows]
 
     def structure(encoding: AgentEncoding) -> PyTree:
@@ -146,6 +149,13 @@ def _generator(encoding: AgentEncoding, config: AdversarialConfig) -> Generator:
     if config.chained:
         return in_chain(encoding, config.hidden, config.temperature)
     return at_once(encoding, config.hidden, config.noise, config.temperature)
+
+
+@lru_cache(maxsize=8)
+def _draw(encoding: AgentEncoding, config: AdversarialConfig) -> Callable[[Array, PyTree, Array], Array]:
+    """(key, parameters, conditions) -> agents [width, rows]; compiled once for each number of rows."""
+    generator = _generator(encoding, config)
+    return jax.jit(lambda key, parameters, asked: generator.generate(parameters, key, asked).hard)
 
 
 def _split(key: Array, num_rows: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
