@@ -26,7 +26,7 @@ from evaluation.certify.lines import Line, not_applicable, overall
 from evaluation.certify.playing import real_days, twin_days
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
-from evaluation.certify.two_samples import worst_pairs
+from evaluation.certify.two_samples import pairs_chart
 from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.report import Chart
@@ -91,16 +91,12 @@ def certify(
     lines = [*asking.lines, *answers, *offload, *calibrated, *horizon, *ranked]
     charts = {
         POPULATION: asking.charts,
-        ANSWERS: distribution_charts(trio),
+        ANSWERS: (*distribution_charts(trio), pairs_chart(trio, COLUMNS)),
         OFFLOAD: offload_charts,
         CALIBRATION: calibration_charts,
         HORIZON: horizon_charts,
         POLICIES: ranking_charts,
     }
-    pairs = [
-        f"{name} {measured:.3f} (floor {floor:.3f})"
-        for name, measured, floor in worst_pairs(trio, COLUMNS)[:3]
-    ]
     num_rows = len(trio.real.unit)
     num_counted = sum(int(day.counted.sum()) for day in held)
     notes = [*chosen.notes, *asking.notes, *unseen_labels(archive, encoding, chosen.days)]
@@ -109,7 +105,6 @@ def certify(
             f"{num_counted - num_rows:,} of {num_counted:,} requests are left out: log or twin do not know "
             "what came of them"
         )
-    notes.append(f"KL of pairs furthest over the floor: {'; '.join(pairs)}")
     return _certificate(
         lines, charts, twin, config, twin_hash, archive,
         days=chosen.days, partners=chosen.partners, num_requests=num_rows, notes=notes,

@@ -21,7 +21,7 @@ from evaluation.certify.held_out import HeldOut
 from evaluation.certify.lines import Line, against_floor
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.samples import Sample
-from evaluation.certify.two_samples import Trio, two_sample_lines
+from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
 from evaluation.report import Chart, Curve
 from logs_schema import Archive
 from twin.placement.encoding import DAY_S, day_start_s
@@ -62,7 +62,8 @@ def population_lines(
     real, other = ([logged_arrivals(archive, day) for day in days] for days in (chosen.days, chosen.partners))
     generated = [np.asarray(times, float) for times in drawn]
     lines += arrival_lines(real, generated, other, config)
-    return Generated(lines, (_rate_chart(real, generated, other),), notes)
+    charts = (_rate_chart(real, generated, other), pairs_chart(trio, trio.real.sample.names))
+    return Generated(lines, charts, notes)
 
 
 def agents_trio(

@@ -20,6 +20,7 @@ from evaluation.certify.resampled import (
     thinned,
 )
 from evaluation.certify.samples import Coding, Sample
+from evaluation.report import Chart, Curve
 
 MIN_KNOWN = 50
 """Least number of known values of a column that is judged."""
@@ -167,14 +168,26 @@ def pair_statistics(
     }  # fmt: skip
 
 
-def worst_pairs(trio: Trio, columns: tuple[str, ...]) -> list[tuple[str, float, float]]:
-    """Every pair's KL and its floor, the worst excess first."""
+def pairs_chart(trio: Trio, columns: tuple[str, ...]) -> Chart:
+    """KL of every pair of columns beside its floor, the worst excess first; the note names them."""
     once = np.ones((1, trio.num_units))
     found = [
         (f"{one} and {two}", float(measured(once)[0]), float(floor(once)[0]))
         for (one, two), (measured, floor) in pair_statistics(trio, columns).items()
     ]
-    return sorted(found, key=lambda item: item[2] - item[1])
+    found.sort(key=lambda item: item[2] - item[1])
+    place = tuple(float(index + 1) for index in range(len(found)))
+    names = "; ".join(f"{index + 1} {name}" for index, (name, _, _) in enumerate(found))
+    return Chart(
+        "KL of every pair of columns",
+        "pair, the worst first",
+        "KL (nats)",
+        (
+            Curve("twin", place, tuple(item[1] for item in found)),
+            Curve("another real day", place, tuple(item[2] for item in found)),
+        ),
+        names,
+    )
 
 
 def _thin(trio: Trio, max_rows: int, seed: int) -> Trio:

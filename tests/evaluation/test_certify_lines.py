@@ -32,7 +32,7 @@ from evaluation.certify.resampled import (
     pair_kls,
 )
 from evaluation.certify.samples import Coding, Sample
-from evaluation.certify.two_samples import Trio, two_sample_lines
+from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
 
 NUM_UNITS = 24
 QUICK = CertifyConfig(num_replicates=200, max_rows=1000)
@@ -205,3 +205,11 @@ def test_intervals_of_excess_hold_the_truth_as_often_as_they_say():
         line = against_floor("s", "n", "1", measured, floor, NUM_UNITS, 0.1, config)
         held += line.judged.low <= 0.1974 - 0.04 <= line.judged.high  # 0.04: what the floor is on average
     assert held / num_trials > 0.8
+
+
+def test_every_pair_is_shown_and_the_lost_link_comes_first():
+    chart = pairs_chart(trio(0, linked=False), ("wait", "run"))
+    assert chart.note.startswith("1 wait and service; ")
+    twin, floor = chart.curves
+    assert len(twin.x) == 3
+    assert twin.y[0] > 0.3 > floor.y[0]
