@@ -85,7 +85,9 @@ def methods(steps: int, game: int) -> dict[str, Lives]:
     }  # fmt: skip
     played = {**shared, "num_steps": game}
     return {
-        "ensemble": ensemble(AnswerConfig(num_members=2, hidden=(32,), num_steps=steps, learning_rate=5e-3)),
+        "ensemble": ensemble(
+            AnswerConfig(num_members=2, hidden=(64, 64), num_steps=4 * steps, learning_rate=2e-3)
+        ),
         "likelihood": imitated(supervised(**shared)),
         "likelihood-kinds": imitated(supervised(num_kinds=4, **shared)),
         "anchored": imitated(anchored(**played)),

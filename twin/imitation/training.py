@@ -85,7 +85,7 @@ def fit_imitation(
             f"{windows.num_windows} windows are too few to imitate from",
             allowed=f"at least {MIN_WINDOWS}", advice="use more days, or shorter windows",
         )  # fmt: skip
-    num_held = max(1, round(config.held_out * windows.num_windows))
+    num_held = min(max(1, round(config.held_out * windows.num_windows)), windows.num_windows - 1)
     cut = windows.num_windows - num_held
     data, limits = _data(select(windows, np.arange(cut)), encoding)
     held = _held_out(select(windows, np.arange(cut, windows.num_windows)), encoding, config, limits)
