@@ -14,7 +14,7 @@ PENALTY = 10.0
 
 
 def default_config() -> AdversarialConfig:
-    """The configuration that worked best."""
+    """The configuration that worked best; the adversary neither helped nor hurt measurably beside the KL of rows."""
     return AdversarialConfig(adversary=0.1, rows=1.0, chained=True, hidden=(128,))
 
 
