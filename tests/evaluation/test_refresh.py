@@ -1,0 +1,133 @@
+"""The daily job from end to end: day by day, against a bad and a good running policy, interrupted, and run again."""
+
+import json
+import shutil
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from evaluation.cli import main
+from evaluation.configuration import load_config
+from evaluation.progress import SilentProgress, Stage
+from evaluation.refresh.config import RefreshConfig
+from evaluation.refresh.deciding import Decision, Result
+from evaluation.refresh.job import refresh
+from logs_schema import Archive
+from logs_schema.product import read_manifest, verify
+from offline_rl.runner import load_network
+from tests.evaluation.refreshing import THRESHOLDS, configured, nightly, policy_by_backlog
+from twin.placement.encoding import fit_encoding
+
+HELD_OUT = RefreshConfig(judge_days=1)
+
+
+class Killed(BaseException):
+    """Nothing catches this, as nothing catches a kill."""
+
+
+class KilledAt(SilentProgress):
+    """Dies where a stage begins."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def stage(
+        self, name: str, *, total: float | None = None, unit: str = ""
+    ) -> AbstractContextManager[Stage]:
+        if name == self.name:
+            raise Killed
+        return super().stage(name, total=total, unit=unit)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three days and a night, a loose and a strict configuration, a good and a bad running policy."""
+    made = tmp_path_factory.mktemp("refresh")
+    nightly(made, 4)
+    configured(made / "loose.toml", THRESHOLDS)
+    configured(made / "strict.toml", THRESHOLDS | {"column_kl": 1e-6, "kolmogorov_smirnov": 1e-6})
+    archive = Archive(made / "simulated")
+    encoding = fit_encoding(archive, archive.days("requests")[:1])
+    policy_by_backlog(made / "bad", encoding, seeks_load=True)
+    policy_by_backlog(made / "good", encoding, seeks_load=False)
+    return made
+
+
+def refreshed(
+    folder: Path, running: str | None, progress: SilentProgress | None = None
+) -> tuple[Decision, dict[str, Path]]:
+    return refresh(
+        load_config(folder / "loose.toml"), folder, folder / "night", folder / "work",
+        None if running is None else folder / running, HELD_OUT, progress or SilentProgress(),
+    )  # fmt: skip
+
+
+def created(products: dict[str, Path]) -> dict[str, str]:
+    return {name: read_manifest(path).created for name, path in products.items()}
+
+
+@pytest.mark.slow
+def test_a_better_policy_is_exported_a_worse_one_is_not(folder: Path) -> None:
+    for stage in (
+        "append",
+        "hold them against each other",
+        "train in the twin",
+        "fit a twin of the newest days",
+    ):
+        with pytest.raises(Killed):
+            refreshed(folder, "bad", KilledAt(stage))
+        assert not (folder / "work" / "refresh" / "bundle").exists()
+    decision, products = refreshed(folder, "bad")
+    assert decision.result is Result.EXPORTED, decision.in_words()
+    assert decision.history["requests_added"] == Archive(folder / "simulated").num_rows("requests") - Archive(
+        folder / "work" / "archive" / "archive"
+    ).num_rows("requests")
+    assert decision.judgements[0].verdict == "better"
+    bundle = products["bundle"] / "bundle"
+    contract = load_network(bundle).contract
+    assert contract.certificate == decision.certificate == read_manifest(products["certificate"]).content_hash
+    assert (contract.trained_on["first_day"], contract.trained_on["last_day"]) == ("2024-01-02", "2024-01-03")
+    assert read_manifest(bundle).content_hash == decision.new
+    for path in products.values():
+        verify(path)
+
+    again, same = refreshed(folder, "bad")
+    assert (again, created(same)) == (decision, created(products))
+    shutil.copytree(bundle, folder / "deployed")  # what runs now is what was exported
+    for running in ("deployed", None):
+        again, same = refreshed(folder, running)
+        assert (again, created(same)) == (decision, created(products)), running
+
+    kept, products = refreshed(folder, "good")
+    assert kept.result is Result.KEPT, kept.in_words()
+    assert kept.new == decision.new
+    assert "bundle" not in products
+    assert read_manifest(bundle).content_hash == decision.new
+
+
+@pytest.mark.slow
+def test_the_command_says_what_it_decided(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "refresh",
+        str(folder / "strict.toml"),
+        "--log",
+        str(folder / "night"),
+        "--work",
+        str(folder / "strict"),
+    ]
+    assert main([*words, "--judge-days", "1", "--json", "--no-progress"]) == 11
+    told = json.loads(capsys.readouterr().out)
+    assert (told["result"], told["exit_status"], told["new"], told["bundle"]) == (
+        "certificate failed",
+        11,
+        None,
+        None,
+    )
+    assert not (folder / "strict" / "refresh" / "policy").exists()
+    text = (folder / "strict" / "refresh" / "decision" / "decision.txt").read_text()
+    assert text.startswith("certificate failed: ")
+    assert "2,4" in text
+    assert main([*words, "--judge-days", "9", "--no-progress"]) == 2
+    assert "are to be held out" in capsys.readouterr().err
