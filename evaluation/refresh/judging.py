@@ -15,6 +15,7 @@ import numpy as np
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.configuration import JudgeConfig
+from evaluation.formatting import number
 from evaluation.judging import (
     HISTORY,
     Candidate,
@@ -123,7 +124,7 @@ def judge_both(
         runs = [run for judge in judges for run in _runs(key, judge)]
     main = ON_TIME if encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
     counts = sum(archive.num_rows("requests", day) for day in days)
-    return compare(
+    found = compare(
         runs,
         archive=archive_facts(archive),
         train_days=[day.isoformat() for day in encoding.train_days],
@@ -136,6 +137,18 @@ def judge_both(
         notes=notes,
         config=intervals,
     )
+    return replace(found, notes=(*found.notes, *_worth_of_history(found)))
+
+
+def _worth_of_history(comparison: Comparison) -> list[str]:
+    """How far the twin of the newest days is off on the decisions that were really taken, in words."""
+    told, logged = (comparison.cell(judge, 0, HISTORY, comparison.main_metric) for judge in (NEWEST, REPLAY))
+    if told is None or logged is None:
+        return []
+    return [
+        f"the logged decisions were worth {number(logged.value)}; the {NEWEST} says {number(told.value)}: the further "
+        "apart, the less its verdict is worth"
+    ]
 
 
 def _runs(key: Array, judge: Judge) -> list[Run]:
