@@ -23,6 +23,10 @@ STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "rec
 STATES = [[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES]
 
 
+LEAST_SPREAD = 1e-3
+"""Features are of order one; one that deviates by less than this in the log tells nothing of a twin."""
+
+
 def earth_movers(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """Earth mover's distances between rows.
 
@@ -48,7 +52,7 @@ def state_distance(logged: np.ndarray, told: np.ndarray) -> float:
         np.asarray(leaf, float).reshape(-1, leaf.shape[-1])[:, : leaf.shape[-1]] for leaf in (logged, told)
     )
     spread = one.std(axis=1)
-    varies = spread > 1e-6
+    varies = spread > LEAST_SPREAD
     return float(np.mean(earth_movers(one[varies], two[varies]) / spread[varies])) if varies.any() else 0.0
 
 
