@@ -23,7 +23,7 @@ STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "rec
 STATES = [[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES]
 
 
-LEAST_SPREAD = 1e-3
+LEAST_SPREAD = 1e-2
 """Features are of order one; one that deviates by less than this in the log tells nothing of a twin."""
 
 
