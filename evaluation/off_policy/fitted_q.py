@@ -26,6 +26,7 @@ from evaluation.off_policy.logged import (
     overlap,
     ratios,
 )
+from logs_schema.errors import ConfigError
 from offline_rl.losses import is_choice
 from twin.contracts import Array, PyTree
 from twin.networks import MLP, apply
@@ -49,7 +50,7 @@ class FittedQConfig:
     num_updates: int = 2_000
     batch_size: int = 256
     learning_rate: float = 1e-3
-    target_rate: float = 0.01
+    target_rate: float = 0.02
     hidden: tuple[int, ...] = (128, 64)
     seed: int = 0
 
@@ -86,15 +87,21 @@ def fitted_q(
 
 
 def fit_values(logged: Logged, target: Target, fit: FittedQConfig) -> np.ndarray:
-    """Q of the target policy at the logged states, [rows, A], scaled so that earning r at every decision is worth r."""
+    """Q of the target policy at the logged states, [rows, A], scaled so that earning r at every decision is worth r.
+
+    What is fitted is the difference to the log's mean reward: starting from zero a long horizon would take many more
+    updates than are done, and every value would be too low.
+    """
     rows = np.flatnonzero(logged.following >= 0)
+    if not len(rows):
+        raise ConfigError("no decision is followed by another", where="fitted Q", advice="use longer windows")
     later = logged.following[rows]
     discount = np.exp(-logged.elapsed_s[rows] / fit.horizon_s)
-    unit = float(np.mean(1.0 - discount)) if len(rows) else 1.0
-    reward = unit * logged.reward[rows]
+    mean = float(np.mean(logged.reward[rows]))
+    reward = float(np.mean(1.0 - discount)) * (logged.reward[rows] - mean)
     data = (logged.features[rows], logged.action[rows], reward, discount, logged.features[later],
             target.probability[later])  # fmt: skip
-    return _fit(logged, data, fit)
+    return mean + _fit(logged, data, fit)
 
 
 def fitted_reward(logged: Logged, fit: FittedQConfig) -> np.ndarray:
