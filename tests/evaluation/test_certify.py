@@ -37,6 +37,8 @@ ANSWERS = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every
 QUICK = CertifyConfig(
     max_days=1, enough_rows=1, num_steps=128, max_rows=500, num_replicates=200, rankings=False
 )
+
+pytestmark = pytest.mark.slow  # fits and plays twins; the parts of a certificate are tested quickly elsewhere
 TOML = """
 [certify]
 max_days = 1

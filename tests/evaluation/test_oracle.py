@@ -38,6 +38,7 @@ def kept(folder):
     return kept_oracle(SMALL, 0, TINY, folder)
 
 
+@pytest.mark.slow
 def test_the_same_seed_trains_the_same_oracle_and_the_product_keeps_it(kept):
     again, curve = train_oracle(SMALL, 0, TINY)
     assert (kept.oracle.preset, kept.oracle.day) == ("small", 0)
@@ -47,6 +48,7 @@ def test_the_same_seed_trains_the_same_oracle_and_the_product_keeps_it(kept):
     assert len(curve) == TINY.num_updates
 
 
+@pytest.mark.slow
 def test_oracles_are_named_for_their_days_and_the_stale_one_knows_only_day_0(kept):
     mine = kept.oracle
     later = mine._replace(day=30)  # the same network with the tables of day 30
@@ -116,6 +118,7 @@ def test_what_the_oracle_sees_is_finite_and_as_long_as_its_names():
     assert bool(jnp.isfinite(seen.node).all() & jnp.isfinite(seen.request).all())
 
 
+@pytest.mark.slow
 def test_oracles_of_other_worlds_and_impossible_ones_are_refused(kept, tmp_path):
     with pytest.raises(ConfigError, match="not in 'kmps'"):
         load_oracle(kept.folder, preset("kmps"))
@@ -128,6 +131,7 @@ def test_oracles_of_other_worlds_and_impossible_ones_are_refused(kept, tmp_path)
         replace(TINY, num_updates=0)
 
 
+@pytest.mark.slow
 def test_a_kept_oracle_is_not_trained_again(kept, folder):
     again = kept_oracle(SMALL, 0, TINY, folder)
     assert (kept.trained_now, again.trained_now) == (True, False)
@@ -154,6 +158,7 @@ def test_the_cache_is_the_users(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "schedtwin" / "oracles"
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_oracles_that_are_kept_or_leaves_them_out(kept, folder, monkeypatch, capsys):
     monkeypatch.setattr("evaluation.oracle.OracleConfig", lambda: TINY)
     monkeypatch.setattr("evaluation.truth_bench.TruthBenchConfig", lambda num_seeds: BENCH)

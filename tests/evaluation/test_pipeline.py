@@ -171,6 +171,7 @@ def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Pat
     assert np.sum(~np.isfinite(seen[0][1].fate.finish_s[seen[0][1].valid()])) > 50
 
 
+@pytest.mark.slow
 def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Path], tmp_path: Path) -> None:
     archive = Archive(products["archive"] / "archive")
     pool = archive.nodes().slice(0, 1)
