@@ -1,8 +1,9 @@
 """Judges: the systems that candidate policies are tried in, each compiled once for all candidates and all days.
 
 A candidate is a kind of policy and the parameters it may need; the program switches on the kind and is mapped over the
-candidates with one key, so all of them meet the same draws. Days are padded to common shapes and travel as arguments.
-A comparison of many policies on many shifts thus compiles one program a judge and runs it once a shift.
+parameters of one kind, always with the same key, so all candidates meet the same draws. Days are padded to common
+shapes and travel as arguments. A comparison of many policies on many shifts thus compiles a judge's program once for
+each number of candidates of a kind, two or three times, and runs it once a shift and kind.
 
 *replay*: the logged arrivals; logged answers where decisions agree with the log, borrowed ones where they do not (the
 rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on
@@ -109,12 +110,24 @@ def _logged_actions(windows: Windows) -> Array:
 
 
 Program = Callable[..., Judged]
-"""(key, kinds [C], parameters [C, ...], what the judge needs ...) -> Judged, leaves [C, ...]."""
+"""(key, kind, parameters [C, ...] of candidates of that kind, what the judge needs ...) -> Judged, leaves [C, ...]."""
 
 
 def compiled(run: Callable[..., Judged], num_shared: int) -> Program:
-    """`run` for one candidate, mapped over candidates and compiled; the last `num_shared` arguments are common."""
-    return jax.jit(jax.vmap(run, in_axes=(None, 0, 0, *(None,) * num_shared)))
+    """`run` for one candidate, mapped over the parameters of candidates of one kind and compiled.
+
+    The kind is not mapped over, so a switch on it computes one branch. The last `num_shared` arguments are common.
+    Without parameters (None) there is nothing to tell candidates apart: C is 1.
+    """
+
+    def together(key: Array, kind: Array, params: PyTree, *shared: PyTree) -> Judged:
+        sizes = [len(leaf) for leaf in jax.tree.leaves(params)]
+        mapped = jax.vmap(
+            run, in_axes=(None, None, 0, *(None,) * num_shared), axis_size=max(sizes, default=1)
+        )
+        return mapped(key, kind, params, *shared)
+
+    return jax.jit(together)
 
 
 def all_at_once(
@@ -124,11 +137,19 @@ def all_at_once(
     *shared: PyTree,
     kinds_known: Sequence[str] = KINDS,
 ) -> list[Judged]:
-    """One call of a program for all candidates: a NumPy result for each; `kinds_known` in the program's order."""
-    kinds = jnp.array([kinds_known.index(candidate.kind) for candidate in candidates])
-    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(candidate.params for candidate in candidates))
-    together = jax.tree.map(np.asarray, program(key, kinds, params, *shared))
-    return [jax.tree.map(lambda leaf, i=index: leaf[i], together) for index in range(len(candidates))]
+    """A NumPy result for every candidate, one call of a program for each kind; `kinds_known` in the program's order."""
+    found: dict[int, Judged] = {}
+    for kind in dict.fromkeys(candidate.kind for candidate in candidates):
+        places = [place for place, candidate in enumerate(candidates) if candidate.kind == kind]
+        params = jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *(candidates[place].params for place in places)
+        )
+        together = program(key, jnp.int32(kinds_known.index(kind)), params, *shared)
+        together = jax.tree.map(np.asarray, together)
+        for row, place in enumerate(places):
+            row = min(row, len(together.active) - 1)
+            found[place] = jax.tree.map(lambda leaf, row=row: leaf[row], together)
+    return [found[place] for place in range(len(candidates))]
 
 
 def replay_program(encoding: Encoding, network: Actor, kinds: Sequence[str] = KINDS) -> Program:
