@@ -72,6 +72,22 @@ def clipped_surrogate(log_ratio: Array, advantage: Array, clip: float) -> Array:
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
 
 
+def preference(advantage: Array, size: Array, temperature: float, largest: float) -> Array:
+    """Weight `exp(temperature * advantage / size)` of a decision to be cloned, cut off at `largest`.
+
+    Args:
+        advantage: [...] of the decision.
+        size: [] deviation of the advantages, >= 0.
+        temperature: How much better decisions are preferred; >= 0.
+        largest: Largest weight.
+
+    Returns:
+        [...] in [0, largest].
+    """
+    log_weight = temperature * advantage / (size + 1e-6)
+    return jnp.minimum(jnp.exp(jnp.minimum(log_weight, 50.0)), largest)
+
+
 def huber(error: Array, delta: float) -> Array:
     """Huber loss: `error^2 / 2` up to `delta`, then `delta (|error| - delta / 2)`."""
     size = jnp.abs(error)

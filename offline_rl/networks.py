@@ -67,6 +67,11 @@ def example_in(trajectory: Trajectory) -> Example:
     return jax.tree.map(one, seen)
 
 
+def num_features(example: Example) -> int:
+    """Number of features of a seat's flattened observation."""
+    return sum(leaf.size // leaf.shape[-1] for leaf in jax.tree.leaves(example.observation))
+
+
 def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN) -> Actor:
     """The actor for these shapes: an MLP with one output for each choice of each action leaf."""
     masks, structure = jax.tree.flatten(example.legal)

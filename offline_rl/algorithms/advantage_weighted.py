@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.algorithms.implicit_q import num_features
-from offline_rl.losses import huber, weighted_mean
+from offline_rl.descent import clipped_adam, descend
+from offline_rl.losses import huber, preference, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
     Actor,
@@ -23,6 +22,7 @@ from offline_rl.networks import (
     actor,
     greedy_policy,
     joint_log_prob,
+    num_features,
     sampling_policy,
 )
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
@@ -92,9 +92,7 @@ def advantage_weighted(
     config = config or AdvantageWeightedConfig()
     network = network or actor(example, config.hidden)
     valuer = MLP(config.hidden, 1)
-    optimizer = optax.chain(
-        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
-    )
+    optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
     def init(key: Array) -> AdvantageWeightedState:
         key_actor, key_value = jax.random.split(key)
@@ -132,10 +130,9 @@ def advantage_weighted(
 
         centre = weighted_mean(advantage, weight)
         size = jnp.sqrt(weighted_mean((advantage - centre) ** 2, weight))
-        log_weight = config.temperature * (advantage - centre) / (size + 1e-6)
-        preference = jnp.minimum(jnp.exp(jnp.minimum(log_weight, 50.0)), config.largest_weight)
+        preferred = preference(advantage - centre, size, config.temperature, config.largest_weight)
         likelihood = joint_log_prob(network.logits(params.actor, features, legal), action)
-        clone_loss = -weighted_mean(preference * jnp.moveaxis(likelihood, -2, 0), weight)
+        clone_loss = -weighted_mean(preferred * jnp.moveaxis(likelihood, -2, 0), weight)
         info = AdvantageWeightedInfo(clone_loss, value_loss, weighted_mean(value, weight), size)
         return clone_loss + value_loss, info
 
@@ -144,8 +141,7 @@ def advantage_weighted(
     ) -> tuple[AdvantageWeightedState, AdvantageWeightedInfo]:
         num_streams_of(trajectory)
         gradient, info = jax.grad(loss_of, has_aux=True)(state.params, trajectory)
-        change, memory = optimizer.update(gradient, state.optimizer, state.params)
-        return AdvantageWeightedState(optax.apply_updates(state.params, change), memory), info
+        return AdvantageWeightedState(*descend(optimizer, gradient, state.optimizer, state.params)), info
 
     return Algorithm(
         init,

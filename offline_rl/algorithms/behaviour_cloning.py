@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.descent import descend
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -102,10 +103,8 @@ def behaviour_cloning(
     ) -> tuple[BehaviourCloningState, BehaviourCloningInfo]:
         num_streams_of(trajectory)
         gradient, (loss, spread, same) = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
-        change, memory = optimizer.update(gradient, state.optimizer, state.actor)
-        params = optax.apply_updates(state.actor, change)
         info = BehaviourCloningInfo(loss, spread, same, optax.tree.norm(gradient))
-        return BehaviourCloningState(params, memory), info
+        return BehaviourCloningState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
 
     return Algorithm(
         init,

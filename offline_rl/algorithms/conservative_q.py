@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
-import optax
 
 from offline_rl.algorithm import Algorithm
+from offline_rl.descent import clipped_adam, descend
 from offline_rl.losses import huber, weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy, greedy_policy
 from offline_rl.transitions import Transitions, transitions
@@ -75,9 +75,7 @@ def conservative_q(
     """
     config = config or ConservativeQConfig()
     network = network or actor(example, config.hidden)
-    optimizer = optax.chain(
-        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
-    )
+    optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
     def init(key: Array) -> ConservativeQState:
         params = network.init(key)
@@ -99,8 +97,7 @@ def conservative_q(
     ) -> tuple[ConservativeQState, ConservativeQInfo]:
         seen = transitions(trajectory, config.horizon_s)
         gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, seen)
-        change, memory = optimizer.update(gradient, state.optimizer, state.params)
-        params = optax.apply_updates(state.params, change)
+        params, memory = descend(optimizer, gradient, state.optimizer, state.params)
         return ConservativeQState(
             params, drift_towards(state.target, params, config.target_rate), memory
         ), info

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.losses import weighted_mean
+from offline_rl.descent import clipped_adam, descend
+from offline_rl.losses import preference, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
     Actor,
@@ -22,6 +22,7 @@ from offline_rl.networks import (
     actor,
     greedy_policy,
     joint_log_prob,
+    num_features,
     sampling_policy,
 )
 from offline_rl.transitions import Transitions, transitions
@@ -97,9 +98,7 @@ def implicit_q(
     config = config or ImplicitQConfig()
     network = network or actor(example, config.hidden)
     valuer = MLP(config.hidden, 1)
-    optimizer = optax.chain(
-        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
-    )
+    optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
     def init(key: Array) -> ImplicitQState:
         key_actor, key_pair, key_value = jax.random.split(key, 3)
@@ -121,10 +120,9 @@ def implicit_q(
         action_loss = weighted_mean(errors[0] ** 2 + errors[1] ** 2, seen.weight)
 
         size = jnp.sqrt(weighted_mean(advantage**2, seen.weight))
-        log_weight = config.temperature * advantage / (size + 1e-6)
-        preference = jnp.minimum(jnp.exp(jnp.minimum(log_weight, 50.0)), config.largest_weight)
+        preferred = preference(advantage, size, config.temperature, config.largest_weight)
         likelihood = joint_log_prob(network.logits(params.actor, seen.features, seen.legal), seen.action)
-        clone_loss = -weighted_mean(jax.lax.stop_gradient(preference) * likelihood, seen.weight)
+        clone_loss = -weighted_mean(jax.lax.stop_gradient(preferred) * likelihood, seen.weight)
         info = ImplicitQInfo(clone_loss, value_loss, action_loss, weighted_mean(value, seen.weight), size)
         return clone_loss + value_loss + action_loss, info
 
@@ -133,8 +131,7 @@ def implicit_q(
     ) -> tuple[ImplicitQState, ImplicitQInfo]:
         seen = transitions(trajectory, config.horizon_s)
         gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, seen)
-        change, memory = optimizer.update(gradient, state.optimizer, state.params)
-        params = optax.apply_updates(state.params, change)
+        params, memory = descend(optimizer, gradient, state.optimizer, state.params)
         return ImplicitQState(
             params, drift_towards(state.target, params.pair, config.target_rate), memory
         ), info
@@ -145,9 +142,3 @@ def implicit_q(
         lambda state: sampling_policy(network, state.params.actor),
         lambda state: greedy_policy(network, state.params.actor),
     )
-
-
-def num_features(example: Example) -> int:
-    """Number of features of a seat's flattened observation."""
-    sizes = [leaf.size // leaf.shape[-1] for leaf in jax.tree.leaves(example.observation)]
-    return sum(sizes)

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.descent import clipped_adam, descend
 from offline_rl.errors import TrainingError
 from offline_rl.losses import clipped_surrogate, huber, weighted_mean
 from offline_rl.networks import (
@@ -156,7 +157,7 @@ def ppo(
     if clone is not None:
         _check_clone(network, clone)
     schedule = optax.exponential_decay(config.learning_rate, 1000, config.decay)
-    optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(schedule))
+    optimizer = clipped_adam(schedule, config.max_gradient_norm)
 
     def init(key: Array) -> PPOState:
         key_actor, key_critic = jax.random.split(key)
@@ -181,12 +182,6 @@ def ppo(
         total = policy_loss + value_loss - config.entropy * spread + config.kl_to_clone * away
         return total, (policy_loss, value_loss, spread, kl, away, clipped)
 
-    def update(carry: tuple[Params, PyTree], batch: Batch) -> tuple[tuple[Params, PyTree], tuple[Array, ...]]:
-        params, memory = carry
-        gradient, seen = jax.grad(loss_of, has_aux=True)(params, batch)
-        change, memory = optimizer.update(gradient, memory, params)
-        return (optax.apply_updates(params, change), memory), seen
-
     def step(key: Array, state: PPOState, trajectory: Trajectory) -> tuple[PPOState, PPOInfo]:
         num_streams = num_streams_of(trajectory)
         width = _minibatch_width(num_streams, config)
@@ -195,13 +190,15 @@ def ppo(
         batch, scale, explained = _prepare(shuffled, state, network, valuer, config)
         starts = jnp.tile(width * jnp.arange(config.num_minibatches), config.num_epochs)
 
-        def part(
+        def update(
             carry: tuple[Params, PyTree], start: Array
         ) -> tuple[tuple[Params, PyTree], tuple[Array, ...]]:
-            cut = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
-            return update(carry, cut)
+            params, memory = carry
+            part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
+            gradient, seen = jax.grad(loss_of, has_aux=True)(params, part)
+            return descend(optimizer, gradient, memory, params), seen
 
-        (params, memory), seen = jax.lax.scan(part, (state.params, state.optimizer), starts)
+        (params, memory), seen = jax.lax.scan(update, (state.params, state.optimizer), starts)
         info = _info(trajectory, [jnp.mean(one) for one in seen], explained)
         return PPOState(params, memory, scale), info
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from logs_schema.errors import ConfigError
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.descent import clipped_adam, descend
 from offline_rl.losses import is_choice, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -85,9 +85,7 @@ def regularised_imitation(
     """
     config = config or RegularisedImitationConfig()
     network = network or actor(example, config.hidden)
-    optimizer = optax.chain(
-        optax.clip_by_global_norm(config.max_gradient_norm), optax.adam(config.learning_rate)
-    )
+    optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
     def init(key: Array) -> RegularisedImitationState:
         params = network.init(key)
@@ -113,8 +111,7 @@ def regularised_imitation(
     ) -> tuple[RegularisedImitationState, RegularisedImitationInfo]:
         num_streams_of(trajectory)
         gradient, info = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
-        change, memory = optimizer.update(gradient, state.optimizer, state.actor)
-        return RegularisedImitationState(optax.apply_updates(state.actor, change), memory), info
+        return RegularisedImitationState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
 
     return Algorithm(
         init,

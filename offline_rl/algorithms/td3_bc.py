@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import optax
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.algorithms.implicit_q import num_features
+from offline_rl.descent import descend
 from offline_rl.losses import weighted_mean
-from offline_rl.networks import Example
+from offline_rl.networks import Example, num_features
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards
 from twin.contracts import Array, Policy, PyTree, Trajectory
@@ -130,11 +130,10 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
         (loss, value), gradient = jax.value_and_grad(value_loss, has_aux=True)(
             state.params.pair, state.target, seen, key
         )
-        change, pair_memory = optimizer.update(gradient, state.pair_optimizer, state.params.pair)
-        pair = optax.apply_updates(state.params.pair, change)
+        pair, pair_memory = descend(optimizer, gradient, state.pair_optimizer, state.params.pair)
         (_, away), gradient = jax.value_and_grad(policy_loss, has_aux=True)(state.params.actor, pair, seen)
-        change, actor_memory = optimizer.update(gradient, state.actor_optimizer, state.params.actor)
-        moved = TD3BCParams(optax.apply_updates(state.params.actor, change), pair)
+        actor_params, actor_memory = descend(optimizer, gradient, state.actor_optimizer, state.params.actor)
+        moved = TD3BCParams(actor_params, pair)
         target = drift_towards(state.target, moved, config.target_rate)
         still = (state.params._replace(pair=pair), state.target, state.actor_optimizer)
         is_due = (state.updates + 1) % config.policy_every == 0
