@@ -18,7 +18,7 @@ import numpy as np
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig, Estimate, estimate
 from evaluation.oracle import Oracle, oracle_choice, oracle_network, problem_config
-from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.conditions import Conditions, conditions, longest_day
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
@@ -132,12 +132,6 @@ def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str
         return share.reshape(config.num_seeds, config.days_per_seed)
 
     return jax.jit(run)
-
-
-def longest_day(today: Conditions) -> int:
-    """Requests that a day stays below, but for one in a million (six standard deviations of a Poisson number)."""
-    mean = float(today.rate_per_s * today.day_s)
-    return int(mean + 6.0 * mean**0.5) + 1
 
 
 def bench_truth(

@@ -31,7 +31,7 @@ from evaluation.judging import (
 )
 from evaluation.shifts import TestDays
 from evaluation.simulator.behaviour import behaviour
-from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.conditions import Conditions, conditions, longest_day
 from evaluation.simulator.logs import truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.presets import preset
@@ -92,7 +92,7 @@ def truth_program(
     world = preset(truth["preset"])
     declared = world if workload is None else workload.declared(world)
     names = names_in(world, encoding.cluster)
-    num_steps = _longest_day(conditions(world, 0)) if workload is None else workload.num_rows
+    num_steps = longest_day(conditions(world, 0)) if workload is None else workload.num_rows
     writer = as_behaviour(behaviour(truth["behaviour"]))
     knowing = [writer, *(baseline.decide for baseline in TRUTH_BASELINES)]
 
@@ -138,12 +138,6 @@ def truth_judge(
         return [_trial(one, encoding, day) for one in judged]
 
     return Judge(NAME, try_out)
-
-
-def _longest_day(today: Conditions) -> int:
-    """Requests that a day stays below, but for one in a million (six standard deviations of a Poisson number)."""
-    mean = float(today.rate_per_s * today.day_s)
-    return int(mean + 6.0 * mean**0.5) + 1
 
 
 def _trial(judged: Judged, encoding: Encoding, day: dt.date) -> Trial:

@@ -13,7 +13,16 @@ import numpy as np
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.errors import TrainingError
-from offline_rl.train import Experience, as_argument, first_updates, refuse_divergence, updates
+from offline_rl.train import (
+    Experience,
+    as_argument,
+    continued,
+    first_updates,
+    no_curves,
+    refuse_divergence,
+    refuse_other_key,
+    updates,
+)
 from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, PyTree
 
@@ -62,13 +71,11 @@ def train_selecting(
     experience = as_argument(experience)
     run = updates(algorithm, updates_per_look)
     state = jax.jit(algorithm.init)(key_init)
-    shapes = jax.eval_shape(run, key_updates, state, experience, 0)[1]
-    curves = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
     kept = {
         "key": jax.random.key_data(key),
         "state": state,
         "best": state,
-        "curves": curves,
+        "curves": no_curves(run, key_updates, state, experience),
         "looks": np.zeros(0),
     }
     if checkpoint is not None and checkpoint.exists():
@@ -86,7 +93,7 @@ def train_selecting(
         if seen > kept["looks"].max():
             kept["best"] = state
         kept["state"], kept["looks"] = state, np.append(kept["looks"], seen)
-        kept["curves"] = jax.tree.map(lambda past, new: np.concatenate([past, new]), kept["curves"], info)
+        kept["curves"] = continued(kept["curves"], info)
         if checkpoint is not None:
             save_arrays(checkpoint, kept)
         if on_look is not None:
@@ -106,11 +113,6 @@ def _seen(look: Callable[[PyTree], float], state: PyTree, done: int) -> float:
 
 def _resume(path: Path, like: dict[str, Any]) -> dict[str, Any]:
     found = load_arrays(path, like, growing=("curves", "looks"))
-    if not np.array_equal(found["key"], like["key"]):
-        raise TrainingError(
-            "the checkpoint belongs to a run with another key",
-            where=str(path),
-            advice="train with the key it was started with, or give another checkpoint file",
-        )
+    refuse_other_key(path, found, like)
     as_arrays = {name: jax.tree.map(jnp.asarray, found[name]) for name in ("state", "best")}
     return {**found, **as_arrays}

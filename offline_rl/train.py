@@ -153,18 +153,16 @@ def train_resumable(
     key_init, key_updates = jax.random.split(key)
     state = jax.jit(algorithm.init)(key_init)
     experience = as_argument(experience)
-    shapes = jax.eval_shape(updates(algorithm, 1), key_updates, state, experience, 0)[1]
-    curves = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
-    done = 0
+    chunk = updates(algorithm, updates_per_chunk)
+    curves, done = no_curves(chunk, key_updates, state, experience), 0
     if checkpoint is not None and checkpoint.exists():
         done, state, curves = _resume(checkpoint, key, state, curves, num_updates)
-    chunk = updates(algorithm, updates_per_chunk)
     while done < num_updates:
         length = min(updates_per_chunk, num_updates - done)
         state, info = chunk(key_updates, state, experience, done, length)
         info = first_updates(info, length)
         refuse_divergence(state, info, done)
-        curves = jax.tree.map(lambda past, new: np.concatenate([past, new]), curves, info)
+        curves = continued(curves, info)
         done += length
         if checkpoint is not None:
             save_arrays(checkpoint, _record(key, done, state, curves))
@@ -176,6 +174,17 @@ def train_resumable(
 def first_updates(info: PyTree, length: int) -> PyTree:
     """The info of the first `length` updates, as NumPy arrays."""
     return jax.tree.map(lambda curve: np.asarray(curve)[:length], info)
+
+
+def no_curves(chunk: Callable[..., tuple[PyTree, PyTree]], *arguments: PyTree) -> PyTree:
+    """The info of no update, leaves [0, ...], of what `updates` returned and its first three arguments."""
+    shapes = jax.eval_shape(chunk, *arguments, 0)[1]
+    return jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
+
+
+def continued(curves: PyTree, info: PyTree) -> PyTree:
+    """Curves followed by the info of further updates."""
+    return jax.tree.map(lambda past, new: np.concatenate([past, new]), curves, info)
 
 
 def as_argument(experience: Experience) -> Experience:
@@ -192,12 +201,7 @@ def _resume(
 ) -> tuple[int, PyTree, PyTree]:
     like = _record(key, 0, state, curves)
     found = load_arrays(path, like, growing=("curves",))
-    if not np.array_equal(found["key"], like["key"]):
-        raise TrainingError(
-            "the checkpoint belongs to a run with another key",
-            where=str(path),
-            advice="train with the key it was started with, or give another checkpoint file",
-        )
+    refuse_other_key(path, found, like)
     done = int(found["done"])
     if done > num_updates:
         raise TrainingError(
@@ -206,6 +210,20 @@ def _resume(
             advice=f"ask for at least {done} updates, or give another checkpoint file",
         )
     return done, jax.tree.map(jnp.asarray, found["state"]), found["curves"]
+
+
+def refuse_other_key(path: Path, found: dict[str, PyTree], like: dict[str, PyTree]) -> None:
+    """Makes sure that a checkpoint is of the run that wants to resume from it.
+
+    Raises:
+        TrainingError: Their keys differ.
+    """
+    if not np.array_equal(found["key"], like["key"]):
+        raise TrainingError(
+            "the checkpoint belongs to a run with another key",
+            where=str(path),
+            advice="train with the key it was started with, or give another checkpoint file",
+        )
 
 
 def refuse_divergence(state: PyTree, info: PyTree, first: int) -> None:

@@ -15,12 +15,11 @@ from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.judging import HISTORY, chooser
 from evaluation.oracle import oracle_choice, oracle_network, problem_config
 from evaluation.simulator.behaviour import Behaviour
-from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.conditions import Conditions, conditions, longest_day
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
-from evaluation.truth_bench import longest_day
 from offline_rl.networks import Actor
 from twin.contracts import Array, PyTree, Trajectory
 from twin.environment import environment

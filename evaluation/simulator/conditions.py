@@ -152,6 +152,12 @@ def requests_on(world: World, day: float) -> float:
     return world.requests_per_day * (world.weekend_factor if weekend else 1.0)
 
 
+def longest_day(today: Conditions) -> int:
+    """Requests that a day stays below, but for one in a million (six standard deviations of a Poisson number)."""
+    mean = float(today.rate_per_s * today.day_s)
+    return int(mean + 6.0 * mean**0.5) + 1
+
+
 def service_mix(world: World, population: Population, months: float) -> np.ndarray:
     """[services, scenarios] shares of the services in the requests of each scenario, 30 days a month."""
     share = np.array([service.share for service in world.services])
