@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     truth.set_defaults(bench=_truth)
     truth.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
     truth.add_argument(
-        "--days", metavar="LIST", type=_numbers, default=(0, 1, 7, 30),
+        "--days", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
         help="days after day 0, with commas (default: 0,1,7,30)",
     )  # fmt: skip
     truth.add_argument("--seeds", metavar="N", type=int, default=5, help="repetitions (default: 5)")
@@ -148,7 +148,8 @@ def _oracle(arguments: Namespace) -> int:
     return 0
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
+    """The whole numbers that a list with commas names; ArgumentTypeError where it names none."""
     try:
         return tuple(int(word) for word in text.split(","))
     except ValueError:

@@ -2,6 +2,12 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.commands.bench import numbers
+
+if TYPE_CHECKING:
+    from evaluation.reproduction.table2 import Table2Config
 
 NAME = "reproduce"
 HELP = "make the project's main table again, from nothing"
@@ -14,6 +20,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--behaviour", metavar="NAME", default="mix",
         help="who wrote the log (default: mix; random is the paper's own setting)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--train-day", metavar="N", type=int, default=0,
+        help="day of the simulated cluster whose log is learned from (default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shifts", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
+        help="days after the training day, with commas (default: 0,1,7,30)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--requests", metavar="N", type=int,
+        help="learn from the first N requests of the day only (default: all of them)",
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     parser.add_argument("--quick", action="store_true", help="train for less long and live fewer days")
@@ -37,18 +55,26 @@ def run(arguments: Namespace) -> int:
     from evaluation.reproduction.table2 import Table2Config, live, quick, table, train_all
     from evaluation.schedulers import load_schedulers
 
-    config = Table2Config(arguments.preset, arguments.behaviour, seed=arguments.seed)
-    name = f"table2-{config.preset}-{config.behaviour}"
-    if arguments.quick:
-        config, name = quick(config), f"{name}-quick"
-    workdir = arguments.out or Path(name)
+    config = Table2Config(
+        arguments.preset, arguments.behaviour, arguments.shifts, arguments.train_day, arguments.requests,
+        seed=arguments.seed,
+    )  # fmt: skip
+    config = quick(config) if arguments.quick else config
+    workdir = arguments.out or Path(_folder_name(config, arguments.quick))
     with progress_of(arguments) as progress:
         oracles = []
         if not arguments.no_oracle:
-            oracles = trained_oracles(config.preset, config.days, arguments.oracles, progress, times=1)
+            oracles = trained_oracles(config.preset, config.lived_days, arguments.oracles, progress, times=1)
         products = train_all(config, workdir, progress)
         lived = live(config, products, oracles, progress)
         found = table(config, lived, load_schedulers(products["policy"])[0], oracles)
     (workdir / "table2.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0
+
+
+def _folder_name(config: "Table2Config", is_quick: bool) -> str:
+    parts = ["table2", config.preset, config.behaviour]
+    parts += [f"day{config.train_day}"] if config.train_day else []
+    parts += [f"{config.num_requests}requests"] if config.num_requests else []
+    return "-".join([*parts, *(["quick"] if is_quick else [])])

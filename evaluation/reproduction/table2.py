@@ -7,7 +7,7 @@ share of requests on time stands beside it, with the oracle: PPO trained in the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,14 +23,13 @@ from evaluation.pipeline import build_policy
 from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.reproduction.living import KINDS, Lived, oracle_program, policy_program
-from evaluation.run import archive_step, twin_step
+from evaluation.reproduction.logs import last_day, log_step
+from evaluation.run import twin_step
 from evaluation.schedulers import Schedulers, example_for, load_schedulers, network_for
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
-from evaluation.simulator.logs import FIRST_DAY
 from evaluation.simulator.presets import preset
-from evaluation.simulator.world import World
 from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
 from twin.contracts import PyTree
@@ -38,6 +37,8 @@ from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin
 
 DAYS = (0, 1, 7, 30)
+FEWEST_REQUESTS = 300
+"""Of a log: 15 % of it is held out of the fit, which refuses fewer than 200 offers."""
 TWIN, ORACLE, RANDOM = "twin", "oracle", "random"
 LEARNED = ("cql", "iql", "awr")
 REFERENCES = (RANDOM, "behaviour", "bc", "bc_greedy", "least_loaded", *LEARNED)
@@ -57,6 +58,8 @@ class Table2Config:
         preset: Simulated cluster.
         behaviour: Who wrote the log: "mix", or "random", the paper's own setting.
         days: Days after the training day.
+        train_day: Day of the world whose log is learned from.
+        num_requests: Length of that log; None: the whole day.
         num_lives: Times that each day is lived, the units of the intervals; 6 or more.
         seed: Of log, fit and training; the policies' own seeds are those of `train`.
         twin: Of the ensemble.
@@ -66,6 +69,8 @@ class Table2Config:
     preset: str = "kmps"
     behaviour: str = "mix"
     days: tuple[int, ...] = DAYS
+    train_day: int = 0
+    num_requests: int | None = None
     num_lives: int = 12
     seed: int = 0
     twin: AnswerConfig = field(default_factory=AnswerConfig)
@@ -77,6 +82,16 @@ class Table2Config:
                 f"days {list(self.days)}, lived {self.num_lives} times", where="reproduce table2",
                 allowed="one or more days, 0 and later; at least 2 lives",
             )  # fmt: skip
+        if self.train_day < 0 or (self.num_requests is not None and self.num_requests < FEWEST_REQUESTS):
+            raise ConfigError(
+                f"a log of day {self.train_day}, {self.num_requests} requests", where="reproduce table2",
+                allowed=f"day 0 and later; at least {FEWEST_REQUESTS} requests",
+            )  # fmt: skip
+
+    @property
+    def lived_days(self) -> tuple[int, ...]:
+        """Days of the world that the policies live."""
+        return tuple(self.train_day + shift for shift in self.days)
 
 
 def quick(config: Table2Config) -> Table2Config:
@@ -85,7 +100,7 @@ def quick(config: Table2Config) -> Table2Config:
         num_updates=10, num_streams=160, clone_updates=250, from_logs=LEARNED, from_logs_updates=300
     )
     answers = AnswerConfig(num_steps=600)
-    return Table2Config(config.preset, config.behaviour, config.days, 6, config.seed, answers, train)
+    return replace(config, num_lives=6, twin=answers, train=train)
 
 
 class Entrant(NamedTuple):
@@ -98,11 +113,13 @@ class Entrant(NamedTuple):
 
 def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mapping[str, Path]:
     """The products that the table is made from: archive, twin, policy; what stands is not made again."""
-    log = LogConfig(preset=config.preset, days=1, behaviour=config.behaviour, seed=config.seed)
+    log = LogConfig(
+        preset=config.preset, days=config.train_day + 1, behaviour=config.behaviour, seed=config.seed
+    )
     job = RunConfig(
         log=log,
         seed=config.seed,
-        days=DaysConfig(last_day=FIRST_DAY, num_days=1),
+        days=DaysConfig(last_day=last_day(log), num_days=1),
         twin=config.twin,
         train=config.train,
         shifts=ShiftConfig("0d"),
@@ -115,7 +132,7 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
     policy = Step(
         "policy", "policy", train, inputs=("twin",), config=settings, seed=config.seed, code_version=3
     )
-    return run_job([archive_step(log, Path()), twin_step(job), policy], workdir, progress)
+    return run_job([log_step(log, config.num_requests), twin_step(job), policy], workdir, progress)
 
 
 def entrants(schedulers: Schedulers) -> list[Entrant]:
@@ -132,14 +149,15 @@ def entrants(schedulers: Schedulers) -> list[Entrant]:
 def live(
     config: Table2Config, products: Mapping[str, Path], oracles: Sequence[Kept], progress: Progress
 ) -> dict[tuple[str, int], Lived]:
-    """(policy, day) -> shares [seeds, lives], every policy on the same requests."""
+    """(policy, days after the training day) -> shares [seeds, lives], every policy on the same requests."""
     world, twin = preset(config.preset), PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
     network = network_for(schedulers, example_for(twin.encoding, twin.windows))
     program = policy_program(world, twin.encoding, network, behaviour(config.behaviour), config.num_lives)
+    oracles_program = oracle_program(world, config.num_lives)
     found: dict[tuple[str, int], Lived] = {}
     with progress.stage("live the days", total=len(config.days), unit="days") as stage:
-        for done, day in enumerate(config.days):
+        for done, (shift, day) in enumerate(zip(config.days, config.lived_days, strict=True)):
             today, weekday = conditions(world, day), jnp.int32(day % 7)
             key = jax.random.fold_in(jax.random.key(config.seed + 1), day)
             for kind, members in _by_kind(entrants(schedulers)).items():
@@ -150,8 +168,11 @@ def live(
                 lived = jax.tree.map(
                     np.asarray, program(key, jnp.int32(KINDS.index(kind)), together, today, weekday)
                 )
-                found |= _dealt(lived, members, day)
-            found |= _oracle_lived(world, config, day, oracles, key)
+                found |= _dealt(lived, members, shift)
+            mine = [kept.oracle for kept in oracles if kept.oracle.day == day]
+            if mine:
+                lived = oracles_program(key, mine[0].params, today, weekday)
+                found[ORACLE, shift] = Lived(*(np.asarray(leaf, float)[None] for leaf in lived))
         stage(len(config.days))
     return found
 
@@ -163,25 +184,14 @@ def _by_kind(policies: Sequence[Entrant]) -> dict[str, list[Entrant]]:
     return groups
 
 
-def _dealt(lived: Lived, members: Sequence[Entrant], day: int) -> dict[tuple[str, int], Lived]:
+def _dealt(lived: Lived, members: Sequence[Entrant], shift: int) -> dict[tuple[str, int], Lived]:
     """The rows of one call, given back to their policies."""
     first, dealt = 0, {}
     for one in members:
         size = len(jax.tree.leaves(one.params)[0])
-        dealt[one.name, day] = Lived(*(leaf[first : first + size].astype(float) for leaf in lived))
+        dealt[one.name, shift] = Lived(*(leaf[first : first + size].astype(float) for leaf in lived))
         first += size
     return dealt
-
-
-def _oracle_lived(
-    world: World, config: Table2Config, day: int, oracles: Sequence[Kept], key: jax.Array
-) -> dict[tuple[str, int], Lived]:
-    mine = [kept.oracle for kept in oracles if kept.oracle.day == day]
-    if not mine:
-        return {}
-    program = oracle_program(world, config.num_lives)
-    lived = program(key, mine[0].params, conditions(world, day), jnp.int32(day % 7))
-    return {(ORACLE, day): Lived(*(np.asarray(leaf, float)[None] for leaf in lived))}
 
 
 def table(
@@ -203,27 +213,27 @@ def table(
         return summarise(values, config.num_lives, intervals)
 
     rows, differences = [], []
-    for day in config.days:
+    for shift in config.days:
         for policy in policies:
-            if (policy, day) not in draws:
+            if (policy, shift) not in draws:
                 continue
-            mine, base = draws[policy, day], draws[RANDOM, day]
+            mine, base = draws[policy, shift], draws[RANDOM, shift]
             row: dict[str, Any] = {
                 "policy": policy,
-                "shift_days": day,
-                "num_seeds": len(lived[policy, day].on_time),
+                "shift_days": shift,
+                "num_seeds": len(lived[policy, shift].on_time),
             }
             row |= _named("on_time", told(mine.on_time)) | _named("offload_ratio", told(mine.offload))
             row |= _named("on_time_over_random", told(mine.on_time - base.on_time))
             row |= _named("offload_over_random", told(mine.offload - base.offload))
-            if (ORACLE, day) in draws and policy != RANDOM:
-                best = draws[ORACLE, day].on_time - base.on_time
+            if (ORACLE, shift) in draws and policy != RANDOM:
+                best = draws[ORACLE, shift].on_time - base.on_time
                 row |= _named("share_of_oracle", told((mine.on_time - base.on_time) / best))
             rows.append(row)
         for reference in REFERENCES:
-            if (reference, day) in draws:
-                gap = told(draws[TWIN, day].on_time - draws[reference, day].on_time)
-                where = {"policy": TWIN, "reference": reference, "shift_days": day}
+            if (reference, shift) in draws:
+                gap = told(draws[TWIN, shift].on_time - draws[reference, shift].on_time)
+                where = {"policy": TWIN, "reference": reference, "shift_days": shift}
                 differences.append(where | _named("on_time", gap) | {"verdict": verdict(gap, "higher").value})
     promised = float(np.max(schedulers.held_out_curve, axis=1).mean())
     return {

@@ -1,5 +1,6 @@
 """Table 2 in small: every policy on every day, paired differences, the oracle's share, intervals."""
 
+import datetime as dt
 import json
 
 import numpy as np
@@ -7,16 +8,19 @@ import pytest
 
 from evaluation.cli import main
 from evaluation.commands import reproduce
-from evaluation.configuration import AnswerConfig
+from evaluation.configuration import AnswerConfig, LogConfig
 from evaluation.oracle import OracleConfig
 from evaluation.oracle_cache import kept_oracle
 from evaluation.progress import SilentProgress
 from evaluation.reproduction.living import Lived
+from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.showing import as_table
 from evaluation.reproduction.table2 import Table2Config, live, table, train_all
 from evaluation.schedulers import load_schedulers
+from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from evaluation.training import TrainingConfig
+from logs_schema import Archive
 from logs_schema.errors import ConfigError
 
 TRAIN = TrainingConfig(
@@ -91,9 +95,27 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     assert difference["verdict"] == "better"
 
 
+@pytest.mark.slow
+def test_a_log_of_a_later_day_and_of_its_first_requests_only(tmp_path):
+    log = LogConfig(preset="small", days=3)
+    step = log_step(log, 350)
+    step.build(tmp_path, {}, SilentProgress())
+    cut = Archive(tmp_path / "archive")
+    assert cut.days("requests") == [last_day(log)] == [dt.date(2024, 1, 3)]
+    simulate("small", 3, "mix", 0, tmp_path / "whole")
+    whole = Archive(tmp_path / "whole")
+    first = whole.read("requests", days=[last_day(log)]).slice(0, 350)
+    assert cut.read("requests").to_pylist() == first.to_pylist()
+    assert cut.nodes().to_pylist() == whole.nodes().to_pylist()
+    assert log_step(LogConfig(preset="small", days=1), None).config != step.config
+
+
 def test_impossible_tables_are_refused(capsys):
     with pytest.raises(ConfigError, match="lives"):
         Table2Config(num_lives=1)
+    with pytest.raises(ConfigError, match="at least 300 requests"):
+        Table2Config(num_requests=100)
+    assert Table2Config(days=(0, 7), train_day=30).lived_days == (30, 37)
     assert reproduce.NAME == "reproduce"
     with pytest.raises(SystemExit):
         main(["reproduce", "table9"])

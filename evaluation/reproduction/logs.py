@@ -1,0 +1,48 @@
+"""The log that the table is learned from: one day of a simulated cluster, or the first requests of it."""
+
+import datetime as dt
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evaluation.configuration import LogConfig
+from evaluation.job import Step
+from evaluation.progress import Progress
+from evaluation.run import ARCHIVE, archive_step
+from evaluation.simulator.logs import FIRST_DAY, simulate
+from logs_schema import Archive
+from logs_schema.archive_writer import ArchiveWriter
+
+
+def log_step(log: LogConfig, num_requests: int | None) -> Step:
+    """Simulates a log and keeps its last day, or the first `num_requests` of that day (None: all of them)."""
+    if num_requests is None and log.days == 1:
+        return archive_step(log, Path())
+
+    def build(out: Path, _: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
+        with (
+            tempfile.TemporaryDirectory() as aside,
+            progress.stage("simulate", unit="requests") as stage,
+        ):
+            whole = Path(aside) / ARCHIVE
+            simulate(log.preset, log.days, log.behaviour, log.seed, whole, progress=stage)
+            return {"requests": _cut(Archive(whole), last_day(log), num_requests, out / ARCHIVE)}
+
+    settings = {"log": log, "requests": num_requests}
+    return Step("archive", "job-archive", build, config=settings)
+
+
+def last_day(log: LogConfig) -> dt.date:
+    """The day that is learned from."""
+    return FIRST_DAY + dt.timedelta(days=log.days - 1)
+
+
+def _cut(whole: Archive, day: dt.date, num_requests: int | None, out: Path) -> int:
+    """Writes the first requests of a day as an archive of its own; how many they are."""
+    rows = whole.read("requests", days=[day])
+    rows = rows if num_requests is None else rows.slice(0, num_requests)
+    with ArchiveWriter(out, facts=whole.facts) as archive:
+        archive.write("nodes", whole.nodes(), source="simulation")
+        archive.write("requests", rows, source="simulation")
+    return rows.num_rows
