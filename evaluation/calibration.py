@@ -14,7 +14,13 @@ from twin.networks import apply
 from twin.placement.encoding import Encoding
 from twin.placement.history import Offers, labelled_offers
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network
-from twin.placement.outcome_model import Mixture, mixture_log_survival, split_outputs
+from twin.placement.outcome_model import (
+    Mixture,
+    log_run,
+    log_wait,
+    mixture_log_survival,
+    split_outputs,
+)
 from twin.placement.windows import Windows
 
 LEVELS = np.linspace(0.0, 1.0, 41)
@@ -71,16 +77,16 @@ def predicted_ranks(
     """[rows] rank of the true wait and run time in the predicted distributions, and probability of acceptance."""
     network = answer_network(config)
 
-    def distribution(mixture: Mixture, value_s: Array) -> Array:
-        return 1.0 - jnp.exp(mixture_log_survival(mixture, jnp.log1p(value_s / unit_s)))
+    def distribution(mixture: Mixture, value: Array) -> Array:
+        return 1.0 - jnp.exp(mixture_log_survival(mixture, value))
 
     def member(parameters: PyTree, inputs: Array, wait_s: Array, run_s: Array) -> tuple[Array, Array, Array]:
         told = split_outputs(apply(network, parameters, inputs))
         at_once = jax.nn.sigmoid(told.zero_wait_logit)
-        wait = at_once + (1.0 - at_once) * distribution(told.wait, wait_s)
+        wait = at_once + (1.0 - at_once) * distribution(told.wait, log_wait(wait_s, unit_s))
         return (
             jnp.where(wait_s <= 0.0, at_once, wait),
-            distribution(told.run, run_s),
+            distribution(told.run, log_run(run_s, unit_s)),
             jax.nn.sigmoid(told.accept_logit),
         )
 

@@ -14,6 +14,7 @@ from twin.placement.learned import AnswerConfig, answer_network, num_inputs
 from twin.placement.outcome_model import (
     NUM_OUTPUTS,
     NUM_UNIFORMS,
+    WAIT_RESOLUTION,
     Mixture,
     Observed,
     log_likelihood,
@@ -24,7 +25,7 @@ from twin.placement.outcome_model import (
     split_outputs,
 )
 
-GRID = np.linspace(-60.0, 80.0, 200_001)
+GRID = np.linspace(0.0, 80.0, 200_001)
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +42,19 @@ def test_density_integrates_to_one(mixture: Mixture) -> None:
 
 def test_survival_is_the_integral_of_the_density(mixture: Mixture) -> None:
     density = np.exp(np.asarray(mixture_log_density(mixture, jnp.asarray(GRID, jnp.float32)), np.float64))
-    for edge in (-2.0, 0.5, 3.0, 9.0):
+    for edge in (0.0, 0.5, 3.0, 9.0):
         above = edge <= GRID
         told = float(jnp.exp(mixture_log_survival(mixture, jnp.array([edge]))[0]))
         assert told == pytest.approx(np.trapezoid(density[above], GRID[above]), abs=1e-3)
 
 
-def test_one_component_is_scipys_logistic() -> None:
+def test_one_component_is_scipys_logistic_truncated_to_positive_values() -> None:
     weight = jnp.array([[0.0], [-1e9], [-1e9], [-1e9]])
     one = Mixture(weight, jnp.full((4, 1), 1.5), jnp.full((4, 1), jnp.log(0.7)))
-    values = jnp.array([-3.0, 0.0, 1.5, 4.0])
+    values = jnp.array([0.0, 0.3, 1.5, 4.0])
     law = stats.logistic(1.5, 0.7)
-    np.testing.assert_allclose(mixture_log_density(one, values), law.logpdf(values), atol=1e-5)
-    np.testing.assert_allclose(mixture_log_survival(one, values), law.logsf(values), atol=1e-5)
+    np.testing.assert_allclose(mixture_log_density(one, values), law.logpdf(values) - law.logsf(0), atol=1e-5)
+    np.testing.assert_allclose(mixture_log_survival(one, values), law.logsf(values) - law.logsf(0), atol=1e-5)
 
 
 def test_samples_follow_the_distribution_function(mixture: Mixture) -> None:
@@ -63,18 +64,19 @@ def test_samples_follow_the_distribution_function(mixture: Mixture) -> None:
     def below(values: np.ndarray) -> np.ndarray:
         return 1.0 - np.exp(np.asarray(mixture_log_survival(mixture, jnp.asarray(values, jnp.float32))))
 
+    assert drawn.min() > 0.0
     assert stats.kstest(drawn, below).pvalue > 0.01
     assert stats.kstest(drawn + 0.3, below).pvalue < 1e-6
 
 
 def outputs_of(accept: float, drop: float, fail: float, at_once: float) -> np.ndarray:
-    """Outputs whose flags have these probabilities and whose durations are logistic around 1 with scale 0.5."""
+    """Outputs with these chances; waits and runs are logistic around 8 and 1 with scale 0.5, on their scales."""
     outputs = np.zeros(NUM_OUTPUTS, np.float32)
     chances = np.array([accept, drop, fail, at_once])
     outputs[:4] = np.log(chances / (1 - chances))
-    for first in (4, 16):
+    for first, location in ((4, 8.0), (16, 1.0)):
         outputs[first : first + 4] = [40.0, 0.0, 0.0, 0.0]
-        outputs[first + 4 : first + 8] = 1.0
+        outputs[first + 4 : first + 8] = location
         outputs[first + 8 : first + 12] = np.log(0.5)
     return outputs
 
@@ -87,11 +89,14 @@ def test_sampled_answers_have_the_stated_chances() -> None:
     for name, chance in {"accepted": 0.7, "dropped": 0.2, "failed": 0.1}.items():
         assert np.mean(getattr(drawn, name)) == pytest.approx(chance, abs=0.015)
     wait_s, run_s = np.asarray(drawn.wait_s), np.asarray(drawn.run_s)
-    zero = 0.4 + 0.6 * stats.logistic.cdf(0.0, 1.0, 0.5)
-    assert np.mean(wait_s == 0.0) == pytest.approx(zero, abs=0.015)
+    assert np.mean(wait_s == 0.0) == pytest.approx(0.4, abs=0.015)
+    median_s = 2.0 * WAIT_RESOLUTION * np.expm1(8.0)
+    assert np.mean(wait_s[wait_s > 0.0] <= median_s) == pytest.approx(0.5, abs=0.015)
     assert wait_s.max() == pytest.approx(8.0, rel=1e-5)
     assert run_s.max() == pytest.approx(30.0, rel=1e-5)
-    assert np.mean(run_s <= 2.0 * np.expm1(1.0)) == pytest.approx(0.5, abs=0.015)
+    law = stats.logistic(1.0, 0.5)
+    above = law.sf(1.0) / law.sf(0.0)
+    assert np.mean(run_s > 2.0 * np.expm1(1.0)) == pytest.approx(above, abs=0.015)
 
 
 def test_likelihood_of_discrete_parts_sums_to_one() -> None:

@@ -53,7 +53,7 @@ class AnswerConfig:
 
     num_members: int = 5
     hidden: tuple[int, ...] = (256, 256)
-    learning_rate: float = 5e-4
+    learning_rate: float = 1.5e-3
     weight_decay: float = 1e-4
     batch_size: int = 512
     num_steps: int = 1500

@@ -1,9 +1,10 @@
 """A probabilistic model of one answer: is the offer accepted, how long is the wait, how long the run, how does it end.
 
-Acceptance, dropping and failure are Bernoulli. The wait is zero with some probability, otherwise
-`log1p(wait / unit)` is a mixture of logistics; `log1p(run / unit)` is one too. A logistic has a closed-form
-distribution function, so outcomes that are censored (still waiting, still running when the log was cut) enter the
-likelihood as "at least so long", and sampling needs one uniform number and one logarithm.
+Acceptance, dropping and failure are Bernoulli. The wait is zero with some probability, otherwise its logarithm
+(`log_wait`) is a mixture of logistics, truncated to positive values; that of the run time (`log_run`) is one too. A
+logistic has a closed-form distribution function, so outcomes that are censored (still waiting, still running when the
+log was cut) enter the likelihood as "at least so long", and a draw inverts it. Truncated rather than cut off at zero:
+what a cut gathers there is no part of the likelihood, and short waits would all be drawn as none.
 """
 
 from typing import NamedTuple
@@ -16,11 +17,17 @@ from twin.placement.types import Leaf
 
 NUM_COMPONENTS = 4
 NUM_OUTPUTS = 4 + 6 * NUM_COMPONENTS
-MIN_LOG_SCALE, MAX_LOG_SCALE = -3.0, 2.0
+MIN_LOG_SCALE, MAX_LOG_SCALE = -6.0, 2.0
+"""The least lets the way to a free node be known to a fraction of a per cent, which it often is."""
+WAIT_RESOLUTION = 1e-3
+"""Waits are told apart down to this share of the unit of durations: the way to a node that is free takes milliseconds
+where a queue takes minutes, and a log's own clock is rarely finer."""
+WAIT_SPREAD, RUN_SPREAD = 3.0, 1.0
+"""Distance between the components that an untrained network says."""
 
 
 class Mixture(NamedTuple):
-    """A mixture of logistics; leaves [components, *batch]."""
+    """A mixture of logistics, truncated to positive values; leaves [components, *batch]."""
 
     log_weight: Array
     location: Array
@@ -34,17 +41,27 @@ class AnswerParameters(NamedTuple):
     drop_logit: Array  # given accepted: given up before it ran
     fail_logit: Array  # given that it ran
     zero_wait_logit: Array
-    wait: Mixture  # of log1p(wait / unit), given that it is not zero
-    run: Mixture  # of log1p(run / unit)
+    wait: Mixture  # of log_wait, given that it is not zero
+    run: Mixture  # of log_run
+
+
+def log_wait(wait_s: Leaf, unit_s: float) -> Array:
+    """The scale on which waits [*batch] are predicted."""
+    return jnp.log1p(wait_s / (WAIT_RESOLUTION * unit_s))
+
+
+def log_run(run_s: Leaf, unit_s: float) -> Array:
+    """The scale on which run times [*batch] are predicted."""
+    return jnp.log1p(run_s / unit_s)
 
 
 def split_outputs(outputs: Array) -> AnswerParameters:
     """Names the network's outputs [NUM_OUTPUTS, *batch]."""
     k = NUM_COMPONENTS
 
-    def mixture(first: int) -> Mixture:
+    def mixture(first: int, apart: float) -> Mixture:
         weight, location, log_scale = (outputs[first + i * k : first + (i + 1) * k] for i in range(3))
-        spread = jnp.arange(k, dtype=jnp.float32).reshape((k,) + (1,) * (outputs.ndim - 1))
+        spread = apart * jnp.arange(k, dtype=jnp.float32).reshape((k,) + (1,) * (outputs.ndim - 1))
         return Mixture(
             jax.nn.log_softmax(weight, axis=0),
             location + spread,
@@ -52,25 +69,35 @@ def split_outputs(outputs: Array) -> AnswerParameters:
         )
 
     accept, drop, fail, zero_wait = outputs[:4]
-    return AnswerParameters(accept, drop, fail, zero_wait, mixture(4), mixture(4 + 3 * k))
+    return AnswerParameters(
+        accept, drop, fail, zero_wait, mixture(4, WAIT_SPREAD), mixture(4 + 3 * k, RUN_SPREAD)
+    )
+
+
+def _positive(mixture: Mixture) -> tuple[Array, Array]:
+    """[components, *batch] log probabilities that a component is positive, [*batch] the same of all together."""
+    each = jax.nn.log_sigmoid(mixture.location * jnp.exp(-mixture.log_scale))
+    return each, jax.nn.logsumexp(mixture.log_weight + each, axis=0)
 
 
 def mixture_log_density(mixture: Mixture, value: Array) -> Array:
-    """Log density of `value` [*batch] under the mixture."""
+    """Log density of `value` >= 0 [*batch] under the mixture."""
     z = (value[None] - mixture.location) * jnp.exp(-mixture.log_scale)
     each = jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z) - mixture.log_scale
-    return jax.nn.logsumexp(mixture.log_weight + each, axis=0)
+    return jax.nn.logsumexp(mixture.log_weight + each, axis=0) - _positive(mixture)[1]
 
 
 def mixture_log_survival(mixture: Mixture, value: Array) -> Array:
-    """Log probability of exceeding `value` [*batch] under the mixture."""
+    """Log probability of exceeding `value` >= 0 [*batch] under the mixture."""
     z = (value[None] - mixture.location) * jnp.exp(-mixture.log_scale)
-    return jax.nn.logsumexp(mixture.log_weight + jax.nn.log_sigmoid(-z), axis=0)
+    survival = jax.nn.logsumexp(mixture.log_weight + jax.nn.log_sigmoid(-z), axis=0)
+    return survival - _positive(mixture)[1]
 
 
 def mixture_sample(mixture: Mixture, uniform_component: Array, uniform_value: Array) -> Array:
-    """One draw [*batch] by inverse distribution functions from two uniforms [*batch]."""
-    weight = jnp.exp(mixture.log_weight)
+    """One positive draw [*batch] by inverse distribution functions from two uniforms [*batch] in (0, 1)."""
+    of_component, of_all = _positive(mixture)
+    weight = jnp.exp(mixture.log_weight + of_component - of_all[None])
     below = jnp.cumsum(weight, axis=0)
     chosen = (uniform_component[None] < below) & (uniform_component[None] >= below - weight)
     chosen = chosen.at[-1].set(chosen[-1] | (uniform_component >= below[-1]))
@@ -78,8 +105,9 @@ def mixture_sample(mixture: Mixture, uniform_component: Array, uniform_value: Ar
     def pick(values: Array) -> Array:
         return jnp.sum(jnp.where(chosen, values, 0.0), axis=0)
 
-    odds = jnp.log(uniform_value) - jnp.log1p(-uniform_value)
-    return pick(mixture.location) + jnp.exp(pick(mixture.log_scale)) * odds
+    log_survival = jnp.log(uniform_value) + pick(of_component)
+    odds = jnp.log(-jnp.expm1(log_survival)) - log_survival
+    return jnp.maximum(pick(mixture.location) + jnp.exp(pick(mixture.log_scale)) * odds, 0.0)
 
 
 class Observed(NamedTuple):
@@ -99,7 +127,7 @@ def log_likelihood(parameters: AnswerParameters, observed: Observed, unit_s: flo
     accept = jnp.where(observed.accepted, parameters.accept_logit, -parameters.accept_logit)
     drop = jnp.where(observed.dropped, parameters.drop_logit, -parameters.drop_logit)
     fail = jnp.where(observed.failed, parameters.fail_logit, -parameters.fail_logit)
-    wait, run = jnp.log1p(observed.wait_s / unit_s), jnp.log1p(observed.run_s / unit_s)
+    wait, run = log_wait(observed.wait_s, unit_s), log_run(observed.run_s, unit_s)
     zero_wait = jax.nn.log_sigmoid(parameters.zero_wait_logit)
     some_wait = jax.nn.log_sigmoid(-parameters.zero_wait_logit)
     waited = jnp.where(
@@ -147,16 +175,15 @@ def sample_answer(
         The answer.
     """
 
-    def duration(mixture: Mixture, first: int, limit_s: float) -> Array:
-        value = mixture_sample(mixture, uniforms[first], uniforms[first + 1])
-        ceiling = jnp.log1p(limit_s / unit_s)
-        return jnp.expm1(jnp.clip(value, 0.0, ceiling)) * unit_s
+    def drawn(mixture: Mixture, first: int, limit: Array) -> Array:
+        return jnp.expm1(jnp.minimum(mixture_sample(mixture, uniforms[first], uniforms[first + 1]), limit))
 
+    wait_s = drawn(parameters.wait, 4, log_wait(limits_s[0], unit_s)) * (WAIT_RESOLUTION * unit_s)
     at_once = uniforms[3] < jax.nn.sigmoid(parameters.zero_wait_logit)
     return Drawn(
         accepted=uniforms[0] < jax.nn.sigmoid(parameters.accept_logit),
         dropped=uniforms[1] < jax.nn.sigmoid(parameters.drop_logit),
         failed=uniforms[2] < jax.nn.sigmoid(parameters.fail_logit),
-        wait_s=jnp.where(at_once, 0.0, duration(parameters.wait, 4, limits_s[0])),
-        run_s=duration(parameters.run, 6, limits_s[1]),
+        wait_s=jnp.where(at_once, 0.0, wait_s),
+        run_s=drawn(parameters.run, 6, log_run(limits_s[1], unit_s)) * unit_s,
     )
