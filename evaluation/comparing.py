@@ -38,7 +38,7 @@ from evaluation.judging import (
     twin_program,
     window_units,
 )
-from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
+from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME, Metric
 from evaluation.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.off_policy.judging import as_rows, off_policy_rows, probability_program
 from evaluation.progress import Progress
@@ -105,6 +105,11 @@ class Case:
     config: JudgeConfig
     intervals: BootstrapConfig
 
+    @property
+    def main(self) -> Metric:
+        """What the policies are compared by first: what the twin's reward is made of."""
+        return ON_TIME if self.twin.encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
+
 
 def candidates(schedulers: Schedulers | None, cluster: Cluster) -> list[Candidate]:
     """What is judged, one entry for each seed of the twin-trained policy; without schedulers what needs none."""
@@ -164,7 +169,6 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
     if any(run.judge == TRUTH for run in runs):
         kinds.add("days lived in the truth")
     judged = {run.policy for run in runs}
-    main = ON_TIME if case.twin.encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
     return compare(
         runs,
         archive=facts,
@@ -173,8 +177,8 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         policies=[policy for policy in POLICIES if policy.name in judged],
         judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
         shifts=[_shift_facts(shift) for shift in case.plan.shifts],
-        main_metric=main.name,
-        trust=judges_trust(runs, main),
+        main_metric=case.main.name,
+        trust=judges_trust(runs, case.main),
         off_policy=off_policy,
         notes=notes,
         config=case.intervals,
@@ -219,7 +223,7 @@ def _runs(
             )
             judges.append(promised)
             for judge in judges:
-                yield from _tried(key, judge, tried, shift, notes)
+                yield from _tried(key, judge, tried, shift, case.main, notes)
         stage(len(shifts))
     if "ground_truth" in case.archive.facts:
         yield from _true_runs(case, network, tried, notes, progress)
@@ -280,7 +284,7 @@ def _true_runs(
             judge = truth_judge(
                 program, case.archive.facts, case.twin.encoding, shift, workload, COMPARED_KINDS
             )
-            yield from _tried(key, judge, tried, shift, notes)
+            yield from _tried(key, judge, tried, shift, case.main, notes)
         stage(len(shifts))
 
 
@@ -298,7 +302,7 @@ def _shifted_twin(
 
 
 def _tried(
-    key: Array, judge: Judge, tried: Sequence[Candidate], shift: TestDays, notes: list[str]
+    key: Array, judge: Judge, tried: Sequence[Candidate], shift: TestDays, main: Metric, notes: list[str]
 ) -> Iterator[Run]:
     """One run for each policy name; the seeds of one policy are joined, and their spread is noted."""
     names = list(dict.fromkeys(candidate.name for candidate in tried))
@@ -306,20 +310,20 @@ def _tried(
     for name in names:
         trials = [trial for candidate, trial in zip(tried, outcomes, strict=True) if candidate.name == name]
         if len(trials) > 1:
-            notes.append(_spread(judge.name, shift, name, trials))
+            notes += _spread(judge.name, shift, name, main, trials)
         yield _joined(judge.name, shift, name, trials)
 
 
-def _spread(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> str:
-    """How far the seeds of one policy lie apart, in words."""
-    deadlines = "deadlines" not in trials[0].decisions.missing
-    metric = ON_TIME if deadlines else MEAN_LOG_SLOWDOWN
+def _spread(judge: str, shift: TestDays, name: str, metric: Metric, trials: Sequence[Trial]) -> list[str]:
+    """How far the seeds of one policy lie apart, in words; nothing where the log cannot tell."""
     values = [metric.compute(trial.decisions) for trial in trials]
     known = [value for value in values if isinstance(value, float)]
-    return (
+    if not known:
+        return []
+    return [
         f"{name}, {judge}, shift {shift.name}: {metric.name} from {min(known):.3f} to {max(known):.3f} "
         f"over {len(known)} seeds"
-    )
+    ]
 
 
 def _joined(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> Run:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 import jax
 import numpy as np
 
+from evaluation.certify.horizons import growth_exponent
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
 from twin.imitation.black_box import black_box_states, fit_black_box
@@ -157,14 +158,6 @@ def _long_enough(windows: Windows, horizon: int) -> Windows:
             allowed=f"horizons below {int(windows.length.max())}", advice="cut longer windows",
         )  # fmt: skip
     return select(windows, reaches)
-
-
-def growth_exponent(horizons: Sequence[int], distance: np.ndarray) -> float:
-    """Exponent `a` of the least-squares fit `log distance = a log horizon + c`; NaN below two positive distances."""
-    good = np.asarray(distance) > 0.0
-    if good.sum() < 2:
-        return float("nan")
-    return float(np.polyfit(np.log(np.asarray(horizons)[good]), np.log(np.asarray(distance)[good]), 1)[0])
 
 
 def as_table(found: Sequence[Measured], horizons: Sequence[int]) -> str:

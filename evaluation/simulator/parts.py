@@ -8,6 +8,7 @@ import numpy as np
 
 from evaluation.simulator.conditions import conditions, peak_load, service_mix, world_draw
 from evaluation.simulator.laws import lognormal
+from evaluation.simulator.options import CALENDAR_DAY_S
 from evaluation.simulator.world import Link, Node, Scenario, Service, World, validate
 from logs_schema.errors import ConfigError
 
@@ -21,8 +22,8 @@ SITE_SPREAD = 0.35
 NODE_SPREAD = 0.25
 """Deviation of the logarithm of nodes' speed within a site."""
 
-QUIET_S = 1_800.0
-"""Quiet time at the end of a simulated calendar day, in which the day's work is finished."""
+BUSY_DAY_S = CALENDAR_DAY_S - 1_800.0
+"""A day that leaves half an hour of the calendar day, in which its work is finished."""
 
 SCENARIOS = (
     Scenario("interactive", share=2.0, deadline_factor=0.8, accepts_other_site=0.85, accepts_cloud=0.5),

@@ -8,11 +8,13 @@ nobody tells, so counting requests is not enough; within a month the affinities 
 Those have a load of 0.85 to 0.9 at the peak of the day for a scheduler that spreads work evenly (`parts.even_load`).
 """
 
+from typing import Any
+
 from evaluation.simulator.laws import lognormal
 from evaluation.simulator.parts import (
+    BUSY_DAY_S,
     LAN,
     METRO,
-    QUIET_S,
     SCENARIOS,
     WAN,
     at_even_load,
@@ -32,12 +34,28 @@ HALF_DAY_S = 43_200.0
 """A nominal day that leaves time for the longest work of its end before the next one begins."""
 
 
+def _world(name: str, **declared: Any) -> World:
+    """What the presets have in common, and what is declared of this one."""
+    return World(
+        name=name,
+        cloud_site="wide-cloud",
+        scenarios=SCENARIOS,
+        local=LAN,
+        cross_site=METRO,
+        wan=WAN,
+        size=lognormal(0.4),
+        run=lognormal(0.25),
+        taste_spread=0.5,
+        stubbornness=0.5,
+        **declared,
+    )
+
+
 def _small() -> World:
     return at_peak_load(
-        World(
-            name="small",
+        _world(
+            "small",
             sites=("north", "south"),
-            cloud_site="wide-cloud",
             nodes=(
                 Node("north-1", "north", "edge", 3, 8.0, 0.7),
                 Node("north-2", "north", "edge", 2, 8.0, 1.1),
@@ -46,19 +64,11 @@ def _small() -> World:
                 Node("wide-cloud-1", "wide-cloud", "cloud", 3, 16.0, 0.8),
             ),
             services=services(6, seed=1),
-            scenarios=SCENARIOS,
-            local=LAN,
-            cross_site=METRO,
-            wan=WAN,
             requests_per_day=2_500.0,
             daily_amplitude=0.35,
-            day_s=86_400.0 - QUIET_S,
+            day_s=BUSY_DAY_S,
             num_agents=24,
-            size=lognormal(0.4),
-            run=lognormal(0.25),
-            taste_spread=0.5,
             affinity_spread=0.2,
-            stubbornness=0.5,
             drift=Drift(mix=1.0, migration=0.5, slowing=0.4, slowing_node="north-2"),
             seed=1,
         ),
@@ -68,10 +78,9 @@ def _small() -> World:
 
 def _edge() -> World:
     return at_even_load(
-        World(
-            name="edge",
+        _world(
+            "edge",
             sites=("east", "north", "south"),
-            cloud_site="wide-cloud",
             nodes=(
                 Node("east-1", "east", "edge", 3, 16.0, 0.8),
                 Node("east-2", "east", "edge", 2, 16.0, 1.25),
@@ -82,19 +91,11 @@ def _edge() -> World:
                 Node("wide-cloud-1", "wide-cloud", "cloud", 4, 32.0, 0.8),
             ),
             services=services(24, seed=2, log_input_mib=LOG_INPUT_MIB, patience=PATIENCE),
-            scenarios=SCENARIOS,
-            local=LAN,
-            cross_site=METRO,
-            wan=WAN,
             requests_per_day=20_000.0,
             daily_amplitude=0.35,
-            day_s=86_400.0 - QUIET_S,
+            day_s=BUSY_DAY_S,
             num_agents=200,
-            size=lognormal(0.4),
-            run=lognormal(0.25),
-            taste_spread=0.5,
             affinity_spread=0.35,
-            stubbornness=0.5,
             drift=Drift(mix=1.0, migration=1.0, slowing=0.5, slowing_node="east-2"),
             seed=2,
         ),
@@ -108,25 +109,16 @@ def _edge_cloud(
     """Sites of `num_nodes` nodes each before a cloud."""
     sites = tuple(f"site-{number + 1}" for number in range(num_sites))
     return at_even_load(
-        World(
-            name=name,
+        _world(
+            name,
             sites=sites,
-            cloud_site="wide-cloud",
             nodes=(*edge_nodes(sites, num_nodes, seed), *cloud_nodes("wide-cloud", num_cloud)),
             services=services(num_services, seed, log_input_mib=LOG_INPUT_MIB, patience=PATIENCE),
-            scenarios=SCENARIOS,
-            local=LAN,
-            cross_site=METRO,
-            wan=WAN,
             requests_per_day=20_000.0,
             daily_amplitude=0.2,
             day_s=HALF_DAY_S,
             num_agents=300,
-            size=lognormal(0.4),
-            run=lognormal(0.25),
-            taste_spread=0.5,
             affinity_spread=0.3,
-            stubbornness=0.5,
             drift=Drift(mix=1.0, migration=1.0, slowing=0.5, slowing_node="site-1-1"),
             seed=seed,
         ),

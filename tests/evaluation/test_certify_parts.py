@@ -77,6 +77,7 @@ def test_growth_of_a_power_law_is_its_exponent():
     horizons = (1.0, 5.0, 20.0, 100.0)
     assert growth_exponent(horizons, [0.1 * h**0.5 for h in horizons]) == pytest.approx(0.5)
     assert np.isnan(growth_exponent((1.0, 5.0), (0.1, 0.2)))
+    assert np.isnan(growth_exponent(horizons, np.zeros(4)))
 
 
 def test_calibration_errors_of_known_ranks():

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation.compounding import as_table, compounding, growth_exponent, imitated, logged_states
+from evaluation.compounding import as_table, compounding, imitated, logged_states
 from logs_schema.errors import ConfigError
 from tests.twin.imitation_world import campaign_encoding, campaigns
 from twin.imitation.black_box import black_box_states, fit_black_box
@@ -53,12 +53,6 @@ def test_the_black_box_starts_where_the_log_does_and_then_tells_its_own() -> Non
     np.testing.assert_allclose(told[0], real[0], atol=1e-6)
     assert np.isfinite(told[1]).all()
     assert (told[1] != real[1]).any()
-
-
-def test_growth_exponents_of_powers() -> None:
-    horizons = (1, 5, 20, 100)
-    assert growth_exponent(horizons, 0.3 * np.array(horizons) ** 0.5) == pytest.approx(0.5)
-    assert np.isnan(growth_exponent(horizons, np.zeros(4)))
 
 
 def test_horizons_that_no_window_reaches_are_refused() -> None:
