@@ -57,7 +57,7 @@ PUBLISHED = [one for one in objects() if one["kind"] != "KubeSchedulerConfigurat
 
 @pytest.mark.parametrize("content", PUBLISHED, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_objects_are_valid_by_the_published_schemas(content):
-    kubernetes_validate.validate(content, VERSION, strict=True)
+    assert kubernetes_validate.validate(content, VERSION, strict=True) == VERSION
 
 
 def test_the_schemas_would_notice():

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, Environment, EnvironmentState, PyTree, Records
+from twin.contracts import Array, Environment, EnvironmentState, Problem, PyTree, Records
 
 
 class Episode(NamedTuple):
@@ -89,27 +89,13 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
         ends = system.done | (system.step >= num_steps)
         held, told = problem.remaining(system.problem), environment.settle(system)
         held = jax.tree.map(lambda last, now: jnp.where(ends, last, now), told, held)
-        paid, reward = _pay(episode.paid, facts, (transition.left, held))
+        paid, reward = _pay(problem, episode.paid, facts, (transition.left, held))
         following = Episode(system, facts, paid)
         following = jax.tree.map(lambda old, new: jnp.where(over, old, new), episode, following)
         look = _look(
             following, jnp.where(over, 0.0, reward), jnp.where(over, 0.0, transition.elapsed_s), ends | over
         )
         return following, look
-
-    def _pay(paid: Array, facts: PyTree, sources: tuple[Records, ...]) -> tuple[Array, Array]:
-        """Gives out what has settled and was not paid yet; rewards by the seat of the decision."""
-        reward = jnp.zeros(num_seats, jnp.float32)
-        for records in sources:
-            known = (records.decision >= 0) & (records.decision < total)
-            index = jnp.where(known, records.decision, 0)
-            due = known & records.settled & ~paid[index]
-            of_decisions = jax.tree.map(lambda leaf, index=index: jnp.moveaxis(leaf[index], 0, -1), facts)
-            worth = jnp.where(due, problem.reward(of_decisions, records.outcome), 0.0)
-            seat = jnp.arange(num_seats, dtype=jnp.int32)[:, None] == (index % num_seats)[None]
-            reward = reward + jnp.sum(jnp.where(seat, worth[None], 0.0), axis=1)
-            paid = paid.at[jnp.where(due, index, total)].set(True, mode="drop")
-        return paid, reward
 
     def _look(episode: Episode, reward: Array, elapsed_s: Array, ends: Array) -> TimeStep:
         system = episode.system
@@ -127,3 +113,19 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
         )
 
     return Stepwise(reset, step, num_seats, num_steps)
+
+
+def _pay(problem: Problem, paid: Array, facts: PyTree, sources: tuple[Records, ...]) -> tuple[Array, Array]:
+    """Gives out what has settled and was not paid yet; rewards by the seat of the decision."""
+    num_seats, total = problem.num_seats, len(paid)
+    reward = jnp.zeros(num_seats, jnp.float32)
+    for records in sources:
+        known = (records.decision >= 0) & (records.decision < total)
+        index = jnp.where(known, records.decision, 0)
+        due = known & records.settled & ~paid[index]
+        of_decisions = jax.tree.map(lambda leaf, index=index: jnp.moveaxis(leaf[index], 0, -1), facts)
+        worth = jnp.where(due, problem.reward(of_decisions, records.outcome), 0.0)
+        seat = jnp.arange(num_seats, dtype=jnp.int32)[:, None] == (index % num_seats)[None]
+        reward = reward + jnp.sum(jnp.where(seat, worth[None], 0.0), axis=1)
+        paid = paid.at[jnp.where(due, index, total)].set(True, mode="drop")
+    return paid, reward
