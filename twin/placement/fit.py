@@ -73,8 +73,9 @@ def fit_answers(
     started, finished = offers.observed.started, offers.observed.finished
     model = AnswerModel(
         jax.tree.map(np.asarray, parameters),
-        float(np.max(offers.observed.wait_s[started], initial=1.0)),
-        float(np.max(offers.observed.run_s[finished], initial=1.0)),
+        # NumPy's numbers, as after loading: Python's would be of another (weak) type and compile everything once more
+        np.float64(np.max(offers.observed.wait_s[started], initial=1.0)),
+        np.float64(np.max(offers.observed.run_s[finished], initial=1.0)),
     )
     train, valid, best = (np.asarray(curve) for curve in curves)
     return model, FitReport(train, valid, best, int(num_rows - held_out.sum()), int(held_out.sum()))
