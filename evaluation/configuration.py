@@ -18,6 +18,7 @@ from evaluation.shifts import ShiftConfig
 from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
 from twin.placement.learned import AnswerConfig
+from twin.population import PopulationConfig
 
 Config = TypeVar("Config")
 
@@ -115,6 +116,7 @@ class RunConfig:
     seed: int = 0
     days: DaysConfig = field(default_factory=DaysConfig)
     twin: AnswerConfig = field(default_factory=AnswerConfig)
+    population: PopulationConfig = field(default_factory=PopulationConfig)
     train: TrainingConfig = field(default_factory=TrainingConfig)
     shifts: ShiftConfig = field(default_factory=ShiftConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)

@@ -6,7 +6,7 @@ The same functions serve the single commands and the resumable job.
 import datetime as dt
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,10 @@ from offline_rl.placement_contract import placement_contract
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
+from twin.population import PopulationConfig, learn_asking
 
+POPULATION = "population"
+"""Folder of the population within a twin's."""
 NO_CERTIFICATE = "trained in a twin without a certificate"
 
 
@@ -44,11 +47,15 @@ def build_twin(
     config: AnswerConfig,
     seed: int,
     progress: Progress,
+    *,
+    population: PopulationConfig,
 ) -> dict[str, Any]:
-    """Fits a twin on the training days of an archive and writes it into `out`.
+    """Fits a twin on the training days of an archive and writes it into `out`: answers, and a population beside them.
+
+    A log that does not support a population gives a twin without one; the facts say why.
 
     Returns:
-        Facts for the manifest: training days, fit.
+        Facts for the manifest: training days, fit, population.
 
     Raises:
         ConfigError: No training days, or too little in them to learn from.
@@ -66,6 +73,7 @@ def build_twin(
     with progress.stage(f"fit on {len(train_days)} days"):
         twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
     twin.save(out)
+    asking = _build_population(out / POPULATION, archive, train_days, population, seed, progress)
     best = np.nanmax(twin.report.held_out_log_likelihood, axis=0)
     return {
         "archive": archive.content_hash,
@@ -77,7 +85,30 @@ def build_twin(
         "num_held_out_offers": twin.report.num_held_out,
         "held_out_log_likelihood": float(np.mean(best)),
         "num_carried_overflow": twin.windows.num_overflow,
+        "population": asking,
     }
+
+
+def _build_population(
+    out: Path,
+    archive: Archive,
+    days: Sequence[dt.date],
+    config: PopulationConfig,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    key = jax.random.fold_in(jax.random.key(seed), 1)
+    with progress.stage("population", unit="rounds") as stage:
+        facts = learn_asking(
+            key, archive, days, config, out,
+            on_look=lambda done, total, seen: stage(
+                done, total, text=f"held-out KL of pairs {seen['held_out_pairs']:.3f}"
+            ),
+        )  # fmt: skip
+    for name in ("refusal", "fallback"):
+        if name in facts:
+            progress.note(f"population: {facts[name]}")
+    return facts
 
 
 def build_policy(

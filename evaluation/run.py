@@ -91,9 +91,17 @@ def twin_step(config: RunConfig) -> Step:
 
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         archive = inputs["archive"] / ARCHIVE
-        return build_twin(out, archive, config.days, config.shifts, config.twin, config.seed, progress)
+        return build_twin(
+            out, archive, config.days, config.shifts, config.twin, config.seed, progress,
+            population=config.population,
+        )  # fmt: skip
 
-    settings = {"days": config.days, "shifts": config.shifts, "twin": config.twin}
+    settings = {
+        "days": config.days,
+        "shifts": config.shifts,
+        "twin": config.twin,
+        "population": config.population,
+    }
     return Step(
         "twin", "twin", build, inputs=("archive",),
         config=to_plain(settings), seed=config.seed, code_version=2,

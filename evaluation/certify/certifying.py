@@ -18,11 +18,11 @@ from evaluation.certify.calibrated import calibration_lines
 from evaluation.certify.certificate import Certificate, Section
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.generating import SECTION as POPULATION
-from evaluation.certify.generating import Generated, population_lines
-from evaluation.certify.held_out import HeldOut, hold_out, unseen_labels
+from evaluation.certify.generating import population_lines
+from evaluation.certify.held_out import hold_out, unseen_labels
 from evaluation.certify.horizons import SECTION as HORIZON
 from evaluation.certify.horizons import horizon_lines
-from evaluation.certify.lines import Line, not_applicable, overall
+from evaluation.certify.lines import Line, overall
 from evaluation.certify.playing import real_days, twin_days
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
@@ -34,9 +34,6 @@ from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from twin.placement.model import PlacementTwin
 
-REPLAYED = "this twin replays logged arrivals and generates none"
-POPULATION_LINES = ("KL of the agents' columns", "mean KL of pairs", "two-sample classifier", "kernel distance",
-                    "rate, dispersion and autocorrelation of arrivals")  # fmt: skip
 ABOUT = {
     POPULATION: "Generated requests and arrival times against those of held-out days.",
     ANSWERS: "Outcomes of the same requests under the same decisions, in the log and in the twin after it has lived on "
@@ -87,7 +84,7 @@ def certify(
     with progress.stage("fixed policies"):
         ranked, ranking_charts = ranking_lines(archive, twin, held[0], config)
     with progress.stage("population"):
-        asking = _population(archive, twin, population, chosen, config)
+        asking = population_lines(archive, population, encoding.train_days, chosen, config)
     lines = [*asking.lines, *answers, *offload, *calibrated, *horizon, *ranked]
     charts = {
         POPULATION: asking.charts,
@@ -109,14 +106,6 @@ def certify(
         lines, charts, twin, config, twin_hash, archive,
         days=chosen.days, partners=chosen.partners, num_requests=num_rows, notes=notes,
     )  # fmt: skip
-
-
-def _population(
-    archive: Archive, twin: PlacementTwin, folder: Path | None, chosen: HeldOut, config: CertifyConfig
-) -> Generated:
-    if folder is None:
-        return Generated([not_applicable(POPULATION, name, REPLAYED) for name in POPULATION_LINES], (), ())
-    return population_lines(archive, folder, twin.encoding.train_days, chosen, config)
 
 
 def refused(

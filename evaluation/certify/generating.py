@@ -18,18 +18,32 @@ from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY, arrival_statistics
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.held_out import HeldOut
-from evaluation.certify.lines import Line, against_floor
+from evaluation.certify.lines import Line, against_floor, not_applicable
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
 from evaluation.report import Chart, Curve
 from logs_schema import Archive
 from twin.placement.encoding import DAY_S, day_start_s
-from twin.population import METHODS, AgentTable, PopulationModel, draw_agents, load_population, sample_agents
+from twin.population import (
+    METHODS,
+    AgentTable,
+    PopulationModel,
+    asking_facts,
+    draw_agents,
+    load_asking,
+    load_population,
+    sample_agents,
+)
 from twin.population.arrival_times import MONDAY_S, WEEK_S, draw_arrivals
 from twin.population.arrivals import read_arrivals
+from twin.population.asking import NONE
 
 SECTION = "who asks, and when"
+REPLAYED = "this twin replays logged arrivals and generates none"
+LINES = ("KL of the agents' columns", "mean KL of pairs", "two-sample classifier", "kernel distance",
+         "rate, dispersion and autocorrelation of arrivals")  # fmt: skip
+"""What is said where there is nothing to hold against the log."""
 STATISTICS = ("rate", "dispersion", "autocorrelation of gaps", "variation of gaps")
 
 
@@ -42,18 +56,38 @@ class Generated(NamedTuple):
 
 
 def population_lines(
-    archive: Archive, folder: Path, train_days: Sequence[dt.date], chosen: HeldOut, config: CertifyConfig
+    archive: Archive,
+    folder: Path | None,
+    train_days: Sequence[dt.date],
+    chosen: HeldOut,
+    config: CertifyConfig,
 ) -> Generated:
-    """Lines of a fitted population, and of arrival times learned from the training days.
+    """Lines of a population and of its arrival times; without one, lines that say why they do not apply.
+
+    Args:
+        archive: Of the log.
+        folder: Of the population; None where the twin has none.
+        train_days: What a population kept without arrival times has them learned from.
+        chosen: Held-out days.
+        config: Of the certificate.
 
     Raises:
-        ProductError: There is no population in the folder.
+        ProductError: What is in the folder cannot be read.
         ConfigError: The days hold no agents.
     """
-    model = load_population(folder, METHODS)
+    facts = {} if folder is None else asking_facts(folder)
+    if folder is None or "refusal" in facts:
+        reason = facts.get("refusal", REPLAYED)
+        return Generated([not_applicable(SECTION, name, reason) for name in LINES], (), ())
+    if "kind" in facts and facts["kind"] != NONE:
+        model, arrivals, _ = load_asking(folder)
+    else:
+        model, arrivals = load_population(folder, METHODS), read_arrivals(archive, sorted(train_days))
     trio, notes = agents_trio(archive, model, chosen, seed=config.seed)
+    notes += tuple(
+        f"population: {text}" for text in (facts.get("fallback"), *facts.get("warnings", [])) if text
+    )
     lines = two_sample_lines(SECTION, trio, trio.real.sample.names, config)
-    arrivals = read_arrivals(archive, sorted(train_days))
     keys = jax.random.split(jax.random.key(config.seed), len(chosen.days))
     drawn = [
         draw_arrivals(key, arrivals, offset_s=(day_start_s(day) - MONDAY_S) % WEEK_S, length_s=DAY_S)[0]

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import Any
 
 NAME = "fit"
 HELP = "learn a twin from the training days of an archive"
@@ -27,16 +28,32 @@ def run(arguments: Namespace) -> int:
             arguments,
             "twin",
             {"archive": arguments.archive},
-            {"days": config.days, "twin": config.twin},
+            {"days": config.days, "twin": config.twin, "population": config.population},
             lambda out: build_twin(
-                out, arguments.archive, config.days, config.shifts, config.twin, config.seed, progress
+                out,
+                arguments.archive,
+                config.days,
+                config.shifts,
+                config.twin,
+                config.seed,
+                progress,
+                population=config.population,
             ),
         )
     days = facts["train_days"]
     text = (
         f"twin of {len(days)} days, {days[0]} to {days[-1]}: {facts['num_train_offers']:,} offers, held-out "
         f"log-likelihood {facts['held_out_log_likelihood']:.3f} nats an offer\n"
+        f"{_in_words(facts['population'])}\n"
         f"{arguments.out} written; next: schedtwin train {arguments.out} --out POLICY"
     )
     show_result(arguments, facts, text)
     return 0
+
+
+def _in_words(facts: dict[str, Any]) -> str:
+    if facts["kind"] == "none":
+        return f"no population: {facts.get('refusal', 'none was asked for')}"
+    rows = "requests" if facts["unit"] == "request" else "rows, equally many of every agent and day"
+    told = f"population: {facts['kind']} of {facts['num_rows']:,} {rows}"
+    return "; ".join([told, *([facts["fallback"]] if "fallback" in facts else []), *facts["warnings"]])

@@ -213,9 +213,12 @@ def _twin_step(config: RunConfig, held_out: tuple[dt.date, ...], progress: Progr
 
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         archive = inputs["history"] / appending.ARCHIVE
-        return build_twin(out, archive, days, config.shifts, config.twin, config.seed, progress)
+        return build_twin(
+            out, archive, days, config.shifts, config.twin, config.seed, progress,
+            population=config.population,
+        )  # fmt: skip
 
-    parts = to_plain({"days": days, "twin": config.twin})
+    parts = to_plain({"days": days, "twin": config.twin, "population": config.population})
     return Step("twin", "twin", build, inputs=("history",), config=parts, seed=config.seed)
 
 

@@ -33,6 +33,8 @@ num_members = 2
 hidden = [32]
 num_steps = 400
 evaluate_every = 50
+[population]
+kind = "none"
 [train]
 seeds = [0]
 num_updates = 2

@@ -31,9 +31,11 @@ from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import load_encoding
+from twin.population import PopulationConfig
 
 DAYS = DaysConfig(last_day=dt.date(2024, 1, 1), num_days=1, num_steps=64)
 ANSWERS = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20)
+ASKING = PopulationConfig("bootstrap")
 QUICK = CertifyConfig(
     max_days=1, enough_rows=1, num_steps=128, max_rows=500, num_replicates=200, rankings=False
 )
@@ -56,7 +58,9 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certify")
     simulate("small", 4, "mix", 0, folder / "archive", progress=lambda *_, **__: None)
     with writing(folder / "twin", "twin", extra=(extra := {})) as out:
-        extra |= build_twin(out, folder / "archive", DAYS, ShiftConfig(), ANSWERS, 0, SilentProgress())
+        extra |= build_twin(
+            out, folder / "archive", DAYS, ShiftConfig(), ANSWERS, 0, SilentProgress(), population=ASKING
+        )
     (folder / "quick.toml").write_text(TOML)
     return folder
 

@@ -22,6 +22,8 @@ num_members = 2
 hidden = [16]
 num_steps = 60
 evaluate_every = 20
+[population]
+kind = "none"
 [train]
 seeds = [0, 1]
 num_updates = 2

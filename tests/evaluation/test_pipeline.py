@@ -38,11 +38,13 @@ from twin.placement.encoding import fit_encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, encode_days
+from twin.population import PopulationConfig
 
 TINY = RunConfig(
     log=LogConfig(preset="small", days=5),
     days=DaysConfig(num_days=1, num_steps=64),
     twin=AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20),
+    population=PopulationConfig("none"),
     train=TrainingConfig(seeds=(0, 1), num_updates=2, num_streams=8, clone_updates=25, clone_streams=4),
     shifts=ShiftConfig("0d,1d,30d"),
     judge=JudgeConfig(copies=2, num_steps=512, num_fit_steps=20, off_policy_updates=20),
@@ -213,7 +215,9 @@ def test_what_does_not_belong_together_is_refused_before_judging(
         refuse_foreign(Archive(tmp_path / "other"), twin)
     other, fit = tmp_path / "twin", replace(TINY.twin, num_steps=20)
     with writing(other, "twin", extra=(extra := {})) as out:
-        extra |= build_twin(out, archive.path, TINY.days, TINY.shifts, fit, 1, SilentProgress())
+        extra |= build_twin(
+            out, archive.path, TINY.days, TINY.shifts, fit, 1, SilentProgress(), population=TINY.population
+        )
     with pytest.raises(ConfigError, match="trained in another twin"):
         refuse_foreign_policy(products["policy"], other)
     with pytest.raises(ProductError, match="kind 'twin'"):

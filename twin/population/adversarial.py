@@ -39,7 +39,7 @@ class AdversarialConfig:
     Attributes:
         adversary, entropy, columns, pairs, rows: Weights of the terms of the generator's loss.
         chained: Columns one after the other instead of all at once.
-        generator_steps, discriminator_steps: Of each side in one round.
+        generator_steps, discriminator_steps: Of each side in one round; no adversary is trained with 0 of the latter.
         hidden: Widths of the generator (of every column's head where chained).
         discriminator_hidden: Widths of the adversary.
         noise: Noise features of a generator that is not chained.
@@ -80,6 +80,16 @@ class AdversarialConfig:
                 "a KL of whole rows without a likelihood", where="rows",
                 allowed="0, or any weight with chained=True", advice="set chained=True",
             )  # fmt: skip
+        if self.adversary > 0.0 and self.discriminator_steps < 1:
+            raise ConfigError(
+                "an adversary that is never trained", where="discriminator_steps", allowed="1 or more",
+                advice="set adversary = 0 to do without",
+            )  # fmt: skip
+
+    @property
+    def draws(self) -> bool:
+        """Whether the generator's loss looks at generated rows; the KL of whole rows does not."""
+        return max(self.adversary, self.entropy, self.columns, self.pairs) > 0.0
 
 
 class Walk(NamedTuple):
@@ -107,7 +117,7 @@ class Data(NamedTuple):
 
     rows: Array  # [width, agents]
     conditions: Array  # [conditions, agents]
-    tables: codes.Tables  # theirs
+    tables: Any  # `codes.Tables` of theirs; None where the loss does not look at them
 
 
 def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> Population:
@@ -118,7 +128,7 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
         kept, aside = _split(key_split, training.rows.shape[1], config.search.held_out)
         reference = Reference.of(encoding, training.rows[:, aside], training.conditions[:, aside])
         rows = jnp.asarray(training.rows[:, kept])
-        tables = jax.jit(lambda rows: codes.tables(encoding.blocks, rows))(rows)
+        tables = jax.jit(lambda rows: codes.tables(encoding.blocks, rows))(rows) if config.draws else None
         data = Data(rows, jnp.asarray(training.conditions[:, kept]), tables)
         generator = _generator(encoding, config)
         draw = _draw(encoding, config)
@@ -159,7 +169,8 @@ def _draw(encoding: AgentEncoding, config: AdversarialConfig) -> Callable[[Array
 
 
 def _split(key: Array, num_rows: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
-    order = np.asarray(jax.random.permutation(key, num_rows))
+    words = np.asarray(jax.random.key_data(key)).tolist()
+    order = np.random.default_rng(words).permutation(num_rows)
     num_aside = max(1, round(held_out * num_rows))
     return order[num_aside:], order[:num_aside]
 
@@ -201,16 +212,24 @@ def _round(
     def score(parameters: PyTree, rows: Array, conditions: Array) -> Array:
         return apply(discriminator, parameters, jnp.concatenate([rows, conditions]))[0]
 
-    def generator_loss(parameters: PyTree, key: Array, walk: Walk, data: Data) -> tuple[Array, tuple]:
-        key_batch, key_draw = jax.random.split(key)
-        rows, conditions = batch(key_batch, data)
-        drawn = generator.generate(parameters, key_draw, conditions)
+    def drawn_loss(
+        parameters: PyTree, key: Array, conditions: Array, walk: Walk, data: Data
+    ) -> tuple[Array, Array, Array]:
+        """The terms that look at generated rows, their KL of pairs and their entropy."""
+        drawn = generator.generate(parameters, key, conditions)
         tables = codes.tables(blocks, drawn.soft)
         kl = codes.pairwise_kl(pair_share, data.tables, tables)
         entropy = codes.marginal_entropy(len(blocks), tables)
         loss = config.adversary * adversary.raises(score(walk.discriminator, drawn.hard, conditions))
         loss += config.columns * codes.marginal_kl(len(blocks), data.tables, tables) + config.pairs * kl
-        loss -= config.entropy * entropy
+        return loss - config.entropy * entropy, kl, entropy
+
+    def generator_loss(parameters: PyTree, key: Array, walk: Walk, data: Data) -> tuple[Array, tuple]:
+        key_batch, key_draw = jax.random.split(key)
+        rows, conditions = batch(key_batch, data)
+        loss = kl = entropy = jnp.zeros(())
+        if config.draws:
+            loss, kl, entropy = drawn_loss(parameters, key_draw, conditions, walk, data)
         if generator.log_likelihood is not None:
             loss -= config.rows * jnp.mean(generator.log_likelihood(parameters, rows, conditions))
         return loss, (kl, entropy)
@@ -245,7 +264,9 @@ def _round(
         steps = jax.random.split(keys[0], config.generator_steps)
         walk, (loss, kl, entropy) = jax.lax.scan(lambda w, k: generator_step(w, k, data), walk, steps)
         steps = jax.random.split(keys[1], config.discriminator_steps)
-        walk, (judged, accuracy) = jax.lax.scan(lambda w, k: discriminator_step(w, k, data), walk, steps)
+        judged, accuracy = jnp.zeros(1), jnp.full(1, 0.5)
+        if config.discriminator_steps:
+            walk, (judged, accuracy) = jax.lax.scan(lambda w, k: discriminator_step(w, k, data), walk, steps)
         return walk, Figures(*(jnp.mean(curve) for curve in (loss, judged, accuracy, kl, entropy)))
 
     return round_

@@ -2,7 +2,8 @@
 
 Agents who stay long appear in many rows of a log, so a draw by row would show them too often. Here every agent of a
 day gives one row: a request drawn evenly among its own of that day, and how many it made (`ACTIVITY`). Weighted by that
-number, the rows follow the law of the requests again; unweighted, that of the agents.
+number, the rows follow the law of the requests again; unweighted, that of the agents. Where agents are few and ask
+often, each may give several different requests, all agents equally many, which changes neither law.
 
 Where a log hides most of its agents every request is a row of its own, and the report says so.
 """
@@ -32,6 +33,9 @@ AMOUNTS = (
     "cpu_cores", "memory_gib", "memory_share", "gpus", "num_nodes", "requested_run_s", "input_mib", "output_mib",
     "deadline_s",
 )  # fmt: skip
+FEW_SHARE = 0.05
+"""Share of a day's agents that may ask less often than rows are taken of each; they give some request twice."""
+ROUND = "round"
 MIN_KNOWN = 0.5
 """A column known in a smaller share of the rows is left out; agents named in a smaller share are taken as hidden."""
 
@@ -84,6 +88,7 @@ class DrawReport(NamedTuple):
     """How a table of agents was drawn."""
 
     unit: str  # "agent and day" or "request"
+    rows_a_unit: int
     num_requests: int
     num_rows: int
     num_hidden: int  # requests whose agent is hidden; left out where the unit is the agent
@@ -91,7 +96,12 @@ class DrawReport(NamedTuple):
 
 
 def draw_agents(
-    archive: Archive, days: Sequence[dt.date], *, seed: int = 0, max_rows: int = 100_000
+    archive: Archive,
+    days: Sequence[dt.date],
+    *,
+    seed: int = 0,
+    max_rows: int = 100_000,
+    rows_an_agent: int = 1,
 ) -> tuple[AgentTable, DrawReport]:
     """Draws the agents of some days, a day in memory at a time.
 
@@ -100,6 +110,7 @@ def draw_agents(
         days: Days to draw from, all in the archive.
         seed: Of the draws.
         max_rows: Rows kept at most, evenly over the days.
+        rows_an_agent: Rows of every agent and day at most; fewer where agents do not ask that often.
 
     Returns:
         The agents in order of days, and how they were drawn.
@@ -116,8 +127,13 @@ def draw_agents(
     random = np.random.default_rng([seed, 0xA6E7])
     per_agent, num_requests, num_hidden = _agents_are_named(archive, days)
     room = max(1, max_rows // len(days))
-    parts = [_draw_day(archive, day, random, per_agent, room) for day in sorted(days)]
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    most = rows_an_agent if per_agent else 1
+    parts = [_draw_day(archive, day, random, per_agent, room, most) for day in sorted(days)]
+    taken = [int(part[ROUND].max()) + 1 for part in parts if len(part[ROUND])]
+    rounds = min(taken, default=1)  # every day and agent counts alike
+    columns = {
+        name: np.concatenate([part[name][part[ROUND] < rounds] for part in parts]) for name in parts[0]
+    }
     known = {name: np.mean(~np.isnan(columns[name])) for name in AMOUNTS}
     known |= {name: np.mean(columns[name] != UNKNOWN) for name in LABELS}
     kept = [name for name in known if known[name] >= MIN_KNOWN]
@@ -129,7 +145,7 @@ def draw_agents(
     table = AgentTable(conditions, labels, amounts)
     left_out = tuple(name for name in known if name not in kept)
     unit = "agent and day" if per_agent else "request"
-    return table, DrawReport(unit, num_requests, table.num_rows, num_hidden, left_out)
+    return table, DrawReport(unit, rounds, num_requests, table.num_rows, num_hidden, left_out)
 
 
 def _agents_are_named(archive: Archive, days: Sequence[dt.date]) -> tuple[bool, int, int]:
@@ -140,22 +156,17 @@ def _agents_are_named(archive: Archive, days: Sequence[dt.date]) -> tuple[bool, 
 
 
 def _draw_day(
-    archive: Archive, day: dt.date, random: np.random.Generator, per_agent: bool, room: int
+    archive: Archive, day: dt.date, random: np.random.Generator, per_agent: bool, room: int, most: int
 ) -> dict[str, np.ndarray]:
     columns = ["arrival", "agent", "scenario", *LABELS, CANDIDATES, *AMOUNTS]
     rows = archive.read("requests", days=[day], columns=columns)
-    count: np.ndarray = np.ones(len(rows))
     if per_agent:
         rows = rows.filter(pc.is_valid(rows["agent"]))
-        order = random.permutation(len(rows))
         agent = pc.cast(rows["agent"], pa.string()).to_numpy(zero_copy_only=False).astype(str)
-        _, leader, count = np.unique(agent[order], return_index=True, return_counts=True)
-        chosen = order[leader]
+        chosen, count, turn = _requests_of_agents(agent, random, room, most)
     else:
-        chosen = np.arange(len(rows))
-    if len(chosen) > room:
-        kept = np.sort(random.permutation(len(chosen))[:room])
-        chosen, count = chosen[kept], count[kept]
+        chosen = np.sort(random.permutation(len(rows))[:room])
+        count, turn = np.ones(len(chosen)), np.zeros(len(chosen), int)
     rows = rows.take(pa.array(chosen))
     microseconds = pc.cast(rows["arrival"], pa.int64()).to_numpy()
     found = {name: _labels(rows, name) for name in ("scenario", *LABELS)}
@@ -164,7 +175,31 @@ def _draw_day(
         name: pc.cast(rows[name], pa.float64()).to_numpy(zero_copy_only=False).astype(float)
         for name in AMOUNTS
     }
-    return {**found, ACTIVITY: count.astype(float), "day_fraction": (microseconds / 1e6 % DAY_S) / DAY_S}
+    return {
+        **found,
+        ACTIVITY: count.astype(float),
+        ROUND: turn,
+        "day_fraction": (microseconds / 1e6 % DAY_S) / DAY_S,
+    }
+
+
+def _requests_of_agents(
+    agent: np.ndarray, random: np.random.Generator, room: int, most: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of every agent, how often it asks, and which of its rows it is, agent by agent; at most `room` in all."""
+    order = random.permutation(len(agent))
+    _, place, count = np.unique(agent[order], return_inverse=True, return_counts=True)
+    if not len(count):
+        return order, count, count
+    own = order[
+        np.argsort(place, kind="stable")
+    ]  # the agents' requests one after the other, each in random order
+    begin = np.cumsum(count) - count
+    rounds = int(np.clip(np.quantile(count, FEW_SHARE, method="lower"), 1, most))
+    kept = np.sort(random.permutation(len(count))[: max(1, room // rounds)])
+    turn = np.tile(np.arange(rounds), len(kept))
+    kept = np.repeat(kept, rounds)
+    return own[begin[kept] + turn % count[kept]], count[kept], turn
 
 
 def _labels(rows: pa.Table, name: str) -> np.ndarray:

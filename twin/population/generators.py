@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from twin.contracts import Array, PyTree
 from twin.networks import MLP, apply
@@ -66,46 +67,89 @@ def at_once(encoding: AgentEncoding, hidden: Sequence[int], noise: int, temperat
     return Generator(init, generate, None)
 
 
+class _Layout(NamedTuple):
+    """Where the heads of a chain read and write; arrays."""
+
+    sees: np.ndarray  # [heads, conditions + width] 1 for the conditions and the columns before its own
+    start: np.ndarray  # [heads] first row of its column
+    is_rank: np.ndarray  # [heads] bool
+    unused: np.ndarray  # [heads, room, 1] -inf at outputs that it does not have, else 0
+    room: int  # outputs of the widest head
+
+
+def _layout(encoding: AgentEncoding) -> _Layout:
+    blocks, before = encoding.blocks, encoding.num_conditions
+    widths = np.array([block.width if block.one_hot else NUM_RANK_BINS for block in blocks])
+    start = np.array([block.start for block in blocks])
+    sees = np.arange(before + encoding.width)[None] < before + start[:, None]
+    room = int(widths.max())
+    unused = np.where(np.arange(room)[None] < widths[:, None], 0.0, -np.inf)[:, :, None].astype(np.float32)
+    return _Layout(
+        sees.astype(np.float32), start, np.array([not block.one_hot for block in blocks]), unused, room
+    )
+
+
 def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float) -> Generator:
     """One column after the other, each given the conditions and the columns before it.
 
         p(x | c) = product over columns k of  p(x_k | x_1 ... x_k-1, c)
 
     so the likelihood is known, and with it the KL of whole rows: `KL(data || p)` is the mean negative log-likelihood
-    less a constant. Ranks are drawn in `NUM_RANK_BINS` bins.
+    less a constant. Ranks are drawn in `NUM_RANK_BINS` bins. Every column has a head of its own; the heads are one
+    network mapped over stacked parameters, blind to what comes later, so that one small program serves any table.
     """
-    blocks = encoding.blocks
-    heads = [MLP(tuple(hidden), block.width if block.one_hot else NUM_RANK_BINS) for block in blocks]
+    layout, width = _layout(encoding), encoding.width
+    network = MLP(tuple(hidden), layout.room)
 
     def init(key: Array) -> PyTree:
-        sizes = [encoding.num_conditions + block.start for block in blocks]
-        keys = jax.random.split(key, len(heads))
-        return [
-            head.init(one, jnp.zeros((size, 1))) for head, one, size in zip(heads, keys, sizes, strict=True)
-        ]
+        size = encoding.num_conditions + width
+        return jax.vmap(lambda one: network.init(one, jnp.zeros((size, 1))))(
+            jax.random.split(key, len(layout.start))
+        )
+
+    def logits(parameters: PyTree, sees: Array, unused: Array, conditions: Array, rows: Array) -> Array:
+        """[room, rows] of one head."""
+        return apply(network, parameters, jnp.concatenate([conditions, rows]) * sees[:, None]) + unused
 
     def generate(parameters: PyTree, key: Array, conditions: Array) -> Drawn:
-        before, parts = conditions, []
-        for block, head, own, key_block in zip(
-            blocks, heads, parameters, jax.random.split(key, len(heads)), strict=True
-        ):
-            key_level, key_within = jax.random.split(key_block)
-            drawn = draw_levels(key_level, apply(head, own, before), temperature)
-            if not block.one_hot:
-                within = jax.random.uniform(key_within, (1, conditions.shape[1])) - 0.5
-                drawn = Drawn(*(_centres(codes) + 2.0 * within / NUM_RANK_BINS for codes in drawn))
-            parts.append(drawn)
-            before = jnp.concatenate([before, drawn.hard])
-        return _stacked(parts)
+        num_rows = conditions.shape[1]
+
+        def write(before: Drawn, head: tuple) -> tuple[Drawn, None]:
+            own, key_head, sees, start, is_rank, unused = head
+            key_level, key_within = jax.random.split(key_head)
+            told = logits(own, sees, unused, conditions, before.hard[:width])
+            drawn = draw_levels(key_level, told, temperature)
+            within = 2.0 * (jax.random.uniform(key_within, (1, num_rows)) - 0.5) / NUM_RANK_BINS
+            first = jnp.arange(layout.room)[:, None] == 0
+            parts = (
+                jnp.where(is_rank, jnp.where(first, _centres(codes[:bins]) + within, 0.0), codes)
+                for codes in drawn
+            )
+            after = (
+                jax.lax.dynamic_update_slice(whole, part, (start, 0))  # what it writes beyond its column, the
+                for whole, part in zip(before, parts, strict=True)  # next head writes over
+            )
+            return Drawn(*after), None
+
+        bins = min(NUM_RANK_BINS, layout.room)
+        empty = jnp.zeros((width + layout.room, num_rows))
+        keys = jax.random.split(key, len(layout.start))
+        heads = (parameters, keys, *(jnp.asarray(part) for part in layout[:4]))
+        drawn, _ = jax.lax.scan(write, Drawn(empty, empty), heads)
+        return Drawn(*(part[:width] for part in drawn))
 
     def log_likelihood(parameters: PyTree, rows: Array, conditions: Array) -> Array:
-        total = jnp.zeros(rows.shape[1])
-        for block, head, own in zip(blocks, heads, parameters, strict=True):
-            logits = apply(head, own, jnp.concatenate([conditions, rows[: block.start]]))
-            target = rows[block.start : block.start + block.width]
-            codes = target if block.one_hot else _bins(target)
-            total += jnp.sum(codes * jax.nn.log_softmax(logits, axis=0), axis=0)
-        return total
+        num_rows = rows.shape[1]
+        padded = jnp.concatenate([rows, jnp.zeros((layout.room, num_rows))])
+
+        def of_head(own: PyTree, sees: Array, start: Array, is_rank: Array, unused: Array) -> Array:
+            told = jax.nn.log_softmax(logits(own, sees, unused, conditions, rows), axis=0)
+            target = jax.lax.dynamic_slice(padded, (start, 0), (layout.room, num_rows))
+            codes = jnp.where(is_rank, _bins(target[:1], layout.room), target)
+            return jnp.sum(jnp.where(unused == 0.0, codes * told, 0.0), axis=0)
+
+        parts = (jnp.asarray(part) for part in layout[:4])
+        return jnp.sum(jax.vmap(of_head)(parameters, *parts), axis=0)
 
     return Generator(init, generate, log_likelihood)
 
@@ -116,11 +160,11 @@ def _stacked(parts: Sequence[Drawn]) -> Drawn:
 
 def _centres(codes: Array) -> Array:
     """[1, rows] rank in the middle of the bin that codes [bins, rows] name."""
-    centre = (2.0 * jnp.arange(NUM_RANK_BINS) + 1.0) / NUM_RANK_BINS - 1.0
+    centre = (2.0 * jnp.arange(codes.shape[0]) + 1.0) / NUM_RANK_BINS - 1.0
     return jnp.sum(codes * centre[:, None], axis=0, keepdims=True)
 
 
-def _bins(rank: Array) -> Array:
-    """[bins, rows] one-hot of the bin of ranks [1, rows]."""
+def _bins(rank: Array, room: int) -> Array:
+    """[room, rows] one-hot of the bin of ranks [1, rows]."""
     index = jnp.clip(jnp.floor((rank + 1.0) / 2.0 * NUM_RANK_BINS), 0, NUM_RANK_BINS - 1)
-    return (jnp.arange(NUM_RANK_BINS)[:, None] == index).astype(rank.dtype)
+    return (jnp.arange(room)[:, None] == index).astype(rank.dtype)

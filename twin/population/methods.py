@@ -5,6 +5,7 @@ from typing import Any
 
 from twin.population.adversarial import AdversarialConfig
 from twin.population.bootstrap import BootstrapConfig, bootstrap
+from twin.population.chain import chain
 from twin.population.gan_smmsg import gan_smmsg, gan_smmsg_paper
 from twin.population.marginals import MarginalsConfig, marginals
 from twin.population.mixture import MixtureConfig, mixture
@@ -13,6 +14,12 @@ from twin.population.population import Population
 from twin.population.training import SearchConfig
 from twin.population.wgan import wgan
 from twin.population.wgan_gp import wgan_gp
+
+MAKERS: dict[str, Callable[..., Population]] = {
+    made().name: made
+    for made in (chain, gan_smmsg, gan_smmsg_paper, bootstrap, marginals, mixture, plain_gan, wgan, wgan_gp)
+}
+"""Name of a method -> the method of a configuration of its own type, or of its default without one."""
 
 
 def _trained(make: Callable[[AdversarialConfig], Population]) -> Callable[[dict[str, Any]], Population]:
@@ -28,6 +35,7 @@ def _trained(make: Callable[[AdversarialConfig], Population]) -> Callable[[dict[
 
 METHODS: dict[str, Callable[[dict[str, Any]], Population]] = {
     "bootstrap": lambda fields: bootstrap(BootstrapConfig(**fields)),
+    "chain": _trained(chain),
     "gan_smmsg": _trained(gan_smmsg),
     "gan_smmsg_paper": _trained(gan_smmsg_paper),
     "marginals": lambda fields: marginals(MarginalsConfig(**fields)),

@@ -62,6 +62,20 @@ def test_every_agent_of_a_day_gives_one_row(archive: Archive) -> None:
     assert np.allclose(table.conditions.day_fraction[~big], 0.5, atol=1e-3)
 
 
+def test_agents_may_give_several_rows_all_equally_many(tmp_path: Path) -> None:
+    rows = []
+    for agent, count in (("keen", 90), ("calm", 6), ("rare", 4)):
+        for number in range(count):
+            fields = {"agent": agent, "service": agent, "cpu_cores": float(number)}
+            rows.append(request(len(rows), 0, 60.0 * len(rows), **fields))
+    table, report = draw_agents(archive_of(tmp_path / "archive", rows), DAYS[:1], rows_an_agent=6)
+    assert (report.rows_a_unit, report.num_rows) == (4, 12)  # the agent who asks least has no more to give
+    service, cores = table.categorical["service"], table.continuous["cpu_cores"]
+    for agent in ("keen", "calm", "rare"):
+        assert len(set(cores[service == agent])) == 4
+    assert sorted(set(table.continuous[ACTIVITY])) == [4.0, 6.0, 90.0]
+
+
 def test_the_draw_within_an_agent_is_even(archive: Archive) -> None:
     found = [
         draw_agents(archive, DAYS, seed=seed)[0].conditions.day_fraction.min() * 86_400.0

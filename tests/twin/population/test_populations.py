@@ -15,6 +15,7 @@ from twin.population import (
     Population,
     PopulationError,
     bootstrap,
+    chain,
     fit_population,
     gan_smmsg,
     gan_smmsg_paper,
@@ -28,7 +29,8 @@ from twin.population import (
     wgan_gp,
 )
 
-QUICK = (bootstrap(), marginals(), mixture(), gan_smmsg(tiny(chained=True, rows=1.0)))
+LIKELIHOOD = tiny(adversary=0.0, chained=True, rows=1.0, discriminator_steps=0)
+QUICK = (bootstrap(), marginals(), mixture(), chain(LIKELIHOOD), gan_smmsg(tiny(chained=True, rows=1.0)))
 SLOW = (gan_smmsg_paper(tiny(entropy=1.0, columns=1.0)), plain_gan(tiny()), wgan(tiny()), wgan_gp(tiny()))
 EVERY = [
     *(pytest.param(one, id=one.name) for one in QUICK),

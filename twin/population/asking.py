@@ -1,0 +1,213 @@
+"""Who asks, and when, as part of a twin: learned from the training days, kept in a folder of its own.
+
+What a log cannot support is not learned, and said: with fewer than `MIN_TRAINED` rows the rows themselves are drawn
+again instead of a network (`fallback`); with fewer rows or arrivals than the methods ask for there is no population
+(`refusal`). Both stand in the folder, the twin's manifest and its certificate.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, ProductError
+from twin.arrays import load_structure, save_arrays
+from twin.contracts import Array
+from twin.population.adversarial import AdversarialConfig
+from twin.population.agents import AgentTable, DrawReport, draw_agents
+from twin.population.arrival_times import ArrivalModel
+from twin.population.arrivals import read_arrivals
+from twin.population.errors import PopulationError
+from twin.population.methods import MAKERS, METHODS
+from twin.population.population import (
+    Population,
+    PopulationModel,
+    fit_population,
+    load_population,
+    save_population,
+)
+
+NONE, FALLBACK = "none", "bootstrap"
+MIN_TRAINED = 300
+"""Rows from which on a network is trained; fewer are drawn again as they are."""
+FACTS, TIMES = "facts.json", "arrivals.npz"
+OnLook = Callable[[int, int, dict[str, float]], Any]
+
+
+@dataclass(frozen=True)
+class PopulationConfig:
+    """How a twin learns who asks, and when.
+
+    Attributes:
+        kind: A method of `twin.population`; "none" for a twin that replays logged arrivals only.
+        alpha, beta: Weights of the entropy and of the KL of columns in the loss of a trained method (paper 000,
+            equation 4); the method's own where absent. `kind = "gan_smmsg_paper"` has both at 1.
+        num_rounds: Rounds of a trained method at most; the method's own where absent.
+        rows_an_agent: Requests taken of every agent and day, at most.
+        max_rows: Rows learned from at most, evenly over the days.
+    """
+
+    kind: str = "chain"
+    alpha: float | None = None
+    beta: float | None = None
+    num_rounds: int | None = None
+    rows_an_agent: int = 8
+    max_rows: int = 20_000
+
+    def __post_init__(self) -> None:
+        if self.kind != NONE and self.kind not in MAKERS:
+            raise ConfigError(
+                f"kind = {self.kind!r}", where="[population]", allowed=", ".join((NONE, *MAKERS))
+            )
+        sizes = (self.rows_an_agent, self.max_rows, 1 if self.num_rounds is None else self.num_rounds)
+        if min(sizes) < 1:
+            raise ConfigError(
+                f"num_rounds, rows_an_agent, max_rows = {self.num_rounds}, {self.rows_an_agent}, {self.max_rows}",
+                where="[population]", allowed="1 or more",
+            )  # fmt: skip
+        self.population()
+
+    def population(self) -> Population | None:
+        """The method; None for no population.
+
+        Raises:
+            ConfigError: Weights or rounds for a method that has none, or weights below 0.
+        """
+        if self.kind == NONE:
+            return None
+        made = MAKERS[self.kind]()
+        weights = {"entropy": self.alpha, "columns": self.beta}
+        changed: dict[str, Any] = {name: value for name, value in weights.items() if value is not None}
+        if not isinstance(made.config, AdversarialConfig):
+            if changed or self.num_rounds is not None:
+                raise ConfigError(
+                    f"{self.kind} has neither alpha, beta nor rounds", where="[population]",
+                    allowed="alpha, beta and num_rounds beside a trained method", advice="leave them out",
+                )  # fmt: skip
+            return made
+        if self.num_rounds is not None:
+            changed["search"] = replace(made.config.search, num_rounds=self.num_rounds)
+        return MAKERS[self.kind](replace(made.config, **changed))
+
+
+class Asking(NamedTuple):
+    """A population of a twin."""
+
+    model: PopulationModel
+    times: ArrivalModel
+    facts: dict[str, Any]
+
+
+def learn_asking(
+    key: Array,
+    archive: Archive,
+    days: Sequence[dt.date],
+    config: PopulationConfig,
+    folder: Path,
+    on_look: OnLook | None = None,
+) -> dict[str, Any]:
+    """Learns who asks, and when, and writes it into `folder`; nothing where the configuration says "none".
+
+    Args:
+        key: PRNG key; the same key gives the same bits.
+        archive: The log archive.
+        days: Training days.
+        config: How.
+        folder: Where it is kept; made here.
+        on_look: Called with (rounds done, rounds in all, figures) now and then.
+
+    Returns:
+        Facts: `kind`, and `fallback` or `refusal` with the reason where the log did not support what was asked for.
+    """
+    wanted = config.population()
+    if wanted is None:
+        return {"kind": NONE}
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        model, times, facts = _learn(key, archive, days, config, wanted, on_look)
+    except PopulationError as error:
+        facts = {"kind": NONE, "refusal": error.what + (f" ({error.where})" if error.where else "")}
+    else:
+        save_population(model, folder)
+        save_arrays(folder / TIMES, times)
+    (folder / FACTS).write_text(json.dumps(facts, indent=1, sort_keys=True), encoding="utf-8")
+    return facts
+
+
+def load_asking(folder: Path) -> Asking:
+    """Reads what `learn_asking` wrote.
+
+    Raises:
+        ProductError: There is no population there, for the reason that was kept, or a file is damaged.
+    """
+    facts = asking_facts(folder)
+    if facts["kind"] == NONE:
+        why = facts.get("refusal", "none was asked for")
+        raise ProductError(
+            f"this twin has no population: {why}", where=str(folder),
+            allowed="a twin that generates its requests",
+            advice="fit it on more days, with another [population] kind than none",
+        )  # fmt: skip
+    times = load_structure(folder / TIMES, ArrivalModel(*(0 for _ in ArrivalModel._fields)))
+    return Asking(load_population(folder, METHODS), times, facts)
+
+
+def asking_facts(folder: Path) -> dict[str, Any]:
+    """The facts of a population's folder; kind "none" where there is no such folder.
+
+    Raises:
+        ProductError: The file is damaged.
+    """
+    try:
+        return dict(json.loads((folder / FACTS).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {"kind": NONE}
+    except (OSError, ValueError) as error:
+        raise ProductError(f"cannot read the population's facts: {error}", where=str(folder)) from error
+
+
+def _learn(
+    key: Array,
+    archive: Archive,
+    days: Sequence[dt.date],
+    config: PopulationConfig,
+    wanted: Population,
+    on_look: OnLook | None,
+) -> tuple[PopulationModel, ArrivalModel, dict[str, Any]]:
+    times = read_arrivals(archive, sorted(days))
+    table, report = draw_agents(
+        archive, days, seed=_seed(key), max_rows=config.max_rows, rows_an_agent=config.rows_an_agent
+    )
+    population, why = _fitting(wanted, table)
+    model = fit_population(key, population, table, on_look=on_look)
+    return model, times, _facts(model, report, why)
+
+
+def _fitting(wanted: Population, table: AgentTable) -> tuple[Population, str]:
+    """What is fitted to so many rows, and why it is not what was asked for."""
+    if table.num_rows >= MIN_TRAINED or not isinstance(wanted.config, AdversarialConfig):
+        return wanted, ""
+    why = f"{table.num_rows} rows are too few to train {wanted.name} on ({MIN_TRAINED} or more): rows drawn again"
+    return MAKERS[FALLBACK](), why
+
+
+def _facts(model: PopulationModel, report: DrawReport, why: str) -> dict[str, Any]:
+    found = {
+        "kind": model.population.name,
+        "unit": report.unit,
+        "rows_a_unit": report.rows_a_unit,
+        "num_rows": report.num_rows,
+        "num_hidden": report.num_hidden,
+        "left_out": list(report.left_out),
+        "warnings": list(model.record.get("warnings", [])),
+    }
+    return {**found, "fallback": why} if why else found
+
+
+def _seed(key: Array) -> int:
+    return int(jax.random.bits(key) & 0x7FFFFFFF)
