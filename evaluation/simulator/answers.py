@@ -60,7 +60,9 @@ class Offer(NamedTuple):
 def empty_queues(today: Conditions, streams: Streams) -> Queues:
     """Nothing in the system; leaves [cores, nodes, *streams]."""
     exists = jnp.asarray(today.core_exists)
-    free_s = jnp.where(exists, 0.0, jnp.inf).reshape((*exists.shape, *(1,) * len(streams)))
+    free_s = jnp.where(exists, jnp.float32(0.0), jnp.float32(jnp.inf)).reshape(
+        (*exists.shape, *(1,) * len(streams))
+    )
     return Queues(jnp.broadcast_to(free_s, (*exists.shape, *streams)))
 
 
