@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 from twin.contracts import Array, PyTree
@@ -42,6 +41,8 @@ def mixture(config: MixtureConfig | None = None) -> Population:
     config = config or MixtureConfig()
 
     def fit(key: Array, encoding: AgentEncoding, training: Training) -> tuple[PyTree, dict[str, Any]]:
+        from sklearn.mixture import GaussianMixture  # takes a second to import, and every command would pay
+
         joint = np.concatenate([training.rows, training.conditions]).T.astype(float)
         random = np.random.default_rng(_words(key))
         joint = joint[random.permutation(len(joint))[: config.max_rows]]
