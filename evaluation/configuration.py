@@ -64,6 +64,8 @@ class DaysConfig:
         first_day, last_day: Bounds of the training window, inclusive; chosen to leave room for the shifts if absent.
         num_days: Length of the training window in days before and including the last.
         granularity: Whether decisions name machines ("node") or node classes ("class"); "auto" looks at the log.
+        view: What a site sees of the nodes of other sites: "summary", their mean, or "full", as one scheduler for all
+            sites does.
         num_steps: Requests per window of replayed arrivals, and steps of a training rollout.
     """
 
@@ -71,6 +73,7 @@ class DaysConfig:
     last_day: dt.date | None = None
     num_days: int | None = None
     granularity: str = "auto"
+    view: str = "summary"
     num_steps: int = 128
 
     def __post_init__(self) -> None:

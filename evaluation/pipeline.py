@@ -69,7 +69,7 @@ def build_twin(
         num_days=days.num_days,
         tail_days=shifts.max_width_days,
     )  # fmt: skip
-    encoding = fit_encoding(archive, train_days, granularity=days.granularity)
+    encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
     with progress.stage(f"fit on {len(train_days)} days"):
         twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
     twin.save(out)

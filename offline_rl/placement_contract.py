@@ -106,6 +106,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "time_unit_s": encoding.problem.time_unit_s,
         "memory_s": encoding.problem.memory_s,
         "node_of_machine": machines,
+        "sees_all": encoding.problem.view == "full",
     }
 
 

@@ -33,6 +33,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--requests", metavar="N", type=int,
         help="learn from the first N requests of the day only (default: all of them)",
     )  # fmt: skip
+    parser.add_argument(
+        "--view", metavar="VIEW", default="full",
+        help="what policies see of the nodes of other sites: full, as the oracle does, or summary (default: full)",
+    )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     parser.add_argument("--quick", action="store_true", help="train for less long and live fewer days")
     parser.add_argument("--no-oracle", action="store_true", help="leave the oracles out")
@@ -57,7 +61,7 @@ def run(arguments: Namespace) -> int:
 
     config = Table2Config(
         arguments.preset, arguments.behaviour, arguments.shifts, arguments.train_day, arguments.requests,
-        seed=arguments.seed,
+        arguments.view, seed=arguments.seed,
     )  # fmt: skip
     config = quick(config) if arguments.quick else config
     workdir = arguments.out or Path(_folder_name(config, arguments.quick))
@@ -77,4 +81,5 @@ def _folder_name(config: "Table2Config", is_quick: bool) -> str:
     parts = ["table2", config.preset, config.behaviour]
     parts += [f"day{config.train_day}"] if config.train_day else []
     parts += [f"{config.num_requests}requests"] if config.num_requests else []
+    parts += [config.view] if config.view != "full" else []
     return "-".join([*parts, *(["quick"] if is_quick else [])])

@@ -1,7 +1,9 @@
-"""Whole days of the truth, lived by policies: one program for all that observe, one for oracles.
+"""Whole days of the truth, lived by policies: a program for greedy networks, one for everybody else, one for oracles.
 
-What decides is an unbatched argument, so the program computes that branch alone; the parameters of one kind of policy
-(seeds, learners) are mapped over. All policies meet the same requests: the same keys.
+A day is thousands of steps after one another, each dear in overhead where few streams live it. So policies live it
+together: the networks of all seeds and learners, mapped over parameters; and the rules, mapped over what decides, which
+computes every rule for each of them and is cheaper than a day for each. All policies meet the same requests: the same
+keys.
 """
 
 from collections.abc import Callable
@@ -42,13 +44,22 @@ class Lived(NamedTuple):
 
 
 Live = Callable[[Array, Array, PyTree, Conditions, Array], Lived]
-"""(key, index into KINDS, parameters [P, ...], the day's numbers, weekday) -> leaves [P, lives]."""
+"""(key, index into KINDS or several [P], parameters [P, ...], the day's numbers, weekday) -> leaves [P, lives]."""
 
 
 def policy_program(
-    world: World, encoding: Encoding, network: Actor, writer: Behaviour, num_lives: int
+    world: World, encoding: Encoding, network: Actor, writer: Behaviour, num_lives: int, *, mixed: bool
 ) -> Live:
-    """The compiled truth of a world for policies that speak an encoding's vocabulary."""
+    """The compiled truth of a world for policies that speak an encoding's vocabulary.
+
+    Args:
+        world: That they live in.
+        encoding: Their vocabulary.
+        network: What the parameters are of.
+        writer: The behaviour that wrote the log.
+        num_lives: Times that the day is lived.
+        mixed: Whether every policy has its own kind; otherwise all are of one, and only its branch is computed.
+    """
     names = names_in(world, encoding.cluster)
     problem = placement(encoding.cluster, encoding.problem)
     shown = problem._replace(observe=lambda state: (problem.observe(state), state))
@@ -73,7 +84,7 @@ def policy_program(
 
         return _shares(unroll(key, environment(shown, response), decide, None, length, (num_lives,)))
 
-    return jax.jit(jax.vmap(run, in_axes=(None, None, 0, None, None)))
+    return jax.jit(jax.vmap(run, in_axes=(None, 0 if mixed else None, 0, None, None)))
 
 
 def oracle_program(world: World, num_lives: int, depth: int = 24) -> Callable[..., Lived]:

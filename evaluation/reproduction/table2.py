@@ -60,6 +60,7 @@ class Table2Config:
         days: Days after the training day.
         train_day: Day of the world whose log is learned from.
         num_requests: Length of that log; None: the whole day.
+        view: What the policies see of other sites' nodes, see `DaysConfig`; the oracle sees all of them.
         num_lives: Times that each day is lived, the units of the intervals; 6 or more.
         seed: Of log, fit and training; the policies' own seeds are those of `train`.
         twin: Of the ensemble.
@@ -71,6 +72,7 @@ class Table2Config:
     days: tuple[int, ...] = DAYS
     train_day: int = 0
     num_requests: int | None = None
+    view: str = "full"
     num_lives: int = 12
     seed: int = 0
     twin: AnswerConfig = field(default_factory=AnswerConfig)
@@ -95,9 +97,14 @@ class Table2Config:
 
 
 def quick(config: Table2Config) -> Table2Config:
-    """The same table, trained for less long and lived less often."""
+    """The same table, trained for less long, over fewer seeds, and lived less often."""
     train = TrainingConfig(
-        num_updates=10, num_streams=160, clone_updates=250, from_logs=LEARNED, from_logs_updates=300
+        seeds=(0, 1),
+        num_updates=10,
+        num_streams=160,
+        clone_updates=250,
+        from_logs=LEARNED,
+        from_logs_updates=300,
     )
     answers = AnswerConfig(num_steps=600)
     return replace(config, num_lives=6, twin=answers, train=train)
@@ -119,7 +126,7 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
     job = RunConfig(
         log=log,
         seed=config.seed,
-        days=DaysConfig(last_day=last_day(log), num_days=1),
+        days=DaysConfig(last_day=last_day(log), num_days=1, view=config.view),
         twin=config.twin,
         train=config.train,
         shifts=ShiftConfig("0d"),
@@ -153,22 +160,25 @@ def live(
     world, twin = preset(config.preset), PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
     network = network_for(schedulers, example_for(twin.encoding, twin.windows))
-    program = policy_program(world, twin.encoding, network, behaviour(config.behaviour), config.num_lives)
+    alike, mixed = (
+        policy_program(
+            world, twin.encoding, network, behaviour(config.behaviour), config.num_lives, mixed=mixed
+        )
+        for mixed in (False, True)
+    )
+    networks, others = _by_need(entrants(schedulers))
     oracles_program = oracle_program(world, config.num_lives)
     found: dict[tuple[str, int], Lived] = {}
     with progress.stage("live the days", total=len(config.days), unit="days") as stage:
         for done, (shift, day) in enumerate(zip(config.days, config.lived_days, strict=True)):
             today, weekday = conditions(world, day), jnp.int32(day % 7)
             key = jax.random.fold_in(jax.random.key(config.seed + 1), day)
-            for kind, members in _by_kind(entrants(schedulers)).items():
-                stage(done, text=f"day {day}: {', '.join(one.name for one in members)}")
-                together = jax.tree.map(
-                    lambda *leaves: jnp.concatenate(leaves), *(one.params for one in members)
-                )
-                lived = jax.tree.map(
-                    np.asarray, program(key, jnp.int32(KINDS.index(kind)), together, today, weekday)
-                )
-                found |= _dealt(lived, members, shift)
+            stage(done, text=f"day {day}, rules")
+            kinds = jnp.array([KINDS.index(one.kind) for one in others])
+            found |= _dealt(mixed(key, kinds, _together(others), today, weekday), others, shift)
+            stage(done, text=f"day {day}, networks")
+            kind = jnp.int32(KINDS.index("greedy"))
+            found |= _dealt(alike(key, kind, _together(networks), today, weekday), networks, shift)
             mine = [kept.oracle for kept in oracles if kept.oracle.day == day]
             if mine:
                 lived = oracles_program(key, mine[0].params, today, weekday)
@@ -177,11 +187,16 @@ def live(
     return found
 
 
-def _by_kind(policies: Sequence[Entrant]) -> dict[str, list[Entrant]]:
-    groups: dict[str, list[Entrant]] = {}
-    for one in policies:
-        groups.setdefault(one.kind, []).append(one)
-    return groups
+def _by_need(policies: Sequence[Entrant]) -> tuple[list[Entrant], list[Entrant]]:
+    """Greedy networks, and the others; those have one seed each."""
+    return (
+        [one for one in policies if one.kind == "greedy"],
+        [one for one in policies if one.kind != "greedy"],
+    )
+
+
+def _together(policies: Sequence[Entrant]) -> PyTree:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(one.params for one in policies))
 
 
 def _dealt(lived: Lived, members: Sequence[Entrant], shift: int) -> dict[tuple[str, int], Lived]:
@@ -189,7 +204,7 @@ def _dealt(lived: Lived, members: Sequence[Entrant], shift: int) -> dict[tuple[s
     first, dealt = 0, {}
     for one in members:
         size = len(jax.tree.leaves(one.params)[0])
-        dealt[one.name, shift] = Lived(*(leaf[first : first + size].astype(float) for leaf in lived))
+        dealt[one.name, shift] = Lived(*(np.asarray(leaf[first : first + size], float) for leaf in lived))
         first += size
     return dealt
 

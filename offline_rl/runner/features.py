@@ -49,7 +49,9 @@ class NodeFacts(NamedTuple):
         np.ndarray
     )  # [load rows, nodes] what a load is multiplied by to become a feature (before the logarithm)
     whole: np.ndarray  # [resources, nodes] 1 where there is any capacity, else 0
-    to_site: np.ndarray  # [nodes, sites] takes a row to its means over the nodes of every site
+    to_site: (
+        np.ndarray | None
+    )  # [nodes, sites] takes a row to its means over the nodes of every site; None: no need
 
 
 class Asked(NamedTuple):
@@ -72,6 +74,8 @@ def node_facts(
     machine: np.ndarray,
     counted: tuple[bool, ...],
     time_unit_s: float,
+    *,
+    sees_all: bool = False,
 ) -> NodeFacts:
     """The facts of a table of nodes.
 
@@ -81,6 +85,7 @@ def node_facts(
         capacity, machine: [resources, nodes] of the node and of its largest machine; inf where no limit is known.
         counted: Which resources are accounted for; of the others all is free.
         time_unit_s: Unit of durations.
+        sees_all: Whether nodes of other sites are seen in full.
     """
     cores = np.maximum(capacity[0], 1e-9)
     has_any = capacity > 0.0
@@ -89,6 +94,7 @@ def node_facts(
     one = np.ones_like(cores)
     scale = np.stack([*share, 1.0 / cores, one, one, unit / cores, unit, unit, one])
     members = site[:, None] == np.arange(int(site.max(initial=-1)) + 1)
+    has_summaries = members.shape[1] > 1 and not sees_all
     return NodeFacts(
         site=site,
         is_cloud=is_cloud.astype(np.float32),
@@ -96,7 +102,7 @@ def node_facts(
         limits=np.concatenate([machine, capacity]).astype(np.float32) * np.float32(SLACK),
         scale=scale,
         whole=has_any.astype(float),
-        to_site=members / np.maximum(members.sum(axis=0), 1),
+        to_site=members / np.maximum(members.sum(axis=0), 1) if has_summaries else None,
     )
 
 
@@ -117,7 +123,8 @@ def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np
         possible: [nodes] bool: what the policy is told to be possible (the feature `fits`).
 
     Returns:
-        Features in the order of `NODE_FEATURES`; nodes of other sites show the mean of their site's nodes.
+        Features in the order of `NODE_FEATURES`; nodes of other sites show the mean of their site's nodes, unless all
+        are seen in full.
     """
     dynamic = load * facts.scale
     np.subtract(facts.whole, dynamic[:_FREE], out=dynamic[:_FREE])
@@ -125,7 +132,7 @@ def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np
     logs = dynamic[_FREE:]
     np.log1p(np.maximum(logs, 0.0, out=logs), out=logs)
     same_site = facts.site == asked.site
-    if facts.to_site.shape[1] > 1:
+    if facts.to_site is not None:
         dynamic = np.where(same_site, dynamic, (dynamic @ facts.to_site)[:, facts.site])
     seen = np.empty((len(same_site), len(NODE_FEATURES)), np.float32)
     seen[:, 0], seen[:, 1], seen[:, 2] = possible, same_site, facts.is_cloud

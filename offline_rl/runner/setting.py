@@ -40,6 +40,7 @@ class PlacementSetting:
         time_unit_s: Unit of durations in features.
         memory_s: Time in which the memory of recent waits fades to 1/e.
         node_of_machine: Machine -> node, where decisions name classes of machines.
+        sees_all: Whether nodes of other sites are seen in full, instead of as the mean of their site.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -52,6 +53,7 @@ class PlacementSetting:
     time_unit_s: float
     memory_s: float
     node_of_machine: dict[str, str]
+    sees_all: bool = False
 
     @cached_property
     def counted(self) -> tuple[bool, ...]:
@@ -80,6 +82,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             time_unit_s=float(content["time_unit_s"]),
             memory_s=float(content["memory_s"]),
             node_of_machine=dict(content.get("node_of_machine", {})),
+            sees_all=bool(content.get("sees_all", False)),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -95,7 +95,9 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         rows=np.array([row_of.get(name, -1) for name in names], int),
         refused=refused,
         choosable=np.array([name in told and name not in refused for name in row_names], bool),
-        facts=node_facts(site, is_cloud, capacity, machine, setting.counted, setting.time_unit_s),
+        facts=node_facts(
+            site, is_cloud, capacity, machine, setting.counted, setting.time_unit_s, sees_all=setting.sees_all
+        ),
         everyone=np.ones(len(row_names), bool),
         as_described=names == tuple(row_names),
         site_index=site_index,

@@ -15,7 +15,7 @@ from tests.offline_rl.retelling import follow_and_compare, lived_by, retold
 from twin.contracts import Trajectory
 from twin.placement import types
 from twin.placement.encode import MONDAY_S
-from twin.placement.encoding import Encoding
+from twin.placement.encoding import Encoding, with_problem
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.history import replay_log
 from twin.placement.windows import Windows
@@ -40,11 +40,17 @@ class Case(NamedTuple):
     lived: Trajectory
 
 
-@pytest.fixture(scope="module", params=[MLP, BOUND, FREE], ids=["mlp", "bound", "free"])
+@pytest.fixture(
+    scope="module",
+    params=[(MLP, "summary"), (BOUND, "summary"), (FREE, "full")],
+    ids=["mlp", "bound", "free, sees all"],
+)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder, (encoding, windows) = tmp_path_factory.mktemp("parity") / "bundle", made_system()
-    params = made_policy(folder, encoding, request.param)
-    return Case(folder, encoding, windows, lived_by(params, request.param, encoding, windows))
+    network, view = request.param
+    encoding = with_problem(encoding, view=view)
+    params = made_policy(folder, encoding, network)
+    return Case(folder, encoding, windows, lived_by(params, network, encoding, windows))
 
 
 def test_whole_episodes_are_seen_and_decided_as_in_training(case: Case) -> None:

@@ -129,7 +129,7 @@ class PlacementLoop:
         loads = np.array([self._load(node) for node in range(cluster.num_nodes)])
         shown = loads.copy()
         for node, site in enumerate(cluster.site_of_node):
-            if site != home:
+            if site != home and self.config.view == "summary":
                 shown[node] = loads[cluster.site_of_node == site].mean(axis=0)
         fixed, needed = [], []
         for node in range(cluster.num_nodes):

@@ -25,10 +25,11 @@ from twin.rollout import follow
 STEPS = 48
 
 
-@pytest.fixture(scope="module", params=["on_time", "slowdown"])
+@pytest.fixture(scope="module", params=[("on_time", "summary"), ("slowdown", "full")])
 def case(request: pytest.FixtureRequest) -> tuple[Encoding, Windows]:
     cluster = made_cluster()
-    encoding = made_encoding(cluster, reward=request.param)
+    reward, view = request.param
+    encoding = made_encoding(cluster, reward=reward, view=view)
     rows = made_rows(np.random.default_rng(3), cluster, 4 * STEPS)
     return encoding, cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
 

@@ -103,3 +103,5 @@ def test_training_days_must_exist(archive: Archive) -> None:
         fit_encoding(archive, [])
     with pytest.raises(ConfigError, match="granularity"):
         fit_encoding(archive, DAYS, granularity="rack")
+    with pytest.raises(ConfigError, match="view"):
+        fit_encoding(archive, DAYS, view="everything")

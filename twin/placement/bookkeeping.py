@@ -29,6 +29,8 @@ from twin.placement.types import (
     PlacementState,
 )
 
+VIEWS = ("summary", "full")
+
 
 @dataclass(frozen=True)
 class PlacementConfig:
@@ -43,6 +45,8 @@ class PlacementConfig:
         slowdown_floor_s: Run times below this count as this long in the bounded slowdown.
         worst_slowdown: What a request that never completes is charged.
         num_seats: Decisions per step: 1 by event, the number of sites by slot.
+        view: What a site that decides sees of the others: "summary", the means of their nodes (paper 001, section III),
+            or "full", as a scheduler that is one for all sites does.
     """
 
     depth: int = 32
@@ -52,6 +56,7 @@ class PlacementConfig:
     slowdown_floor_s: float = 10.0
     worst_slowdown: float = 1000.0
     num_seats: int = 1
+    view: str = "summary"
 
 
 def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...]) -> InFlight:
@@ -221,7 +226,11 @@ def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
         raise ConfigError(
             f"unknown reward {config.reward!r}", where="PlacementConfig.reward", allowed=", ".join(rewards)
         )
-    num_nodes = cluster.num_nodes
+    if config.view not in VIEWS:
+        raise ConfigError(
+            f"unknown view {config.view!r}", where="PlacementConfig.view", allowed=", ".join(VIEWS)
+        )
+    num_nodes, sees_all = cluster.num_nodes, config.view == "full"
 
     def start(outcome: Outcome) -> PlacementState:
         news = outcome.news
@@ -260,7 +269,7 @@ def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
     return Problem(
         num_seats=config.num_seats,
         start=start,
-        observe=lambda state: observe(cluster, state, config.time_unit_s),
+        observe=lambda state: observe(cluster, state, config.time_unit_s, in_full=sees_all),
         observe_global=lambda state: observe(cluster, state, config.time_unit_s, in_full=True),
         legal=legal,
         active=lambda state: state.active,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
-from twin.placement.bookkeeping import PlacementConfig
+from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
 
 UNKNOWN_LABEL = "unknown"
@@ -93,7 +93,9 @@ def _plain(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray) else list(value)  # type: ignore[call-overload]
 
 
-def fit_encoding(archive: Archive, train_days: Sequence[dt.date], *, granularity: str = "auto") -> Encoding:
+def fit_encoding(
+    archive: Archive, train_days: Sequence[dt.date], *, granularity: str = "auto", view: str = "summary"
+) -> Encoding:
     """Fits vocabularies, estimates and scales on the training days.
 
     Args:
@@ -101,16 +103,19 @@ def fit_encoding(archive: Archive, train_days: Sequence[dt.date], *, granularity
         train_days: Days to learn from, at least one, all in the archive.
         granularity: "node": decisions name machines; "class": they name node classes, capacities summed;
             "auto": classes where requests span several nodes or there are more than 64 nodes, else machines.
+        view: What a site sees of the others, see `PlacementConfig`.
 
     Returns:
         The encoding. Its `problem.depth` is twice the largest number of requests ever in flight on a node in the
         training days (1.5 times above 256), its `problem.time_unit_s` the median run time.
 
     Raises:
-        ConfigError: Unknown granularity, no training day, a day without rows.
+        ConfigError: Unknown granularity or view, no training day, a day without rows.
     """
     if granularity not in ("auto", "node", "class"):
         raise ConfigError(f"unknown granularity {granularity!r}", allowed="auto, node, class")
+    if view not in VIEWS:
+        raise ConfigError(f"unknown view {view!r}", allowed=", ".join(VIEWS))
     missing = sorted(set(train_days) - set(archive.days("requests")))
     if not train_days or missing:
         days = archive.days("requests")
@@ -138,6 +143,7 @@ def fit_encoding(archive: Archive, train_days: Sequence[dt.date], *, granularity
         time_unit_s=max(0.1 * typical_s, 1e-3),
         memory_s=max(50.0 * gap_s, typical_s),
         reward="on_time" if has_deadlines else "slowdown",
+        view=view,
     )
     return Encoding(
         cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days)

@@ -2,7 +2,8 @@
 
 One function computes the features of a rollout, of a log and of a bundle, so they mean the same everywhere. All are
 of order one without any fitted normalisation: shares of capacity, flags, and durations `d` as `log1p(d / time_unit_s)`.
-A site sees its own cluster in full and every other site as the mean of its nodes (paper 001, section III).
+A site sees its own cluster in full and every other site as the mean of its nodes (paper 001, section III), unless the
+problem's configuration shows it everything.
 """
 
 from typing import NamedTuple
@@ -235,7 +236,7 @@ def observe_request(cluster: Cluster, request: Requests, time_unit_s: float) -> 
 def observe(
     cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool = False
 ) -> Observation:
-    """The observation of every seat; `in_full` shows all sites' nodes without summary (for a centralised critic)."""
+    """The observation of every seat; `in_full` shows all sites' nodes without summary."""
     return Observation(
         observe_nodes(cluster, state, time_unit_s, in_full=in_full),
         observe_request(cluster, state.request, time_unit_s),
