@@ -1,10 +1,11 @@
 """`schedtwin bench`: measurements that others can repeat."""
 
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.commands.bench_arguments import add_output_arguments, numbers, words
 from evaluation.commands.bench_orchestration import add_bench as add_orchestration
 from evaluation.commands.bench_scaling import add_bench as add_scaling
 
@@ -28,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     truth.add_argument("--seeds", metavar="N", type=int, default=5, help="repetitions (default: 5)")
     truth.add_argument(
-        "--policies", metavar="LIST", type=_words, help="baselines, with commas (default: those of the proof)"
+        "--policies", metavar="LIST", type=words, help="baselines, with commas (default: those of the proof)"
     )
     truth.add_argument(
         "--oracles", metavar="FOLDER", type=Path,
@@ -53,8 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_scaling(benches)
     add_orchestration(benches)
     for bench in (truth, oracle):
-        bench.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
-        bench.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
+        add_output_arguments(bench)
 
 
 def run(arguments: Namespace) -> int:
@@ -146,15 +146,3 @@ def _oracle(arguments: Namespace) -> int:
     )
     show_result(arguments, facts, text)
     return 0
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """The whole numbers that a list with commas names; ArgumentTypeError where it names none."""
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no list of whole numbers such as 0,1,7,30") from None
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip().replace("-", "_") for word in text.split(","))

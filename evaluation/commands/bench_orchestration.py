@@ -1,6 +1,8 @@
 """`schedtwin bench orchestration`: dispatch and orchestration in slot mode, scored over whole days."""
 
-from argparse import SUPPRESS, ArgumentTypeError, Namespace, _SubParsersAction
+from argparse import Namespace, _SubParsersAction
+
+from evaluation.commands.bench_arguments import add_output_arguments, numbers, word, words
 
 NAME = "orchestration"
 HELP = "score dispatch by slots and orchestration by frames in a simulated cluster"
@@ -12,21 +14,21 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.set_defaults(bench=run)
     parser.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
     parser.add_argument(
-        "--days", metavar="LIST", type=_numbers, default=(0, 30),
+        "--days", metavar="LIST", type=numbers, default=(0, 30),
         help="days lived, with commas; all begin with the deployment of day 0 (default: 0,30)",
     )  # fmt: skip
     parser.add_argument(
-        "--dispatch", metavar="LIST", type=_words,
+        "--dispatch", metavar="LIST", type=words,
         default=("random", "least_loaded", "cloud_only", "gsp_ss", "firmament"),
         help="who dispatches while nobody orchestrates, with commas (default: "
         "random,least_loaded,cloud_only,gsp_ss,firmament)",
     )  # fmt: skip
     parser.add_argument(
-        "--orchestration", metavar="LIST", type=_words,
+        "--orchestration", metavar="LIST", type=words,
         help="who orchestrates, with commas (default: everybody who can)",
     )  # fmt: skip
     parser.add_argument(
-        "--frozen", metavar="NAME", type=_word, default="least_loaded",
+        "--frozen", metavar="NAME", type=word, default="least_loaded",
         help="who dispatches meanwhile (default: least_loaded)",
     )  # fmt: skip
     parser.add_argument("--seeds", metavar="N", type=int, default=5, help="repetitions (default: 5)")
@@ -34,8 +36,7 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.add_argument(
         "--changes", metavar="N", type=int, default=2, help="replicas that a frame may change (default: 2)"
     )
-    parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
-    parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
+    add_output_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -65,18 +66,3 @@ def run(arguments: Namespace) -> int:
     text = as_text(as_table(world, config, scores)).rstrip()
     show_result(arguments, as_json(world, config, scores), text)
     return 0
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no list of whole numbers such as 0,30") from None
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(_word(word) for word in text.split(","))
-
-
-def _word(text: str) -> str:
-    return text.strip().replace("-", "_")

@@ -1,7 +1,9 @@
 """`schedtwin bench scaling`: how the cost of slot mode grows with nodes and environments."""
 
-from argparse import SUPPRESS, ArgumentTypeError, Namespace, _SubParsersAction
+from argparse import ArgumentTypeError, Namespace, _SubParsersAction
 from pathlib import Path
+
+from evaluation.commands.bench_arguments import add_output_arguments, numbers
 
 NAME = "scaling"
 PLOTS = (".png", ".svg", ".pdf")
@@ -15,15 +17,14 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
     parser.add_argument("--out", metavar="PLOT", type=_plot, help="plot to write, .png, .svg or .pdf")
     parser.add_argument(
-        "--node-factors", metavar="LIST", type=_sizes, default=(1, 2, 4),
+        "--node-factors", metavar="LIST", type=numbers, default=(1, 2, 4),
         help="how many times over to take the preset's nodes, with commas (default: 1,2,4)",
     )  # fmt: skip
     parser.add_argument(
-        "--environments", metavar="LIST", type=_sizes, default=(64, 256, 1024),
+        "--environments", metavar="LIST", type=numbers, default=(64, 256, 1024),
         help="independent copies side by side, with commas (default: 64,256,1024)",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
-    parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
+    add_output_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -51,10 +52,3 @@ def _plot(text: str) -> Path:
     if path.suffix not in PLOTS or not path.parent.is_dir():
         raise ArgumentTypeError(f"{text!r} is no {', '.join(PLOTS)} file in a folder that exists")
     return path
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no list of whole numbers such as 1,2,4") from None

@@ -1,0 +1,27 @@
+"""What the benches take alike: lists with commas, and how results are shown."""
+
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+
+
+def add_output_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments of every command once more, so that they may stand behind the bench's name."""
+    parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
+    parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """The whole numbers that a list with commas names; ArgumentTypeError where it names none."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no list of whole numbers such as 0,1,7,30") from None
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The names in a list with commas."""
+    return tuple(word(part) for part in text.split(","))
+
+
+def word(text: str) -> str:
+    """A name, written with hyphens or underscores."""
+    return text.strip().replace("-", "_")
