@@ -59,7 +59,7 @@ class AnswerConfig:
     num_steps: int = 1500
     held_out: float = 0.15
     evaluate_every: int = 50
-    patience: int = 5
+    patience: int = 10
 
 
 class AnswerModel(NamedTuple):
