@@ -7,7 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest -q
+# A file stays with one worker, in the order of collection: its fixtures and programs are made once.
+SHARED_OUT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
@@ -31,10 +33,10 @@ demo: env ## run the main job on a log archive the project generates itself
 	$(BIN)/schedtwin run --out demo-out
 
 test: env lint types ## lint, types and the quick tests
-	$(PYTEST) -q -m "not slow" -n $(WORKERS)
+	$(PYTEST) -m "not slow" $(SHARED_OUT)
 
 test-slow: env ## the slow tests
-	$(PYTEST) -q -m slow -n $(WORKERS)
+	$(PYTEST) -m slow $(SHARED_OUT)
 
 bench: env ## speed and memory figures, as ratios within one run
 	@for file in tests/benchmarks/bench_*.py; do \
