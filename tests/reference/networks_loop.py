@@ -43,15 +43,19 @@ def sigmoid(logit: float) -> float:
     return 1.0 / (1.0 + math.exp(-logit))
 
 
-def duration_s(outputs: np.ndarray, uniforms: np.ndarray, unit_s: float, limit_s: float) -> float:
-    """A draw from a mixture of four logistics of log1p(duration / unit), between 0 and the limit."""
+def duration_s(
+    outputs: np.ndarray, uniforms: np.ndarray, unit_s: float, limit_s: float, apart: float
+) -> float:
+    """A draw from a mixture of four logistics of log1p(duration / unit), given that it is positive."""
     weight, location, log_scale = outputs.reshape(3, 4)
-    share = np.exp(weight - weight.max())
+    location = location + apart * np.arange(4)
+    scale = np.exp(np.clip(log_scale, -6.0, 2.0))
+    positive = 1.0 / (1.0 + np.exp(-location / scale))
+    share = np.exp(weight - weight.max()) * positive
     share /= share.sum()
     component = min(int(np.searchsorted(np.cumsum(share), uniforms[0], side="right")), 3)
-    scale = math.exp(min(max(float(log_scale[component]), -5.0), 2.0))
-    odds = math.log(uniforms[1]) - math.log1p(-uniforms[1])
-    value = float(location[component]) + component + scale * odds
+    above = float(uniforms[1]) * float(positive[component])
+    value = float(location[component]) + float(scale[component]) * (math.log1p(-above) - math.log(above))
     return math.expm1(min(max(value, 0.0), math.log1p(limit_s / unit_s))) * unit_s
 
 
@@ -63,10 +67,12 @@ def answer(
     if uniforms[0] >= accept:
         never = math.inf
         return {"accepted": False, "start_s": never, "finish_s": never, "status": REJECTED}
-    wait_s = 0.0 if uniforms[3] < at_once else duration_s(outputs[4:16], uniforms[4:6], unit_s, limits_s[0])
+    wait_s = 0.0
+    if uniforms[3] >= at_once:
+        wait_s = duration_s(outputs[4:16], uniforms[4:6], unit_s / 1000.0, limits_s[0], apart=3.0)
     start_s = clock_s + wait_s
     if uniforms[1] < drop:
         return {"accepted": True, "start_s": math.inf, "finish_s": start_s, "status": DROPPED}
-    run_s = duration_s(outputs[16:28], uniforms[6:8], unit_s, limits_s[1])
+    run_s = duration_s(outputs[16:28], uniforms[6:8], unit_s, limits_s[1], apart=1.0)
     status = FAILED if uniforms[2] < fail else COMPLETED
     return {"accepted": True, "start_s": start_s, "finish_s": start_s + run_s, "status": status}
