@@ -144,7 +144,7 @@ def arrival_lines(
         One line each for rate (relative to the day's mean), dispersion and variation of gaps (log ratios), and
         autocorrelation of gaps: mean distances over the parts of the days.
     """
-    told, floor = (_distances(real, part) for part in (generated, other))
+    told, floor = (arrival_distances(real, part) for part in (generated, other))
     num_units = len(real) * PARTS_OF_DAY
     unit = np.arange(num_units)
     return [
@@ -163,7 +163,7 @@ def logged_arrivals(archive: Archive, day: dt.date) -> np.ndarray:
     return np.sort(microseconds / 1e6 - day_start_s(day))
 
 
-def _distances(real: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> np.ndarray:
+def arrival_distances(real: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> np.ndarray:
     """[statistics, days * parts] distances; NaN where a part holds too few arrivals."""
     columns = []
     for one, two in zip(real, told, strict=True):

@@ -78,7 +78,20 @@ def request_pool(
     key_draw, key_agents = jax.random.split(key)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key_draw)).tolist())
     part = np.repeat(np.arange(NUM_PARTS), OVERSAMPLING * num_rows)
-    known = model.conditions
+    agents = sample_agents(key_agents, model, conditions_of_parts(random, model.conditions, part))
+    kept = np.concatenate(
+        [_as_often(random, agents, part == number, num_rows) for number in range(NUM_PARTS)]
+    )
+    table = as_requests(agents.take(kept))
+    request = encode_rows(table, encoding, np.inf).request
+    return RequestPool(request, num_rows)
+
+
+def conditions_of_parts(random: np.random.Generator, known: Conditions, part: np.ndarray) -> Conditions:
+    """Conditions of agents in given parts of the day [rows], drawn among known ones of the same part.
+
+    In a part that nothing is known of scenarios are drawn among all, and the time is the middle of the part.
+    """
     part_of_known = np.minimum((known.day_fraction * NUM_PARTS).astype(int), NUM_PARTS - 1)
     rows = np.zeros(len(part), np.int64)
     day_fraction = np.zeros(len(part))
@@ -87,13 +100,7 @@ def request_pool(
         chosen = random.choice(among if len(among) else len(part_of_known), int(here.sum()))
         rows[here] = chosen
         day_fraction[here] = known.day_fraction[chosen] if len(among) else (number + 0.5) / NUM_PARTS
-    agents = sample_agents(key_agents, model, Conditions(known.scenario[rows], day_fraction))
-    kept = np.concatenate(
-        [_as_often(random, agents, part == number, num_rows) for number in range(NUM_PARTS)]
-    )
-    table = as_requests(agents.take(kept))
-    request = encode_rows(table, encoding, np.inf).request
-    return RequestPool(request, num_rows)
+    return Conditions(known.scenario[rows], day_fraction)
 
 
 def _as_often(random: np.random.Generator, agents: AgentTable, here: np.ndarray, num_rows: int) -> np.ndarray:

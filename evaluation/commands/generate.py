@@ -1,0 +1,50 @@
+"""`schedtwin generate`: days of log that a twin makes up, requests, decisions and outcomes."""
+
+from argparse import ArgumentParser, Namespace
+from datetime import date
+from pathlib import Path
+
+NAME = "generate"
+HELP = "write days of log that a twin makes up: its own requests, a policy's decisions, its answers"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
+    parser.add_argument("--days", metavar="N", type=int, default=7, help="number of days (default: 7)")
+    parser.add_argument(
+        "--policy", metavar="NAME", default="clone",
+        help="who decides: clone (of the logged behaviour) or a baseline such as least_loaded (default: clone)",
+    )  # fmt: skip
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
+    parser.add_argument(
+        "--first-day", metavar="DATE", type=date.fromisoformat,
+        help="calendar day of the first day (default: the day after training)",
+    )  # fmt: skip
+    parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
+    parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
+
+
+def run(arguments: Namespace) -> int:
+    """Generate and say what was written; 0."""
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.generated_log import generate_log
+
+    with progress_of(arguments) as progress:
+        report = generate_log(
+            arguments.twin,
+            arguments.days,
+            arguments.out,
+            progress,
+            policy=arguments.policy,
+            seed=arguments.seed,
+            first_day=arguments.first_day,
+            replace=arguments.replace,
+        )
+    text = (
+        f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
+        f"{report.num_rejected:,} refused, {report.num_unsettled:,} without a known end\n"
+        f"{report.archive} written; next: schedtwin check {report.archive}"
+    )
+    show_result(arguments, report.to_json(), text)
+    return 0

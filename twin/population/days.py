@@ -1,0 +1,90 @@
+"""A day of requests that nobody made: arrival times, and agents who make them, as rows of the archive.
+
+Agents are generated for every part of the day until, each asking as often as it does (`ACTIVITY`), they fill that
+part's arrivals. So the generated day follows the law of the requests and that of the agents, and an agent has a name
+of its own for a day. What this leaves out: the requests of one agent are alike and lie in one part of the day.
+"""
+
+import datetime as dt
+
+import jax
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from twin.contracts import Array
+from twin.population.agents import ACTIVITY, AgentTable
+from twin.population.arrival_times import DAY_S, MONDAY_S, WEEK_S, draw_arrivals
+from twin.population.arrivals import NUM_PARTS, as_requests, conditions_of_parts
+from twin.population.asking import Asking
+from twin.population.population import sample_agents
+
+SPARE = 1.5
+EPOCH = dt.date(1970, 1, 1)
+
+
+def draw_requests(key: Array, asking: Asking, day: dt.date) -> pa.Table:
+    """The requests of one generated day, without decisions and outcomes.
+
+    Args:
+        key: PRNG key.
+        asking: Who asks, and when.
+        day: Its date; weekday and hours have the rates that were learned for them.
+
+    Returns:
+        Rows of the archive's table `requests`, by arrival; possibly none.
+    """
+    key_times, key_agents, key_rows = jax.random.split(key, 3)
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key_rows)).tolist())
+    midnight_s = float((day - EPOCH).days) * DAY_S
+    (drawn,) = draw_arrivals(
+        key_times, asking.times, offset_s=(midnight_s - MONDAY_S) % WEEK_S, length_s=DAY_S
+    )
+    time_s = np.sort(np.asarray(drawn, float))
+    part = np.minimum((time_s / DAY_S * NUM_PARTS).astype(int), NUM_PARTS - 1)
+    agents, agent = _agents(key_agents, random, asking, np.bincount(part, minlength=NUM_PARTS))
+    rows = as_requests(agents.take(agent))
+    microseconds = pa.array(np.round((midnight_s + time_s) * 1e6).astype(np.int64))
+    columns = {
+        "arrival": microseconds.cast(rows.schema.field("arrival").type),
+        "request_id": pa.array([f"{day:%Y%m%d}-{number:06d}" for number in range(len(time_s))]),
+    }
+    if ACTIVITY in agents.continuous:
+        columns["agent"] = pa.array([f"{day:%Y%m%d}-agent-{number}" for number in agent])
+    for name, column in columns.items():
+        place = rows.column_names.index(name)
+        rows = rows.set_column(place, rows.schema.field(name), pc.cast(column, rows.schema.field(name).type))
+    return rows
+
+
+def _agents(
+    key: Array, random: np.random.Generator, asking: Asking, counts: np.ndarray
+) -> tuple[AgentTable, np.ndarray]:
+    """Agents for so many requests in every part of the day, and who makes each request."""
+    a_part = np.ceil(SPARE * counts / _mean_activity(asking)).astype(int) + 16 * (counts > 0)
+    part = np.repeat(np.arange(NUM_PARTS), a_part)
+    agents = sample_agents(key, asking.model, conditions_of_parts(random, asking.model.conditions, part))
+    activity = np.ones(len(part))
+    if ACTIVITY in agents.continuous:
+        activity = np.maximum(agents.continuous[ACTIVITY], 1.0)
+    chosen = [
+        _filling(random, np.flatnonzero(part == number), activity, int(count))
+        for number, count in enumerate(counts)
+    ]
+    return agents, np.concatenate(chosen)
+
+
+def _filling(random: np.random.Generator, among: np.ndarray, activity: np.ndarray, count: int) -> np.ndarray:
+    """[count] agents, each as often as it asks, in random order; the last of them may be cut short."""
+    if count == 0:
+        return np.zeros(0, np.int64)
+    asks = np.repeat(among, np.round(activity[among]).astype(int))
+    return random.permutation(np.resize(asks, count))
+
+
+def _mean_activity(asking: Asking) -> float:
+    """Requests an agent and day, by a sample of agents."""
+    agents = sample_agents(jax.random.key(0), asking.model, 1024)
+    if ACTIVITY not in agents.continuous:
+        return 1.0
+    return float(np.mean(np.maximum(agents.continuous[ACTIVITY], 1.0)))
