@@ -14,6 +14,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.certify.config import CertifyConfig
+from evaluation.ordering.config import OrderConfig
 from evaluation.shifts import ShiftConfig
 from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
@@ -113,7 +114,10 @@ class JudgeConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole job: import, fit, certify, train, compare, export. Single steps leave out what they do not need."""
+    """A whole job: import, fit, certify, train, compare, export. Single steps leave out what they do not need.
+
+    With a table [order] it is about the order of a batch queue instead: import, train orders, compare, export.
+    """
 
     log: LogConfig | None = None
     seed: int = 0
@@ -125,6 +129,7 @@ class RunConfig:
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
     certify: CertifyConfig = field(default_factory=CertifyConfig)
+    order: OrderConfig | None = None
 
 
 def load_config(path: Path) -> RunConfig:

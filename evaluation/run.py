@@ -1,7 +1,8 @@
 """`schedtwin run`: import or simulate, fit, certify, train, compare, export, as one resumable job.
 
 Each step makes a product under the work folder and is reused while nothing it depends on has changed. A log that
-leaves a scheduler no choice of node ends with the comparison: there is nothing to train and nothing to export.
+leaves a scheduler no choice of node ends with the comparison: there is nothing to train and nothing to export. What
+there is to learn of such a log is the order of its queue: with a table [order] that is the job (`evaluation.ordering`).
 A twin that does not pass its certificate is trained in all the same, and every report says so.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 from evaluation.certify.keeping import KIND, build_certificate, certification_in
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
+from evaluation.ordering.config import OrderConfig
 from evaluation.pipeline import build_bundle, build_comparison, build_policy, build_twin
 from evaluation.progress import Progress
 from evaluation.records import to_plain
@@ -44,6 +46,10 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
+    if config.order is not None:
+        steps = [archive_step(config.log, here), _order_step(config.order, title)]
+        products = run_job(steps, workdir, progress)
+        return products | {"report": products["comparison"] / "report.html", "bundle": products["comparison"]}
     first = [archive_step(config.log, here), twin_step(config), _certificate_step(config)]
     products = run_job(first, workdir, progress)
     has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
@@ -53,7 +59,10 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
         else [*first, _comparison_step(config, title, ())]
     )
     if not has_choice:
-        progress.note("one node only: nothing to choose, so nothing is trained or exported")
+        progress.note(
+            "one node only: nothing to choose, so nothing is trained or exported; to learn the order of its queue add "
+            f"a table [order] to the configuration, or: schedtwin order {products['archive'] / ARCHIVE}"
+        )
     products = run_job(steps, workdir, progress)
     return products | {"report": products["comparison"] / "report.html"}
 
@@ -78,6 +87,18 @@ def archive_step(log: LogConfig, here: Path) -> Step:
     files = {str(index): path for index, path in enumerate(source_files(find_format(log.format), paths))}
     settings = {"format": log.format, "origin": None if origin is None else origin.isoformat()}
     return Step("archive", "job-archive", build, files=files, config=settings)
+
+
+def _order_step(config: OrderConfig, title: str) -> Step:
+    """Trains orders of the queue and judges them; the bundle lies beside the report."""
+
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        from evaluation.ordering.running import write_order_comparison
+
+        return write_order_comparison(out, inputs["archive"] / ARCHIVE, config, progress, title=title)
+
+    settings = to_plain(config) | {"title": title}
+    return Step("comparison", "comparison", build, inputs=("archive",), config=settings)
 
 
 def _simulate(log: LogConfig, out: Path, progress: Progress) -> Mapping[str, Any]:

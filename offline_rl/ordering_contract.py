@@ -67,7 +67,7 @@ def ordering_contract(
         setting={
             "processors": pool.processors,
             "easy": pool.easy,
-            "backfill": "in order of arrival" if config.backfill is None else "in an order of its own",
+            "backfill": "by_arrival" if config.backfill is None else config.backfill.__name__,
             **{name: getattr(config, name) for name in _SETTING},
         },
         certificate=certificate,

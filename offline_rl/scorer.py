@@ -21,7 +21,7 @@ from offline_rl.errors import TrainingError
 from offline_rl.losses import mask_logits
 from offline_rl.networks import Actor, Example
 from twin.contracts import Array, PyTree
-from twin.networks import Dense, flatten_features
+from twin.networks import Dense
 
 
 @dataclass(frozen=True)
@@ -83,24 +83,26 @@ def scorer(example: Example, config: ScorerConfig | None = None) -> Actor:
         config: How to score.
 
     Returns:
-        The actor; like `offline_rl.networks.actor` it also takes observations flattened by `flatten_features`.
+        The actor; like `offline_rl.networks.actor` it also takes observations flattened by `flatten_features`. Without
+        `identity` it serves any number of choices, whatever the example's.
 
     Raises:
         TrainingError: The observation is not such a pair, or there is no hidden layer.
     """
     config = config or ScorerConfig()
-    num_features, num_choices = _sizes(example)
+    num_features = _num_features(example)
     if not config.hidden:
         raise TrainingError(
             "a scorer needs a hidden layer", where="ScorerConfig.hidden", allowed="one width or more"
         )
     network = ChoiceScorer(config.hidden, config.identity, config.pooled)
-    cut = num_features * num_choices
 
     def parts(observation: PyTree, legal: Array) -> tuple[Array, Array]:
-        flat = flatten_features(observation, legal.ndim - 1).astype(jnp.float32)
-        trailing = flat.shape[1:]
-        return flat[:cut].reshape(num_features, num_choices, *trailing), flat[cut:]
+        leaves = jax.tree.leaves(observation)
+        if len(leaves) == 2:
+            return leaves[0].astype(jnp.float32), leaves[1].astype(jnp.float32)
+        flat, cut = leaves[0].astype(jnp.float32), num_features * legal.shape[0]
+        return flat[:cut].reshape(num_features, *legal.shape), flat[cut:]
 
     def init(key: Array) -> PyTree:
         zeros = jax.tree.map(
@@ -118,8 +120,8 @@ def scorer(example: Example, config: ScorerConfig | None = None) -> Actor:
     return Actor(init, logits)
 
 
-def _sizes(example: Example) -> tuple[int, int]:
-    """Features of a choice, number of choices."""
+def _num_features(example: Example) -> int:
+    """Features of a choice."""
     leaves, masks = jax.tree.leaves(example.observation), jax.tree.leaves(example.legal)
     shapes = [leaf.shape for leaf in leaves], [mask.shape for mask in masks]
     fitting = len(leaves) == 2 and len(masks) == 1 and leaves[0].ndim == leaves[1].ndim + 1
@@ -130,4 +132,4 @@ def _sizes(example: Example) -> tuple[int, int]:
             allowed="a pair (choices [F, choices, seats], context [R, seats]) and one action leaf",
             advice="use offline_rl.networks.actor",
         )
-    return leaves[0].shape[0], leaves[0].shape[1]
+    return int(leaves[0].shape[0])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evaluation.ordering.running import OrderConfig
+    from evaluation.ordering.config import OrderConfig
 
 NAME = "order"
 HELP = "train orders of a batch queue and judge them by exact replay of later weeks"
@@ -27,7 +27,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty)",
     )  # fmt: skip
     parser.add_argument(
-        "--seeds", metavar="N", type=int, default=5, help="trained policies an anchor (default: 5)"
+        "--seeds", metavar="N", type=int, default=5, help="searched indices an anchor (default: 5)"
+    )
+    parser.add_argument(
+        "--ppo-seeds", metavar="N", type=int, help="of how many of them PPO makes a policy (default: 1)"
     )
     parser.add_argument("--updates", metavar="N", type=int, help="updates of PPO")
     parser.add_argument("--rules-only", action="store_true", help="train nothing: judge the published rules")
@@ -77,9 +80,10 @@ def run(arguments: Namespace) -> int:
 def config_of(arguments: Namespace) -> "OrderConfig":
     """What the arguments ask for."""
     from dataclasses import replace
+    from math import gcd
 
+    from evaluation.ordering.config import OrderConfig, quick
     from evaluation.ordering.programs import OrderTrainingConfig
-    from evaluation.ordering.running import OrderConfig, quick
     from evaluation.ordering.weeks import WeeksConfig
 
     weeks = WeeksConfig(
@@ -89,9 +93,11 @@ def config_of(arguments: Namespace) -> "OrderConfig":
         warm=arguments.warm,
     )
     training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)))
+    if arguments.ppo_seeds is not None:
+        training = replace(training, num_ppo_seeds=arguments.ppo_seeds)
     if arguments.updates is not None:
         training = replace(
-            training, num_updates=arguments.updates, look_every=min(training.look_every, arguments.updates)
+            training, num_updates=arguments.updates, look_every=gcd(training.look_every, arguments.updates)
         )
     config = OrderConfig(arguments.processors, weeks, None if arguments.rules_only else training)
     return quick(config) if arguments.quick else config

@@ -10,10 +10,14 @@ import numpy as np
 
 from evaluation.ordering.learning import joined
 from evaluation.ordering.playing import OrderPolicy, Play
+from evaluation.ordering.predicting import TIME_UNIT_S, Index, score_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from evaluation.ordering.weeks import TestWeek
 from twin.contracts import PyTree
 from twin.ordering.job_windows import cut_job_windows
+from twin.ordering.population import DAY_S
+from twin.ordering.remembering import past_of, replay_remembering
+from twin.ordering.rules import SAF
 from twin.ordering.types import Pool
 
 
@@ -22,12 +26,12 @@ class Learned(NamedTuple):
 
     Attributes:
         clone: the scorer that imitates the logged order.
-        index: the scorer that knows the best index.
-        trained: those that PPO made of it in the twin, one for each seed.
+        indices: those found in the twin, one for each seed.
+        trained: the scorers that PPO made of the first of them in the twin.
     """
 
     clone: PyTree
-    index: PyTree
+    indices: tuple[Index, ...]
     trained: tuple[PyTree, ...]
 
 
@@ -54,9 +58,7 @@ def learned_policies(
         ("bc", "imitation", "behaviour cloning of the logged order, sampled; EASY backfilling, smallest area first",
          [[one.clone for one in learned]], True),
         ("bc_greedy", "imitation", "the same, likeliest choice", [[one.clone for one in learned]], False),
-        ("index", "trained", "the best index of expected haste and run time in the twin, before PPO; EASY backfilling",
-         [[one.index for one in learned]], False),
-        ("twin", "trained", "PPO in the twin, from the index and near it; EASY backfilling; all seeds",
+        ("ppo", "trained", "PPO in the twin, from the index and near it; EASY backfilling, smallest area first",
          [list(params) for params in zip(*(one.trained for one in learned), strict=True)], False),
     )  # fmt: skip
     policies, num_late = [], 0
@@ -66,8 +68,39 @@ def learned_policies(
             starts, late = _played(programs, by_anchor, weeks, pool, config, sampled=sampled)
             num_late += late
             plays.append(partial(_look_up, starts))
-        policies.append(OrderPolicy(name, kind, description, tuple(plays)))
-    return policies, num_late
+        if plays:
+            policies.append(OrderPolicy(name, kind, description, tuple(plays)))
+    return [*policies, index_policy([one.indices for one in learned], pool)], num_late
+
+
+def index_policy(by_anchor: Sequence[Sequence[Index]], pool: Pool) -> OrderPolicy:
+    """The searched indices, one a seed; each week under that of its anchor, by exact replay with the whole queue seen.
+
+    Args:
+        by_anchor: [anchors][seeds].
+        pool: the processors; jobs are backfilled.
+    """
+    plays = tuple(partial(_play_index, indices, pool) for indices in zip(*by_anchor, strict=True))
+    words = "index of predicted run times, searched for in the twin; EASY backfilling, smallest area first"
+    return OrderPolicy("index", "trained", words, plays)
+
+
+def _play_index(indices: Sequence[Index], pool: Pool, weeks: Sequence[TestWeek]) -> list[np.ndarray]:
+    starts = []
+    for week in weeks:
+        index = indices[week.anchor]
+        done = replay_remembering(
+            week.jobs,
+            Pool(pool.processors, easy=True),
+            score_of(index, week.jobs, pool),
+            past_of(week.whole, week.schedule_s, week.span_s[0], TIME_UNIT_S),
+            time_unit_s=TIME_UNIT_S,
+            ageing_per_s=index.exponents[-1] / DAY_S,
+            backfill=SAF,
+            warm=week.warm,
+        )
+        starts.append(done.start_s)
+    return starts
 
 
 def _look_up(starts: dict[str, np.ndarray], weeks: Sequence[TestWeek]) -> list[np.ndarray]:

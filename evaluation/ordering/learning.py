@@ -1,8 +1,8 @@
-"""Trains orders of a queue: a clone of the logged order, and policies in the twin that start from the best index.
+"""Trains orders of a queue: a clone of the logged order, and policies in the twin that start from a searched index.
 
-In the twin the scorer first learns the best index (see `predicting`), then improves on it by PPO. Every few updates the
-greedy policy is played through generated weeks that training does not see; the parameters with the least mean bounded
-slowdown are kept, those before the first update among them.
+In the twin an index of predicted run times is found first (see `predicting` and `searching`); written as a scorer, it
+is improved by PPO. Every few updates the greedy policy is played through generated weeks that neither has seen; the
+parameters with the least mean bounded slowdown are kept, those before the first update among them.
 """
 
 from collections.abc import Sequence
@@ -14,30 +14,22 @@ import numpy as np
 
 from evaluation.metrics.slowdown import bounded_slowdown
 from evaluation.ordering.generated import lived
-from evaluation.ordering.predicting import (
-    WEIGHTS,
-    Index,
-    distilled,
-    fit_predictor,
-    index_of,
-    lessons_of,
-    seen_at_arrival,
-)
+from evaluation.ordering.predicting import Index, fit_predictor, lessons_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
+from evaluation.ordering.searching import Found, Month, month_of, search
 from evaluation.progress import Stage
 from twin.contracts import PyTree
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
 from twin.ordering.population import DAY_S, Population
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.replay import replay
-from twin.ordering.rules import LOGGED_ORDER, SAF
+from twin.ordering.rules import LOGGED_ORDER
 from twin.ordering.states import NEVER, Asked
 from twin.ordering.types import Jobs, Pool
 
 MONTH_DAYS, SETTLE_DAYS = 28, 3
 WEEK_DAYS = 5
 HELD_OUT_SEED = 1_000
-LESSON_WINDOWS = 32
 PADDED_TO = 512
 
 
@@ -48,15 +40,15 @@ class Ground(NamedTuple):
         train: generated windows to roll out in.
         held_out: generated weeks that choose the parameters.
         logged: windows of the training days, in the order in which the log started their jobs.
-        teacher: the index that does best in generated months that it was not fitted on.
-        slowdown: [exponents] mean bounded slowdown there of every choice of exponents, those of `predicting.WEIGHTS`.
+        months: generated months to search in.
+        lessons: features and labels of jobs of these months, and of the held-out ones: what run times are learned from.
     """
 
     train: JobWindows
     held_out: JobWindows
     logged: JobWindows
-    teacher: Index
-    slowdown: np.ndarray
+    months: tuple[Month, ...]
+    lessons: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Trained(NamedTuple):
@@ -99,9 +91,6 @@ def ground_of(
         [lived(jobs, population, pool, seed, anchor, SETTLE_DAYS + MONTH_DAYS) for seed in part]
         for part in seeds
     )
-    predictor, _ = fit_predictor(anchor, lessons_of(months, begin_s, pool), lessons_of(unseen, begin_s, pool))
-    indices = [Index(predictor, jnp.array(weights)) for weights in WEIGHTS]
-    slowdown = np.array([_promised(index, unseen, begin_s, easy) for index in indices])
 
     def windows(months: list[tuple[Jobs, np.ndarray]], span_days: float) -> JobWindows:
         first_s = begin_s + SETTLE_DAYS * DAY_S + span_days * DAY_S * np.arange(MONTH_DAYS // span_days)
@@ -118,21 +107,9 @@ def ground_of(
         windows(months, config.span_days),
         windows(unseen, WEEK_DAYS),
         logged,
-        indices[int(np.argmin(slowdown))],
-        slowdown,
+        tuple(month_of(*month, begin_s, pool) for month in months),
+        (lessons_of(months, begin_s, pool), lessons_of(unseen, begin_s, pool)),
     )
-
-
-def _promised(index: Index, months: Sequence[tuple[Jobs, np.ndarray]], begin_s: float, pool: Pool) -> float:
-    """Mean bounded slowdown of an index in some months, its users' histories as they were when jobs arrived."""
-    values = []
-    for whole, start_s in months:
-        score = np.asarray(index_of(index, jnp.asarray(seen_at_arrival(whole, start_s, pool)), pool))
-        ranked = whole._replace(logged_start_s=-score.astype(float))
-        wait_s = replay(ranked, pool, LOGGED_ORDER, backfill=SAF).start_s - whole.arrival_s
-        new = ~np.isnan(wait_s) & (whole.arrival_s >= begin_s)
-        values.append(np.mean(bounded_slowdown(wait_s[new], whole.run_s[new])))
-    return float(np.mean(values))
 
 
 def _logged(
@@ -196,18 +173,27 @@ def clone_log(seed: int, programs: Programs, ground: Ground) -> tuple[PyTree, fl
     return jax.tree.map(np.asarray, params), float(np.mean(np.asarray(agreement)[-20:]))
 
 
-def teach_scorer(programs: Programs, ground: Ground, pool: Pool) -> PyTree:
-    """The scorer that knows what the index knows."""
-    some = jax.tree.map(lambda leaf: jnp.asarray(leaf[..., :LESSON_WINDOWS]), ground.train)
-    lessons = programs.teach(jax.random.key(0), some, ground.teacher)
-    return distilled(0, programs.distil, programs.network, lessons, ground.teacher, pool)
+def search_index(seed: int, ground: Ground, pool: Pool, config: OrderTrainingConfig) -> tuple[Index, Found]:
+    """An index, and what the search found.
+
+    Args:
+        seed: of the predictor, the candidates, and the months drawn (with replacement) to search in.
+        ground: where to search.
+        pool: the processors.
+        config: how many candidates.
+    """
+    predictor, _ = fit_predictor(seed, *ground.lessons)
+    rows = np.random.default_rng(seed).choice(len(ground.months), len(ground.months))
+    months = [ground.months[row] for row in sorted(rows)]
+    found = search(seed, predictor, months, pool, num_candidates=config.num_candidates)
+    return Index(jax.tree.map(np.asarray, predictor), found.exponents), found
 
 
 def train_order(
     seed: int,
     programs: Programs,
     ground: Ground,
-    clone: PyTree,
+    first: PyTree,
     config: OrderTrainingConfig,
     stage: Stage,
     done: int = 0,
@@ -215,10 +201,10 @@ def train_order(
     """Trains one policy in the twin.
 
     Args:
-        seed: of clone, rollouts and updates.
+        seed: of rollouts and updates.
         programs: of the pool.
         ground: where to train.
-        clone: what to start from and stay near.
+        first: the scorer to start from and stay near.
         config: how.
         stage: where to show how far it is.
         done: updates that the stage has behind it.
@@ -228,18 +214,18 @@ def train_order(
 
     def look(params: PyTree) -> float:
         start_s, _ = programs.finish(key_play, params, held_out, jnp.array(False))
-        return mean_slowdown(ground.held_out, np.asarray(start_s))
+        return mean_slowdown(ground.held_out, np.asarray(start_s), config.tick_s)
 
-    state, best = programs.begin(key_begin, clone), clone
-    looks, rewards = [look(clone)], []
-    for first in range(0, config.num_updates, config.look_every):
-        state, info = programs.improve(key_updates, state, clone, windows, jnp.int32(first))
+    state, best = programs.begin(key_begin, first), first
+    looks, rewards = [look(first)], []
+    for update in range(0, config.num_updates, config.look_every):
+        state, info = programs.improve(key_updates, state, first, windows, jnp.int32(update))
         rewards.append(np.asarray(info.reward))
         looks.append(look(state.params.actor))
         if looks[-1] <= min(looks):
             best = state.params.actor
         stage(
-            done + first + config.look_every,
+            done + update + config.look_every,
             text=f"seed {seed}: slowdown in the twin {looks[0]:.2f}, now {looks[-1]:.2f}",
         )
     return Trained(jax.tree.map(np.asarray, best), np.array(looks), np.concatenate(rewards))

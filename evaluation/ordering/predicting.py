@@ -1,4 +1,4 @@
-"""What a scheduler can know about run times, as an index: the teacher that trained orders start from.
+"""What a scheduler can know about run times, as an index: what trained orders start from.
 
 Minimising the sum of slowdowns is minimising the sum of waits weighted by `w = 1 / max(run, 10 s)`, and on one machine
 the order that does so is by `w / run` (Smith 1956, "Various optimizers for single-stage production"); here by
@@ -6,14 +6,18 @@ processors too, since a job holds several. Run times are not known, so their exp
 was asked for and how the user's finished jobs compared with their requests:
 
     haste  = E[10 s / max(run, 10 s) | x]          share = E[min(run, requested) / requested | x]
-    index  = a log haste + b log(share x requested) + c log requested + d log processors        highest first
+    index  = a log haste - b log(share x requested) - c log requested - d log processors + e days waited
 
-Both expectations are in (0, 1), so one network with two logistic outputs learns them by cross-entropy with soft labels,
-from the training days and from days that the twin generated. With weights (0, 0, -1, -1) the index is smallest area
-first, with (0, 0, -1, 0) shortest first: the exponents are chosen among a few by playing them in the twin.
+The highest goes first. Both expectations are in (0, 1), so one network with two logistic outputs learns them by
+cross-entropy with soft labels, from days that the twin generated. Durations count as log(1 + minutes), processors as
+log(1 + number), as in the features. Without a and b the index is smallest area first (c = d) or shortest first (d = 0);
+with e no job waits for ever. The exponents are found by `evaluation.ordering.searching`.
+
+The logarithm of the logistic function is taken as a line through seven of its points, off by .05 at most: so an index
+is a scorer with three hidden layers to the last bit, and is trained further, exported and served as one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import jax
@@ -21,11 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from offline_rl.networks import Actor, Example
-from twin.contracts import Array, Policy, PyTree, Trajectory
+from twin.contracts import Array, PyTree
 from twin.networks import MLP
-from twin.ordering.features import JOB_FEATURES
-from twin.ordering.states import PoolObservation
+from twin.ordering.features import DAY_S, JOB_FEATURES, POOL_FEATURES
+from twin.ordering.remembering import Score
 from twin.ordering.types import Jobs, Pool
 from twin.ordering.users import FADING
 
@@ -34,32 +37,24 @@ SEEN = ("requested", "user_run", "known_user", "user_ratio", "width")
 TIME_UNIT_S = 60.0
 HASTE_S = 10.0
 HIDDEN = (16, 16)
-NUM_LESSONS = 40_000
 SHARPNESS = 3.0
 """Scores are this many times the index: twice as hasty a job is preferred eight to one."""
 NETWORK = MLP(HIDDEN, 2)
-WEIGHTS = (
-    (0.0, 0.0, -1.0, -1.0),
-    (0.0, 0.0, -1.0, 0.0),
-    (0.0, -1.0, 0.0, 0.0),
-    (0.0, -1.0, 0.0, -0.5),
-    (1.0, 0.0, 0.0, -0.5),
-    (1.0, 0.0, -1.0, -0.5),
-    (1.0, -1.0, 0.0, -0.5),
-    (1.0, -1.0, 0.0, -1.0),
-)
-"""Exponents (a, b, c, d) to choose among; the first two are smallest area and shortest request first."""
-
-
-Distil = Callable[[Array, PyTree, Array, Array, Array], PyTree]
-"""(key, first parameters, jobs [F, lessons], pools [R, lessons], wanted scores [lessons]) -> parameters."""
+OPTIMIZER = optax.adamw(3e-3, weight_decay=1e-3)
+NUM_LESSONS = 30_000
+KNOTS = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
+"""Where log(1 + exp(x)) is taken as it is; between them as a line, below the first as 0."""
+CARRIED = ("requested", "width", "waited")
+"""Features that the scorer hands on beside the prediction, none of them negative."""
+SCORER_HIDDEN = (HIDDEN[0] + len(CARRIED), HIDDEN[1] + len(CARRIED), 2 * len(KNOTS) + len(CARRIED))
+"""Widths of the hidden layers of a scorer that is an index."""
 
 
 class Index(NamedTuple):
-    """A teacher: predictions and exponents."""
+    """Predictions and exponents (a, b, c, d, e)."""
 
     predictor: PyTree
-    weights: Array  # [4]
+    exponents: np.ndarray  # [5]
 
 
 def seen_at_arrival(jobs: Jobs, start_s: np.ndarray, pool: Pool) -> np.ndarray:
@@ -119,53 +114,41 @@ def fit_predictor(
     Returns:
         Parameters, and the held-out cross-entropy [looks] in nats.
     """
-    optimizer = optax.adamw(3e-3, weight_decay=1e-3)
-    features, labels = (jnp.asarray(one) for one in train)
-
-    def loss_of(params: PyTree, features: Array, labels: Array) -> Array:
-        return jnp.mean(optax.sigmoid_binary_cross_entropy(_logits(params, features), labels))
-
-    @jax.jit
-    def some_steps(key: Array, params: PyTree, memory: PyTree) -> tuple[PyTree, PyTree]:
-        def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
-            params, memory = carry
-            rows = jax.random.randint(key, (1024,), 0, features.shape[1])
-            gradient = jax.grad(loss_of)(params, features[:, rows], labels[:, rows])
-            change, memory = optimizer.update(gradient, memory, params)
-            return (optax.apply_updates(params, change), memory), None
-
-        return jax.lax.scan(one, (params, memory), jax.random.split(key, 50))[0]
-
-    score = jax.jit(loss_of)
+    features, labels = _some_of(seed, *train)
+    unseen = _some_of(seed, *held_out)
     key_init, key_steps = jax.random.split(jax.random.key(seed))
     params = NETWORK.init(key_init, features[:, :1])
-    memory, best, curve = optimizer.init(params), params, []
+    memory, best, curve = OPTIMIZER.init(params), params, []
     for look in range(num_looks):
-        params, memory = some_steps(jax.random.fold_in(key_steps, look), params, memory)
-        curve.append(float(score(params, *(jnp.asarray(one) for one in held_out))))
+        params, memory = _some_steps(jax.random.fold_in(key_steps, look), params, memory, features, labels)
+        curve.append(float(_loss(params, *unseen)))
         best = params if curve[-1] <= min(curve) else best
     return best, np.array(curve)
 
 
-def index_policy(index: Index, pool: Pool) -> Policy:
-    """The policy that takes the job of the highest index; its key is not used."""
-    rows = _rows_seen()
-
-    def policy(_key: Array, observation: PoolObservation, legal: Array) -> Array:
-        seen = jnp.stack([observation.job[row] for row in rows])
-        score = index_of(index, seen, pool)
-        return jnp.argmax(jnp.where(legal, score, -jnp.inf), axis=0).astype(jnp.int32)
-
-    return policy
+def _some_of(seed: int, features: np.ndarray, labels: np.ndarray) -> tuple[Array, Array]:
+    """As many jobs as ever, so that the programs are compiled once."""
+    rows = np.random.default_rng(seed).choice(features.shape[1], NUM_LESSONS)
+    return jnp.asarray(features[:, rows]), jnp.asarray(labels[:, rows])
 
 
-def index_of(index: Index, seen: Array, pool: Pool) -> Array:
-    """[*batch] the index of jobs from their features [SEEN, *batch]."""
-    log_haste, log_share = jax.nn.log_sigmoid(_logits(index.predictor, seen))
-    log_requested = jnp.log(jnp.maximum(jnp.expm1(seen[0]), 1e-3))
-    log_processors = jnp.log(jnp.maximum(jnp.expm1(seen[-1] * np.log1p(pool.processors)), 1e-3))
-    parts = (log_haste, log_share + log_requested, log_requested, log_processors)
-    return sum((weight * part for weight, part in zip(index.weights, parts, strict=True)), jnp.zeros(()))
+@jax.jit
+def _loss(params: PyTree, features: Array, labels: Array) -> Array:
+    return jnp.mean(optax.sigmoid_binary_cross_entropy(_logits(params, features), labels))
+
+
+@jax.jit
+def _some_steps(
+    key: Array, params: PyTree, memory: PyTree, features: Array, labels: Array
+) -> tuple[PyTree, PyTree]:
+    def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
+        params, memory = carry
+        rows = jax.random.randint(key, (1024,), 0, features.shape[1])
+        gradient = jax.grad(_loss)(params, features[:, rows], labels[:, rows])
+        change, memory = OPTIMIZER.update(gradient, memory, params)
+        return (optax.apply_updates(params, change), memory), None
+
+    return jax.lax.scan(one, (params, memory), jax.random.split(key, 50))[0]
 
 
 def lessons_of(
@@ -180,61 +163,115 @@ def lessons_of(
     return np.concatenate(features, axis=1), np.concatenate(labels, axis=1)
 
 
-def distilled(
-    seed: int, distil: Distil, network: Actor, lessons: Trajectory, index: Index, pool: Pool
-) -> PyTree:
-    """A scorer whose scores are the index, sharpened: what PPO starts from and stays near.
+def parts_of(predictor: PyTree, seen: np.ndarray, arrival_s: np.ndarray, pool: Pool) -> np.ndarray:
+    """[5, jobs] what the exponents of an index multiply; the days waited up to a constant, as minus the arrival.
 
     Args:
-        seed: of parameters and lessons.
-        distil: from `distiller`.
-        network: the scorer.
-        lessons: decisions in which the index led the way: what it saw is what is learned on.
-        index: the teacher.
+        predictor: from `fit_predictor`.
+        seen: [SEEN, jobs] features when the jobs arrived.
+        arrival_s: [jobs].
         pool: the processors.
-
-    Returns:
-        Parameters that minimise the mean square distance of scores over waiting jobs, up to a constant.
     """
-    legal = np.asarray(lessons.legal)[:, :, 0]  # [T, K, B]
-    step, place, stream = np.nonzero(legal)
-    rows = np.random.default_rng(seed).choice(len(step), NUM_LESSONS)
-    step, place, stream = step[rows], place[rows], stream[rows]
-    job = jnp.asarray(np.asarray(lessons.observation.job)[step, :, place, 0, stream].T)
-    whole = jnp.asarray(np.asarray(lessons.observation.pool)[step, :, 0, stream].T)
-    target = SHARPNESS * index_of(index, job[jnp.array(_rows_seen())], pool)
-    key_init, key_fit = jax.random.split(jax.random.key(seed))
-    return distil(key_fit, network.init(key_init), job, whole, target)
+    log_haste, log_share = log_logistic(np.asarray(_logits(predictor, jnp.asarray(seen)), np.float64))
+    requested, processors = seen[0].astype(float), seen[-1] * np.log1p(pool.processors)
+    return np.stack([log_haste, -log_share - requested, -requested, -processors, -arrival_s / DAY_S])
 
 
-def distiller(network: Actor, example: Example) -> Distil:
-    """The program behind `distilled`: 1,200 steps of Adam on decisions made up of jobs of anywhere."""
-    num_choices = jax.tree.leaves(example.legal)[0].shape[0]
-    optimizer = optax.adam(optax.exponential_decay(1e-2, 200, 0.5))
+def score_of(index: Index, jobs: Jobs, pool: Pool) -> Score:
+    """The index of jobs that have not waited, for `twin.ordering.remembering`; ageing is the replay's own.
 
-    def loss_of(params: PyTree, job: Array, whole: Array, target: Array) -> Array:
-        observation = PoolObservation(job[:, :, None], whole[:, None])
-        mask = jnp.ones((num_choices, 1, target.shape[1]), bool)
-        gap = network.logits(params, observation, mask)[:, 0] - target
-        return jnp.mean((gap - jnp.mean(gap, axis=0)[None]) ** 2)
+    Args:
+        index: the index.
+        jobs: those that the replay will number.
+        pool: the processors.
+    """
+    layers = [
+        tuple(np.asarray(index.predictor["params"][f"Dense_{number}"][name]) for name in ("kernel", "bias"))
+        for number in range(3)
+    ]
+    requested = np.log1p(jobs.requested_s / TIME_UNIT_S).astype(np.float32)
+    width = (np.log1p(jobs.processors) / np.log1p(pool.processors)).astype(np.float32)
+    a, b, c, d, _ = index.exponents
 
-    @jax.jit
-    def fit(key: Array, params: PyTree, job: Array, whole: Array, target: Array) -> PyTree:
-        def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
-            params, memory = carry
-            several = jax.random.randint(key, (num_choices, 32), 0, target.shape[0])
-            gradient = jax.grad(loss_of)(params, job[:, several], whole[:, several[0]], target[several])
-            change, memory = optimizer.update(gradient, memory, params)
-            return (optax.apply_updates(params, change), memory), None
+    def score(rows: np.ndarray, memory: np.ndarray) -> np.ndarray:
+        count, ratio, log_run = memory
+        known = 1.0 - 1.0 / (1.0 + count)
+        seen = np.stack(
+            [requested[rows], log_run, known, np.where(count > 0.0, ratio, 1.0), width[rows]], axis=1
+        )
+        hidden = seen.astype(np.float32)
+        for kernel, bias in layers[:2]:
+            hidden = np.maximum(hidden @ kernel + bias, 0.0)
+        log_haste, log_share = log_logistic(hidden @ layers[2][0] + layers[2][1]).T
+        log_processors = width[rows] * np.log1p(pool.processors)
+        return np.asarray(a * log_haste - b * log_share - (b + c) * requested[rows] - d * log_processors)
 
-        return jax.lax.scan(one, (params, optimizer.init(params)), jax.random.split(key, 1200))[0][0]
-
-    return fit
+    return score
 
 
-def _rows_seen() -> list[int]:
+def log_logistic(logit: np.ndarray) -> np.ndarray:
+    """log(1 / (1 + exp(-logit))) as a line through its values at minus `KNOTS`."""
+    rises = np.maximum(-logit[..., None] - KNOTS, 0.0)
+    return np.asarray(-rises @ _bends())
+
+
+def scorer_of(index: Index, pool: Pool) -> PyTree:
+    """The parameters of a scorer (`SCORER_HIDDEN`, without identity, not pooled) whose scores are the index, sharpened.
+
+    Args:
+        index: the index.
+        pool: the processors, in whose logarithm widths are counted.
+    """
+    first, second, last = (index.predictor["params"][f"Dense_{number}"] for number in range(3))
     names = [feature.name for feature in JOB_FEATURES]
-    return [names.index(name) for name in SEEN]
+    job = np.zeros((len(names), len(SEEN)), np.float32)
+    job[[names.index(name) for name in SEEN], np.arange(len(SEEN))] = 1.0
+    carried = np.zeros((len(names), len(CARRIED)), np.float32)
+    carried[[names.index(name) for name in CARRIED], np.arange(len(CARRIED))] = 1.0
+    a, b, c, d, e = index.exponents
+    bends, knots = _bends(), len(KNOTS)
+    each = np.zeros((2, 2 * knots), np.float32)
+    each[0, :knots] = each[1, knots:] = 1.0
+    out = np.concatenate([-a * bends, b * bends, [-b - c, -d * np.log1p(pool.processors), e]])
+    return {
+        "params": {
+            "choice": _dense(
+                np.concatenate([job @ np.asarray(first["kernel"]), carried], axis=1), first["bias"]
+            ),
+            "context": _dense(np.zeros((len(POOL_FEATURES), SCORER_HIDDEN[0])), ()),
+            "layer_0": _dense(_beside(np.asarray(second["kernel"])), second["bias"]),
+            "layer_1": _dense(
+                _beside(-np.asarray(last["kernel"]) @ each),
+                -np.asarray(last["bias"]) @ each - np.tile(KNOTS, 2),
+            ),
+            "score": _dense(SHARPNESS * out[:, None], ()),
+        }
+    }
+
+
+def _bends() -> np.ndarray:
+    """[knots] by how much the slope of the line grows at every knot."""
+    heights = np.logaddexp(0.0, KNOTS) - np.logaddexp(0.0, KNOTS[0])
+    slopes = np.append(np.diff(heights) / np.diff(KNOTS), 1.0)
+    return np.diff(slopes, prepend=0.0)
+
+
+def _beside(kernel: np.ndarray) -> np.ndarray:
+    """A kernel that also hands the carried features on."""
+    inputs, outputs = kernel.shape
+    whole = np.zeros((inputs + len(CARRIED), outputs + len(CARRIED)), np.float32)
+    whole[:inputs, :outputs] = kernel
+    whole[inputs:, outputs:] = np.eye(len(CARRIED))
+    return whole
+
+
+def _dense(kernel: np.ndarray, bias: object) -> dict[str, np.ndarray]:
+    """An affine layer; a bias that is too short is filled up with zeros."""
+    given = np.asarray(bias, np.float32)
+    return {
+        "kernel": np.asarray(kernel, np.float32),
+        "bias": np.concatenate([given, np.zeros(kernel.shape[1] - len(given), np.float32)]),
+    }
 
 
 def _logits(params: PyTree, features: Array) -> Array:

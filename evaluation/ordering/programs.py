@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.ordering.predicting import TIME_UNIT_S, Distil, Index, distiller, index_policy
+from evaluation.ordering.predicting import SCORER_HIDDEN, TIME_UNIT_S
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
 from offline_rl.networks import Actor, example_of, greedy_policy, sampling_policy
@@ -27,13 +27,16 @@ from twin.ordering.responses import queue_response, starts_of
 from twin.ordering.types import Pool
 from twin.rollout import follow, rollout
 
+SCORER = ScorerConfig(SCORER_HIDDEN, identity=False, pooled=False)
+
 
 @dataclass(frozen=True)
 class OrderTrainingConfig:
     """How orders are trained.
 
     Attributes:
-        seeds: one trained policy for each.
+        seeds: one searched index for each.
+        num_ppo_seeds: of how many of them PPO makes a policy.
         num_updates: of PPO.
         look_every: updates between two looks at the held-out weeks.
         num_streams: parallel rollouts, a multiple of PPO's minibatches.
@@ -42,28 +45,33 @@ class OrderTrainingConfig:
         span_days: length of the windows that rollouts begin with, of which a month holds several.
         num_held_out: generated months that decide which parameters are kept.
         clone_updates: gradient steps of the clone of the logged order.
-        num_visible: waiting jobs that training sees; `queue_size` are seen where policies are judged.
+        num_visible: waiting jobs that training sees.
+        num_judged: waiting jobs that are seen where policies are judged.
         queue_size, running_size: as in `OrderingConfig`.
         floor_s: run times below this count as this long in the reward. The bounded slowdown's own 10 s would let a
             few jobs of seconds rule the gradient; the held-out weeks are measured with 10 s.
-        hidden: widths of the scorer's layers.
+        num_candidates: exponents of the index to begin its search with.
+        tick_s: as in `OrderingConfig`; see `job_windows.fitting_tick_s`.
         ppo: how to optimise.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    num_updates: int = 40
+    num_ppo_seeds: int = 1
+    num_updates: int = 10
     look_every: int = 10
-    num_streams: int = 64
+    num_streams: int = 32
     num_steps: int = 128
-    num_episodes: int = 12
+    num_episodes: int = 10
     span_days: float = 2.0
-    num_held_out: int = 8
+    num_held_out: int = 4
     clone_updates: int = 150
     num_visible: int = 48
+    num_judged: int = 128
     queue_size: int = 256
     running_size: int = 128
     floor_s: float = 30.0
-    hidden: tuple[int, ...] = (32, 32)
+    num_candidates: int = 24
+    tick_s: float = 1.0
     ppo: PPOConfig = field(
         default_factory=lambda: PPOConfig(
             horizon_s=43_200.0, entropy=0.0, kl_to_clone=0.01, critic_hidden=(64, 64)
@@ -78,19 +86,25 @@ class OrderTrainingConfig:
             raise ConfigError(
                 "numbers of updates, streams, steps and months must be positive", where="training"
             )
+        if self.num_updates % self.look_every:
+            raise ConfigError(
+                f"{self.num_updates} updates with a look every {self.look_every}",
+                where="training: num_updates, look_every",
+                allowed="a number of updates that look_every divides",
+            )
 
 
 class Programs(NamedTuple):
     """Compiled programs for one pool."""
 
     network: Actor
-    distil: Distil
-    teach: Callable[[Array, JobWindows, Index], Trajectory]  # the index's own decisions, one stream a window
-    follow_log: Callable[[Array, JobWindows], Trajectory]  # the decisions of the jobs' priorities, likewise
+    follow_log: Callable[
+        [Array, JobWindows], Trajectory
+    ]  # decisions of the jobs' priorities, one stream a window
     clone: Callable[[Array, Trajectory], tuple[PyTree, Array]]  # -> scorer, agreement [updates]
-    begin: Callable[[Array, PyTree], PyTree]  # (key, clone) -> PPO's state
+    begin: Callable[[Array, PyTree], PyTree]  # (key, scorer) -> PPO's state
     improve: Callable[[Array, PyTree, PyTree, JobWindows, Array], tuple[PyTree, PyTree]]
-    # (key, state, clone, windows, first update) -> state, info of `look_every` updates
+    # (key, state, scorer to stay near, windows, first update) -> state, info of `look_every` updates
     finish: Callable[[Array, PyTree, JobWindows, Array], tuple[Array, Array]]
     # (key, scorer, windows, whether to sample) -> starts [N, W], how many jobs found the queue full
 
@@ -107,14 +121,9 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
     settings = problem_config(config)
     system_of = partial(_system, pool, settings)
     example = example_of(system_of(jax.tree.map(jnp.asarray, windows)))
-    network = scorer(example, ScorerConfig(config.hidden, identity=False, pooled=False))
+    network = scorer(example, SCORER)
     cloning = behaviour_cloning(example, BehaviourCloningConfig(learning_rate=3e-3), network)
     run_clone = updates(cloning, config.clone_updates)
-
-    @jax.jit
-    def teach(key: Array, windows: JobWindows, index: Index) -> Trajectory:
-        streams = (windows.length.shape[0],)
-        return rollout(key, system_of(windows), index_policy(index, pool), config.num_steps, streams)
 
     @jax.jit
     def follow_log(key: Array, windows: JobWindows) -> Trajectory:
@@ -148,8 +157,6 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
 
     return Programs(
         network,
-        distiller(network, example),
-        teach,
         follow_log,
         clone,
         begin,
@@ -161,11 +168,11 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
 def _finish_program(
     pool: Pool, windows: JobWindows, config: OrderTrainingConfig
 ) -> Callable[[Array, PyTree, JobWindows, Array], tuple[Array, Array]]:
-    """Whole weeks under a scorer that sees the whole queue: its weights do not know how long that is."""
-    settings = problem_config(replace(config, num_visible=config.queue_size))
+    """Whole weeks under a scorer that sees more of the queue: its weights do not know how long that is."""
+    settings = problem_config(replace(config, num_visible=config.num_judged))
     system_of = partial(_system, pool, settings)
     example = example_of(system_of(jax.tree.map(jnp.asarray, windows)))
-    network = scorer(example, ScorerConfig(config.hidden, identity=False, pooled=False))
+    network = scorer(example, SCORER)
 
     @jax.jit
     def finish(key: Array, params: PyTree, windows: JobWindows, sampled: Array) -> tuple[Array, Array]:
@@ -194,5 +201,6 @@ def problem_config(config: OrderTrainingConfig) -> OrderingConfig:
         running_size=config.running_size,
         backfill=by_area,
         slowdown_floor_s=config.floor_s,
+        tick_s=config.tick_s,
         time_unit_s=TIME_UNIT_S,
     )

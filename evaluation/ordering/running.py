@@ -1,23 +1,25 @@
 """The whole question for one archive: train on the days before each anchor, judge on the weeks after it, report."""
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from evaluation.bootstrap import BootstrapConfig
 from evaluation.comparison import Comparison
 from evaluation.ordering.comparing import compare_orders
+from evaluation.ordering.config import OrderConfig
+from evaluation.ordering.exporting import best_index, export_order
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, learned_policies
-from evaluation.ordering.learning import clone_log, ground_of, teach_scorer, train_order
+from evaluation.ordering.learning import Trained, clone_log, ground_of, search_index, train_order
 from evaluation.ordering.playing import rule_policies
-from evaluation.ordering.predicting import WEIGHTS
+from evaluation.ordering.predicting import scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from evaluation.ordering.replaying import pool_size
+from evaluation.ordering.searching import Found
 from evaluation.ordering.weeks import WeeksConfig, plan_weeks
 from evaluation.pipeline import archive_facts
 from evaluation.progress import Progress
@@ -25,6 +27,7 @@ from evaluation.records import to_plain
 from evaluation.report import Report, write_report
 from logs_schema.archive import Archive
 from twin.arrays import save_arrays
+from twin.ordering.job_windows import fitting_tick_s
 from twin.ordering.jobs import read_jobs
 from twin.ordering.population import Population, fit_population
 from twin.ordering.population_check import check_population
@@ -36,35 +39,8 @@ LIMITS = (
     "The judge called training twin is a model of the users of the training days; against it stands replay, here the "
     "truth of this problem, in the table of the judges.",
 )
+BUNDLE = "bundle"
 FIXED = "arrivals and run times are fixed: no user reacts to a better or worse schedule"
-
-
-@dataclass(frozen=True)
-class OrderConfig:
-    """What to do.
-
-    Attributes:
-        processors: of the pool; those of the archive's nodes by default.
-        weeks: which weeks to judge.
-        training: how to train; None judges the published rules alone.
-        num_twin_weeks: generated weeks for each anchor in which all policies are played too.
-        intervals: of the bootstrap.
-    """
-
-    processors: float | None = None
-    weeks: WeeksConfig = field(default_factory=WeeksConfig)
-    training: OrderTrainingConfig | None = field(default_factory=OrderTrainingConfig)
-    num_twin_weeks: int = 6
-    intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
-
-
-def quick(config: OrderConfig) -> OrderConfig:
-    """The same with little training: to see that everything works, not to find out who is better."""
-    training = config.training and replace(
-        config.training, seeds=config.training.seeds[:1], num_updates=2, look_every=1, num_streams=8, num_steps=32,
-        num_episodes=2, num_held_out=1, clone_updates=5,
-    )  # fmt: skip
-    return replace(config, training=training, num_twin_weeks=2)
 
 
 def order_archive(
@@ -76,7 +52,7 @@ def order_archive(
         path: the archive.
         config: what to do.
         progress: where to show how far it is.
-        out: folder for every anchor's parameters, if they are to be kept.
+        out: folder for every anchor's parameters and for the bundle of the last one's best index, if they are wanted.
 
     Raises:
         ArchiveError: there is no archive.
@@ -95,13 +71,14 @@ def order_archive(
     policies = rule_policies(pool)
     notes = [FIXED, *_population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
     if config.training is not None:
-        programs, learned, said = _train(
-            jobs, populations, plan.anchors, pool, config.training, num_days, progress, out
+        training = replace(config.training, tick_s=fitting_tick_s(jobs))
+        programs, learned, found, said = _train(
+            jobs, populations, plan.anchors, pool, training, num_days, progress, out
         )
+        if out is not None:
+            _export(out / BUNDLE, learned[-1], found[-1], plan.anchors[-1], pool, training, archive, num_days)
         with progress.stage("play learned orders"):
-            more, num_late = learned_policies(
-                programs, learned, [*plan.weeks, *twin_weeks], pool, config.training
-            )
+            more, num_late = learned_policies(programs, learned, [*plan.weeks, *twin_weeks], pool, training)
         policies += more
         notes += said
         if num_late:
@@ -142,38 +119,71 @@ def _train(
     num_days: int,
     progress: Progress,
     out: Path | None,
-) -> tuple[Programs, list[Learned], list[str]]:
-    """Every anchor's policies, and notes on what the twin said of them."""
-    learned, notes = [], []
+) -> tuple[Programs, list[Learned], list[tuple[Found, ...]], list[str]]:
+    """Every anchor's policies, what their searches found, and notes on what the twin said of them."""
+    learned, searches, notes = [], [], []
     programs: Programs | None = None
     total = config.num_updates * len(config.seeds) * len(anchors)
     with progress.stage("train", total=total, unit="updates") as stage:
         for number, (population, anchor) in enumerate(zip(populations, anchors, strict=True)):
             done = number * config.num_updates * len(config.seeds)
-            stage(done, text=f"anchor {number}: generate and predict")
+            stage(done, text=f"anchor {number}: generate")
             ground = ground_of(jobs, population, pool, anchor, config, num_days)
             programs = programs or programs_for(pool, ground.train, config)
             stage(done, text=f"anchor {number}: clone")
             clone, agreement = clone_log(anchor, programs, ground)
-            index = teach_scorer(programs, ground, pool)
-            trained = []
+            found, trained = [], []
             for place, seed in enumerate(config.seeds):
                 behind = done + place * config.num_updates
-                trained.append(train_order(seed, programs, ground, index, config, stage, behind))
-            one = Learned(clone, jax.tree.map(np.asarray, index), tuple(each.params for each in trained))
+                stage(behind, text=f"anchor {number}, seed {seed}: search")
+                found.append(search_index(seed, ground, pool, config))
+                if place < config.num_ppo_seeds:
+                    first = scorer_of(found[-1][0], pool)
+                    trained.append(train_order(seed, programs, ground, first, config, stage, behind))
+            one = Learned(clone, tuple(index for index, _ in found), tuple(each.params for each in trained))
             learned.append(one)
-            weights = WEIGHTS[int(np.argmin(ground.slowdown))]
-            looks = ", ".join(f"{each.slowdown[0]:.2f} to {each.slowdown.min():.2f}" for each in trained)
-            notes.append(
-                f"anchor {number}: the clone of the logged order agrees with it in {agreement:.2f} of decisions; "
-                f"exponents {weights}; mean bounded slowdown in held-out generated weeks, index to PPO: {looks}"
-            )
+            searches.append(tuple(each for _, each in found))
+            notes.append(_said(number, agreement, [each for _, each in found], trained))
             if out is not None:
                 save_arrays(out / f"anchor-{number}.npz", one)
         stage(total)
     if programs is None:
         raise RuntimeError("a plan without anchors")
-    return programs, learned, notes
+    return programs, learned, searches, notes
+
+
+def _export(
+    out: Path,
+    learned: Learned,
+    found: tuple[Found, ...],
+    anchor: int,
+    pool: Pool,
+    config: OrderTrainingConfig,
+    archive: Archive,
+    num_days: int,
+) -> None:
+    """The bundle of an anchor's best index."""
+    place, params = best_index(learned, found, pool)
+    days = [str(np.datetime64(day, "D")) for day in (anchor - num_days, anchor - 1)]
+    trained_on = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
+    export_order(
+        params, out, pool, config,
+        trained_on=trained_on, made_from={"archive": archive.content_hash}, seed=config.seeds[place],
+    )  # fmt: skip
+
+
+def _said(number: int, agreement: float, found: Sequence[Found], trained: Sequence[Trained]) -> str:
+    """What an anchor's training said of itself."""
+    exponents = "; ".join(" ".join(f"{value:.2f}" for value in one.exponents) for one in found)
+    told = ", ".join(f"{one.slowdown:.2f}" for one in found)
+    known = ", ".join(f"{value:.2f}" for value in np.mean([one.of_known for one in found], axis=0))
+    looks = ", ".join(f"{one.slowdown[0]:.2f} to {one.slowdown.min():.2f}" for one in trained)
+    return (
+        f"anchor {number}: the clone of the logged order agrees with it in {agreement:.2f} of decisions; exponents of "
+        f"the indices: {exponents}; their slowdown in the months they were searched in: {told}, that of smallest area, "
+        f"shortest request and smallest expected area first there: {known}; in held-out generated weeks, before and "
+        f"after PPO: {looks or 'not trained'}"
+    )
 
 
 def _population_notes(

@@ -4,6 +4,7 @@ from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, Ou
 from offline_rl.runner.ledger import Ledger
 from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy, load_network
 from offline_rl.runner.policy import Policy, load
+from offline_rl.runner.queue import QueuePolicy, RunningJob, UserPast, WaitingJob, load_queue
 
 __all__ = [
     "NOTHING_LEGAL",
@@ -15,7 +16,12 @@ __all__ = [
     "Node",
     "OutOfRange",
     "Policy",
+    "QueuePolicy",
     "Request",
+    "RunningJob",
+    "UserPast",
+    "WaitingJob",
     "load",
     "load_network",
+    "load_queue",
 ]

@@ -7,6 +7,7 @@ import pytest
 
 from evaluation import cli
 from evaluation.pipeline import load_comparison
+from offline_rl.runner import WaitingJob, load_queue
 
 SHORT = ("--processors", 16, "--days", 7, "--shifts", "0d,7d", "--anchors", 2)
 
@@ -69,11 +70,40 @@ def test_some_days_are_replayed(archive, capsys):
 
 
 @pytest.mark.slow
-def test_orders_are_trained_and_judged(archive, tmp_path, capsys):
-    out = tmp_path / "comparison"
-    assert run("order", archive, *SHORT, "--quick", "--out", out, "--json", "--no-progress") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [policy["name"] for policy in found["policies"]][-4:] == ["bc", "bc_greedy", "index", "twin"]
+def test_a_job_with_a_table_order_trains_judges_and_hands_over(archive, tmp_path, capsys):
+    log = archive.parent / "log.swf"
+    (tmp_path / "queue.toml").write_text(
+        f"""
+[log]
+format = "swf"
+paths = ["{log}"]
+
+[order]
+processors = 16
+num_twin_weeks = 2
+
+[order.weeks]
+num_train_days = 7
+shifts = "0d,7d"
+num_anchors = 2
+
+[order.training]
+seeds = [0, 1]
+num_updates = 2
+look_every = 1
+num_streams = 8
+num_steps = 32
+num_episodes = 2
+num_held_out = 1
+clone_updates = 5
+num_candidates = 10
+"""
+    )
+    words = ("run", tmp_path / "queue.toml", "--out", tmp_path / "work")
+    assert run(*words, "--json", "--no-progress") == 0
+    result = json.loads(capsys.readouterr().out)
+    found = result["comparison_data"]
+    assert [policy["name"] for policy in found["policies"]][-4:] == ["bc", "bc_greedy", "ppo", "index"]
     values = {
         cell["policy"]: cell["estimate"]["value"]
         for cell in found["cells"]
@@ -81,4 +111,12 @@ def test_orders_are_trained_and_judged(archive, tmp_path, capsys):
     }
     assert values["index"] < values["fcfs"]
     assert all(1.0 <= value < 1e5 for value in values.values())
-    assert (out / "anchor-1.npz").exists()
+    comparison = tmp_path / "work" / "comparison"
+    assert (comparison / "report.html").exists()
+    assert (comparison / "anchor-1.npz").exists()
+    policy = load_queue(comparison / "bundle")
+    assert policy.setting["processors"] == 16.0
+    waiting = [WaitingJob(0.0, 8.0, 36_000.0), WaitingJob(1.0, 1.0, 600.0)]
+    assert policy.decide(waiting, [], {}, 2.0) == 1
+    assert run(*words, "--no-progress") == 0
+    assert "bundle" in capsys.readouterr().out

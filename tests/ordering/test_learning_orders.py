@@ -1,4 +1,4 @@
-"""Learned orders: what the index knows, that scorers can be taught it, and that they are judged on the right jobs."""
+"""Learned orders: what an index knows, that scorers can be one, and that orders are judged on the right jobs."""
 
 import jax
 import jax.numpy as jnp
@@ -10,26 +10,43 @@ from evaluation.ordering.learned import Learned, learned_policies
 from evaluation.ordering.learning import joined, mean_slowdown
 from evaluation.ordering.playing import rule_policies
 from evaluation.ordering.predicting import (
+    HASTE_S,
+    KNOTS,
+    NETWORK,
+    SCORER_HIDDEN,
     SEEN,
+    SHARPNESS,
     Index,
     fit_predictor,
-    index_of,
     labels_of,
     lessons_of,
+    log_logistic,
+    parts_of,
+    score_of,
+    scorer_of,
     seen_at_arrival,
 )
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
+from evaluation.ordering.searching import KNOWN, month_of, promised, search
 from evaluation.ordering.weeks import plan_weeks
 from logs_schema.errors import ConfigError
+from offline_rl.contract import NetworkFacts
+from offline_rl.export import named_arrays
+from offline_rl.numpy_networks import numpy_network
+from offline_rl.ordering_contract import ordering_contract
 from tests.ordering.making import jobs_of
 from tests.ordering.test_learning_weeks import MONDAY, POOL, SHORT, busy_log
 from twin.environment import environment
+from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.job_windows import cut_job_windows, replayed_jobs
 from twin.ordering.orders import by_area
 from twin.ordering.play import by_order, play
-from twin.ordering.population import fit_population
+from twin.ordering.population import DAY_S, fit_population
 from twin.ordering.problem import ordering
+from twin.ordering.remembering import past_of, replay_remembering
+from twin.ordering.replay import replay
 from twin.ordering.responses import queue_response, starts_of
+from twin.ordering.rules import SJF
 from twin.ordering.types import Pool
 
 SMALL = OrderTrainingConfig(num_visible=32, queue_size=64, running_size=16)
@@ -50,14 +67,67 @@ def test_histories_at_arrival_are_those_of_finished_jobs():
     np.testing.assert_allclose(labels_of(jobs), [[0.2, 0.1, 0.4, 1.0], [0.5, 1.0, 0.25, 0.01]], rtol=1e-6)
 
 
-@pytest.mark.parametrize(("weights", "power"), [((0.0, 0.0, -1.0, -1.0), 1.0), ((0.0, 0.0, -1.0, 0.0), 0.0)])
-def test_the_first_indices_are_the_rules_they_stand_for(weights, power):
+def any_index(*exponents, seed=0):
+    """Exponents on predictions that know nothing."""
+    predictor = NETWORK.init(jax.random.key(seed), jnp.zeros((len(SEEN), 1)))
+    return Index(jax.tree.map(np.asarray, predictor), np.array(exponents))
+
+
+def test_the_line_through_the_logistic_functions_logarithm():
+    logit = np.linspace(-12.0, 12.0, 2001)
+    exact = -np.logaddexp(0.0, -logit)
+    assert np.abs(log_logistic(logit) - exact).max() < 0.05
+    np.testing.assert_allclose(log_logistic(-KNOTS), -np.logaddexp(0.0, KNOTS), atol=0.02)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.0])
+def test_without_predictions_an_index_is_the_rule_it_stands_for(power):
     jobs = busy_log()
     seen = seen_at_arrival(jobs, jobs.logged_start_s, POOL)
-    nothing = fit_predictor(0, (seen, labels_of(jobs)), (seen, labels_of(jobs)), num_looks=1)[0]
-    score = np.asarray(index_of(Index(nothing, jnp.array(weights)), jnp.asarray(seen), POOL))
-    expected = -np.log(jobs.requested_s / 60.0 * jobs.processors**power)
-    np.testing.assert_allclose(score, expected, atol=1e-3)
+    index = any_index(0.0, 0.0, 1.0, power, 0.0)
+    score = index.exponents @ parts_of(index.predictor, seen, jobs.arrival_s, POOL)
+    expected = -np.log1p(jobs.requested_s / 60.0) - power * np.log1p(jobs.processors)
+    np.testing.assert_allclose(score, expected, atol=1e-5)
+
+
+def test_an_index_is_a_scorer():
+    """The scores of the exported form of the network are the index, sharpened, up to a constant of the instant."""
+    jobs, index = busy_log(num_days=7), any_index(2.0, 0.8, 0.3, 0.9, 0.2)
+    seen = seen_at_arrival(jobs, jobs.logged_start_s, POOL)
+    names = [feature.name for feature in JOB_FEATURES]
+    features = np.random.default_rng(0).uniform(0.0, 2.0, (len(names), len(jobs.run_s))).astype(np.float32)
+    features[[names.index(name) for name in SEEN]] = seen
+    features[names.index("waited")] = (10.0 * DAY_S - jobs.arrival_s) / DAY_S
+    network = NetworkFacts("scorer", SCORER_HIDDEN, identity=False, pooled=False)
+    contract = ordering_contract(EASY, problem_config(SMALL), network)
+    decide = numpy_network(named_arrays(scorer_of(index, POOL)), contract)
+    context = np.random.default_rng(1).normal(size=(1, len(POOL_FEATURES))).astype(np.float32)
+    scores = decide(features.T[None], context, np.ones((1, len(jobs.run_s)), bool))[0]
+    expected = SHARPNESS * (
+        index.exponents @ parts_of(index.predictor, seen, jobs.arrival_s, POOL) + 0.2 * 10.0
+    )
+    np.testing.assert_allclose(scores, expected, atol=1e-3)
+
+
+def test_a_replay_that_remembers_nothing_is_the_rules_replay():
+    jobs = busy_log()
+    index, begin_s = any_index(0.0, 0.0, 1.0, 0.0, 0.0), float(jobs.arrival_s[0])
+    past = past_of(jobs, jobs.logged_start_s, begin_s, 60.0)
+    found = replay_remembering(jobs, EASY, score_of(index, jobs, POOL), past, time_unit_s=60.0)
+    np.testing.assert_array_equal(found.start_s, replay(jobs, EASY, SJF).start_s)
+
+
+def test_what_a_job_that_ends_tells_of_its_user_counts_at_once():
+    """Two jobs of the user whose job ends first are alike those of another; then they go ahead."""
+    rows = [(0, 6, 100, 10), (1, 6, 100, 50), (2, 6, 100, 50), (3, 6, 100, 50)]
+    jobs, pool = jobs_of(*rows, agent=[0, 1, 0, 0]), Pool(6.0)
+    past = past_of(jobs, np.full(4, np.nan), 0.0, 60.0)
+    found = replay_remembering(jobs, pool, lambda rows, memory: memory[0], past, time_unit_s=60.0)
+    assert found.start_s.tolist() == [0.0, 110.0, 10.0, 60.0]
+    aged = replay_remembering(
+        jobs, pool, lambda rows, memory: memory[0], past, time_unit_s=60.0, ageing_per_s=5.0
+    )
+    assert aged.start_s.tolist() == [0.0, 10.0, 60.0, 110.0]
 
 
 def liars_and_honest(*, num_jobs=800):
@@ -82,9 +152,28 @@ def test_the_index_learns_whose_requests_mean_nothing():
     jobs, start_s = months[1]
     seen = seen_at_arrival(jobs, start_s, EASY)
     known = (jobs.arrival_s >= begin_s) & (seen[SEEN.index("known_user")] > 0.5)
-    score = np.asarray(index_of(Index(predictor, jnp.array([1.0, 0.0, 0.0, -0.5])), jnp.asarray(seen), EASY))
+    score = np.array([1.0, 0.0, 0.0, 0.5, 0.0]) @ parts_of(predictor, seen, jobs.arrival_s, EASY)
     hasty = jobs.agent == 1
     assert score[known & hasty].min() > score[known & ~hasty].max()
+
+    ready = [month_of(*month, begin_s, EASY) for month in months]
+    found = search(0, predictor, ready, EASY, num_candidates=12)
+    assert found.slowdown < 0.97 * found.of_known[:2].min()
+    assert found.of_known[0] == pytest.approx(
+        np.exp(np.mean([np.log(promised(month, -log_area(month.jobs), EASY)) for month in ready]))
+    )
+    again = search(0, predictor, ready, EASY, num_candidates=12)
+    np.testing.assert_array_equal(found.exponents, again.exponents)
+
+
+def log_area(jobs):
+    return np.log1p(jobs.requested_s / 60.0) + np.log1p(jobs.processors)
+
+
+def test_haste_and_share_are_what_they_are_called():
+    jobs = jobs_of((0, 1, 100, 50), (1, 1, 100, 5), (2, 1, 100, 500))
+    np.testing.assert_allclose(labels_of(jobs), [[HASTE_S / 50, 1.0, HASTE_S / 500], [0.5, 0.05, 1.0]])
+    assert KNOWN.min() >= 0.0
 
 
 def by_area_programs():
@@ -97,23 +186,25 @@ def by_area_programs():
         last = play(key, system, by_order(system, by_area), (windows.length.shape[0],))
         return starts_of(last, settings), jnp.sum(last.problem.num_late)
 
-    return Programs(*[None] * 7, finish)
+    return Programs(*[None] * 5, finish)
 
 
 def test_learned_orders_are_judged_on_the_jobs_of_their_weeks():
     jobs = busy_log()
     plan = plan_weeks(jobs, POOL, SHORT)
-    learned = [Learned(0, 0, (0, 1)) for _ in plan.anchors]
+    index = any_index(0.0, 0.0, 1.0, 1.0, 0.0)
+    learned = [Learned(0, (index, index), (0, 1)) for _ in plan.anchors]
     policies, num_late = learned_policies(by_area_programs(), learned, plan.weeks, POOL, SMALL)
     assert num_late == 0
     assert [(policy.name, len(policy.plays)) for policy in policies] == [
-        ("bc", 1), ("bc_greedy", 1), ("index", 1), ("twin", 2)
+        ("bc", 1), ("bc_greedy", 1), ("ppo", 2), ("index", 2)
     ]  # fmt: skip
     weeks = [week for week in plan.weeks if week.shift_days == 1]
     rule = next(policy for policy in rule_policies(POOL) if policy.name == "saf+easy")
-    for ours, theirs in zip(policies[-1].plays[1](weeks), rule.plays[0](weeks), strict=True):
+    for ours, theirs in zip(policies[2].plays[1](weeks), rule.plays[0](weeks), strict=True):
         assert np.isfinite(theirs).all()
         np.testing.assert_allclose(ours, theirs, atol=1.0)
+    assert all(np.isfinite(start_s).all() for start_s in policies[-1].plays[1](weeks))
 
 
 def test_windows_of_different_lengths_stand_side_by_side():
@@ -136,3 +227,5 @@ def test_training_refuses_what_cannot_be():
         OrderTrainingConfig(seeds=(1, 1))
     with pytest.raises(ConfigError, match="must be positive"):
         OrderTrainingConfig(num_updates=0)
+    with pytest.raises(ConfigError, match="divides"):
+        OrderTrainingConfig(num_updates=5, look_every=2)

@@ -7,6 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from offline_rl.contract import NetworkFacts
+from offline_rl.export import decided, export_policy, original
+from offline_rl.ordering_contract import ordering_contract
+from offline_rl.runner import RunningJob, UserPast, WaitingJob, load_queue
 from tests.ordering.making import jobs_of
 from tests.ordering.pooling import KEY, columns_of, cut_whole, joined, system_of
 from tests.reference.ordering_policy_loop import PolicyLoop
@@ -61,6 +65,29 @@ def trajectory():
     return jax.tree.map(np.asarray, run(WINDOWS, ACTIONS))
 
 
+class Told(PolicyLoop):
+    """The loop, which also tells a runner's caller what it would know."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.told = []
+
+    def observe(self, now):
+        begun_s = 345_600.0 + self.week
+        waiting = [
+            WaitingJob(begun_s + self.arrival[job], self.width[job], self.asked[job], str(self.user[job]))
+            for job in self.queue
+        ]
+        running = [
+            RunningJob(self.width[job], begun_s + end, str(self.user[job]))
+            for job, end in self.running.items()
+        ]
+        pasts = zip(self.finished.tolist(), self.ratio.tolist(), self.log_run.tolist(), strict=True)
+        users = {str(user): UserPast(*past) for user, past in enumerate(pasts)}
+        self.told.append((waiting, running, users, begun_s + now))
+        return super().observe(now)
+
+
 class Followed:
     """Decides in the loop as a stream of a trajectory did, and keeps what the loop saw."""
 
@@ -78,7 +105,7 @@ def loops(trajectory):
     for stream, log in enumerate(LOGS):
         decide = Followed(trajectory.action[:, 0, stream])
         options = {"num_visible": 6, "queue_size": 40, "unit": 5.0, "week": int(WINDOWS.week[stream])}
-        loop = PolicyLoop(columns_of(log), CAPACITY, True, decide, **options)
+        loop = Told(columns_of(log), CAPACITY, True, decide, **options)
         loop.play()
         found.append(loop)
     return found
@@ -106,6 +133,27 @@ def test_every_feature_is_what_a_loop_in_numpy_sees(trajectory, loops):
     assert trajectory.global_observation.shape[1] == NUM_GLOBAL
     spread = np.std(trajectory.observation.job[:20], axis=(0, 2, 3, 4))
     assert [feature.name for feature, one in zip(JOB_FEATURES, spread, strict=True) if one == 0.0] == []
+
+
+def test_the_runner_sees_the_same_and_decides_as_jax(trajectory, loops, tmp_path):
+    facts = NetworkFacts("scorer", (16, 8), identity=False)
+    contract = ordering_contract(POOL, CONFIG, facts)
+    params = original(contract).init(jax.random.key(5))
+    export_policy(params, tmp_path / "bundle", contract)
+    policy = load_queue(tmp_path / "bundle")
+    steps, streams = np.nonzero(trajectory.active[:, 0])
+    job = trajectory.observation.job[steps, :, :, 0, streams].transpose(0, 2, 1)
+    pool, legal = trajectory.observation.pool[steps, :, 0, streams], trajectory.legal[steps, :, 0, streams]
+    logits, action = decided(params, contract, job, pool, legal)
+    best = np.sort(logits, axis=1)[:, -2:]
+    for row, (step, stream) in enumerate(zip(steps, streams, strict=True)):
+        choices, context = policy.features(*loops[stream].told[step])
+        num_places = choices.shape[1]
+        np.testing.assert_allclose(choices[0], job[row, :num_places], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(context[0], pool[row], rtol=1e-4, atol=1e-5)
+        if best[row, 1] - best[row, 0] > 1e-3:
+            assert policy.decide(*loops[stream].told[step]) == action[row]
+    assert len(steps) > 100
 
 
 def test_rewards_sum_to_what_waiting_cost(trajectory, loops):
@@ -229,7 +277,7 @@ def test_policies_play_drawn_windows_and_rules_leave_actions_to_follow(trajector
     for stream, log in enumerate(LOGS):
         for decide in (lambda job, _: int(np.argmin(job[1])), Followed(np.asarray(actions)[:, 0, stream])):
             options = {"num_visible": 6, "queue_size": 40, "unit": 5.0}
-            loop = PolicyLoop(columns_of(log), CAPACITY, True, decide, **options)
+            loop = Told(columns_of(log), CAPACITY, True, decide, **options)
             np.testing.assert_array_equal(starts[:, stream], loop.play())
 
 
@@ -238,7 +286,7 @@ def test_histories_are_what_had_ended_by_then(trajectory):
     for stream, log in enumerate(LOGS):
         decide = Followed(trajectory.action[:, 0, stream])
         options = {"num_visible": 6, "queue_size": 40, "unit": 5.0}
-        loop = PolicyLoop(columns_of(log), CAPACITY, True, decide, **options)
+        loop = Told(columns_of(log), CAPACITY, True, decide, **options)
         start_s = np.array(loop.play()) + log.arrival_s[0]
         at_s = np.array([30.0, 1e6, 70.0]) + log.arrival_s[0]
         users = histories(log, CONFIG, start_s, at_s)

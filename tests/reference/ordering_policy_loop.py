@@ -161,6 +161,7 @@ class PolicyLoop:
                 ratio,
                 *(np.log1p(count) / 4 for count in mine),
                 np.arange(len(seen)) / self.num_visible,
+                wait / 86_400,
             ]
         )
         queue = np.array(self.queue)

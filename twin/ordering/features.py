@@ -1,7 +1,8 @@
 """What a policy may see of a pool, and what every number means: only what a scheduler knows when it decides.
 
 All are of order one without any fitted normalisation: shares of the pool, flags, logarithms of counts, and durations as
-log(1 + time / time unit). The true run time is never among them; what users' finished jobs tell about it is.
+log(1 + time / time unit), one wait in days besides. The true run time is never among them; what users' finished jobs
+tell about it is.
 """
 
 import jax
@@ -46,6 +47,7 @@ JOB_FEATURES = (
     Feature("user_waiting", "log1p(count) / 4", "jobs that the user has waiting"),
     Feature("user_running", "log1p(count) / 4", "jobs that the user has running"),
     Feature("place", "share", "place in the queue, of the visible places"),
+    Feature("waited", "days", "how long the job has waited: a weight on it is a rate at which jobs age"),
 )
 """Features of a waiting job, in the order of axis 0 of `PoolObservation.job`; 0 in places without a job."""
 
@@ -163,6 +165,7 @@ def _of_jobs(
         jnp.log(1.0 + of_user(users.num_waiting)) / 4.0,
         jnp.log(1.0 + of_user(users.num_running)) / 4.0,
         jnp.broadcast_to(place.astype(jnp.float32) / config.num_visible, seen.arrival.shape),
+        wait_s / DAY_S,
     ]
     held = place < state.num_waiting[None]
     return jnp.stack([jnp.where(held, values.astype(jnp.float32), 0.0) for values in rows])

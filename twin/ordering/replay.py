@@ -106,7 +106,7 @@ class _Replay:
             job = heapq.heappop(ends)[2]
             as_expected = machine.expected_end_s[job] <= now_s
             if as_expected:
-                machine.release(job)
+                self._release(job)
                 changed = True
             ending.append((job, as_expected))
         for job in arriving:
@@ -115,10 +115,13 @@ class _Replay:
             changed = False
         for job, as_expected in ending:
             if not as_expected:
-                machine.release(job)
+                self._release(job)
             if changed or not as_expected:  # else nothing has happened since the last look
                 self._look(now_s)
                 changed = False
+
+    def _release(self, job: int) -> None:
+        self.machine.release(job)
 
     def _look(self, now_s: float) -> None:
         """Starts what may start now."""

@@ -1,0 +1,35 @@
+"""Configuration of the whole question for one archive of batch jobs."""
+
+from dataclasses import dataclass, field, replace
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.ordering.programs import OrderTrainingConfig
+from evaluation.ordering.weeks import WeeksConfig
+
+
+@dataclass(frozen=True)
+class OrderConfig:
+    """What to do.
+
+    Attributes:
+        processors: of the pool; those of the archive's nodes by default.
+        weeks: which weeks to judge.
+        training: how to train; None judges the published rules alone.
+        num_twin_weeks: generated weeks for each anchor in which all policies are played too.
+        intervals: of the bootstrap.
+    """
+
+    processors: float | None = None
+    weeks: WeeksConfig = field(default_factory=WeeksConfig)
+    training: OrderTrainingConfig | None = field(default_factory=OrderTrainingConfig)
+    num_twin_weeks: int = 6
+    intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
+
+
+def quick(config: OrderConfig) -> OrderConfig:
+    """The same with little training: to see that everything works, not to find out who is better."""
+    training = config.training and replace(
+        config.training, seeds=config.training.seeds[:1], num_updates=2, look_every=1, num_streams=8, num_steps=32,
+        num_episodes=2, num_held_out=1, clone_updates=5,
+    )  # fmt: skip
+    return replace(config, training=training, num_twin_weeks=2)

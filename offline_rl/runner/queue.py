@@ -1,0 +1,261 @@
+"""An exported ordering policy at work: which of the waiting jobs is next, from plain descriptions, with NumPy alone.
+
+The caller keeps the queue, what runs, and for every user what the finished jobs were like (`UserPast.ended`). Instants
+are seconds since 1970 (UTC). What the numbers mean stands in the bundle's contract; `twin.ordering.features` computes
+the same in JAX.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log1p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from logs_schema.errors import ProductError
+from offline_rl.errors import PolicyInputError
+from offline_rl.runner.network import Backend, ExportedPolicy, load_network
+
+PARTS = 1000
+FADING = 0.3
+HORIZONS = (0.5, 2.0, 8.0, 32.0)
+DAY_S, WEEK_S, MONDAY_S = 86_400.0, 604_800.0, 345_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job that waits: when it came, what it asks for, and whose it is (None if unknown)."""
+
+    arrival_s: float
+    processors: float
+    requested_s: float
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that runs: on how many processors, until when at the latest by its request, and whose it is."""
+
+    processors: float
+    expected_end_s: float
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserPast:
+    """What a user's finished jobs were like; fading means."""
+
+    num_finished: int = 0
+    ratio: float = 1.0
+    log_run: float = 0.0
+
+    def ended(self, run_s: float, requested_s: float, time_unit_s: float) -> "UserPast":
+        """The same after one more job has ended; `time_unit_s` stands in the contract's setting."""
+        count = self.num_finished + 1
+        weight = max(1.0 / count, FADING)
+        ratio, log_run = (0.0, 0.0) if count == 1 else (self.ratio, self.log_run)
+        return UserPast(
+            count,
+            ratio + weight * (run_s / requested_s - ratio),
+            log_run + weight * (log1p(run_s / time_unit_s) - log_run),
+        )
+
+
+class QueuePolicy:
+    """Decides which waiting job is next.
+
+    Args:
+        policy: a loaded bundle of an ordering policy.
+
+    Raises:
+        ProductError: The bundle is of another problem, or asks for features unknown here.
+    """
+
+    def __init__(self, policy: ExportedPolicy) -> None:
+        self.policy, self.setting = policy, policy.contract.setting
+        if policy.contract.problem != "ordering":
+            raise ProductError(
+                f"this bundle decides about {policy.contract.problem}, not the order of a queue",
+                allowed="a bundle of an ordering policy",
+                advice="load placement bundles with offline_rl.runner.load",
+            )
+        alone = [WaitingJob(0.0, 1.0, 1.0)]
+        known = [*_of_jobs(alone, [], {}, 0.0, self.setting), *_of_pool(alone, [], 0.0, self.setting)]
+        needed = [one.name for one in (*policy.contract.choice_features, *policy.contract.context_features)]
+        if strange := [name for name in needed if name not in known]:
+            raise ProductError("this bundle asks for features unknown here", where=", ".join(strange))
+
+    def decide(
+        self,
+        waiting: Sequence[WaitingJob],
+        running: Sequence[RunningJob],
+        users: Mapping[str, UserPast],
+        clock_s: float,
+    ) -> int | None:
+        """The place in `waiting` of the job that is next, None if nobody waits.
+
+        If it fits, start it and ask again; if not, keep the machine for it and, with EASY, let others fill the gap.
+
+        Args:
+            waiting: in order of arrival; the first so many that the contract names are chosen among.
+            running: in any order.
+            users: what is known of them; who is missing has no past.
+            clock_s: now.
+
+        Raises:
+            PolicyInputError: A number cannot be, or jobs are not in order of arrival.
+        """
+        if not waiting:
+            return None
+        choices, context = self.features(waiting, running, users, clock_s)
+        legal = np.ones((1, choices.shape[1]), bool)
+        return int(self.policy.decide(choices, context, legal)[0])
+
+    def features(
+        self,
+        waiting: Sequence[WaitingJob],
+        running: Sequence[RunningJob],
+        users: Mapping[str, UserPast],
+        clock_s: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What the policy sees: choices [1, jobs, F] and context [1, R], float32, in the contract's order."""
+        _refuse_impossible(waiting, running, clock_s)
+        contract = self.policy.contract
+        job = _of_jobs(waiting, running, users, clock_s, self.setting)
+        pool = _of_pool(waiting, running, clock_s, self.setting)
+        choices = np.stack([job[one.name] for one in contract.choice_features], axis=-1)
+        context = np.array([pool[one.name] for one in contract.context_features])
+        return choices[None].astype(np.float32), context[None].astype(np.float32)
+
+
+def load_queue(folder: Path | str, backend: Backend = "numpy") -> QueuePolicy:
+    """Loads the bundle of an ordering policy; ProductError as `load_network`, or where it is of another problem."""
+    return QueuePolicy(load_network(folder, backend))
+
+
+def _of_jobs(
+    waiting: Sequence[WaitingJob],
+    running: Sequence[RunningJob],
+    users: Mapping[str, UserPast],
+    clock_s: float,
+    setting: Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+    unit_s, size, visible = setting["time_unit_s"], setting["processors"], waiting[: setting["num_visible"]]
+    free, free_after, shadow_s, extra = _room(waiting, running, clock_s, setting)
+    parts = np.array([_parts(one.processors) for one in visible])
+    requested_s = np.array([one.requested_s for one in visible])
+    wait_s = clock_s - np.array([one.arrival_s for one in visible])
+    nobody = UserPast()
+    past = [users.get(one.user, nobody) if one.user is not None else nobody for one in visible]
+    count = np.array([one.num_finished for one in past], float)
+    ratio = np.where(count > 0, [one.ratio for one in past], 1.0)
+    place, processors, fits = np.arange(len(visible)), parts / PARTS, parts <= free
+    in_time = (clock_s + requested_s <= shadow_s) | (parts <= extra) | (place == 0)
+    floor_s = setting["slowdown_floor_s"]
+    return {
+        "wait": np.log1p(wait_s / unit_s),
+        "requested": np.log1p(requested_s / unit_s),
+        "predicted": np.log1p(requested_s / unit_s * ratio),
+        "user_run": np.where(count > 0, [one.log_run for one in past], 0.0),
+        "share": processors / size,
+        "width": np.log1p(processors) / np.log1p(size),
+        "area": np.log1p(processors / size * requested_s / unit_s),
+        "slowdown": _slowdown(wait_s, requested_s, floor_s),
+        "predicted_slowdown": _slowdown(wait_s, requested_s * ratio, floor_s),
+        "fits": fits,
+        **{f"fits_after_{horizon:g}": parts <= later for horizon, later in zip(HORIZONS, free_after, strict=True)},
+        "could_backfill": fits & in_time,
+        "known_user": 1.0 - 1.0 / (1.0 + count),
+        "user_ratio": ratio,
+        "user_waiting": _counts(visible, waiting),
+        "user_running": _counts(visible, running),
+        "place": place / setting["num_visible"],
+        "waited": wait_s / DAY_S,
+    }  # fmt: skip
+
+
+def _of_pool(
+    waiting: Sequence[WaitingJob], running: Sequence[RunningJob], clock_s: float, setting: Mapping[str, Any]
+) -> dict[str, float]:
+    unit_s, size = setting["time_unit_s"], setting["processors"] * PARTS
+    free, free_after, shadow_s, _ = _room(waiting, running, clock_s, setting)
+    asked = sum(one.requested_s / unit_s * _parts(one.processors) for one in waiting)
+    left = sum(max(one.expected_end_s - clock_s, 0.0) / unit_s * _parts(one.processors) for one in running)
+    day, week = (
+        2.0 * np.pi * (since_s % span_s) / span_s
+        for since_s, span_s in ((clock_s, DAY_S), (clock_s - MONDAY_S, WEEK_S))
+    )
+    return {
+        "free": free / size,
+        **{f"free_after_{horizon:g}": later / size for horizon, later in zip(HORIZONS, free_after, strict=True)},
+        "num_waiting": log1p(len(waiting)) / 4.0,
+        "unseen": max(len(waiting) - setting["num_visible"], 0) / setting["queue_size"],
+        "num_running": log1p(len(running)) / 4.0,
+        "waiting_work": log1p(asked / size),
+        "running_work": log1p(left / size),
+        "oldest_wait": log1p((clock_s - waiting[0].arrival_s) / unit_s),
+        "reservation": log1p((shadow_s - clock_s) / unit_s),
+        "day_sine": np.sin(day),
+        "day_cosine": np.cos(day),
+        "week_sine": np.sin(week),
+        "week_cosine": np.cos(week),
+    }  # fmt: skip
+
+
+def _room(
+    waiting: Sequence[WaitingJob], running: Sequence[RunningJob], clock_s: float, setting: Mapping[str, Any]
+) -> tuple[int, list[int], float, int]:
+    """Parts free now and after every horizon; when the longest waiting job will fit, and what is left beside it."""
+    size = _parts(setting["processors"])
+    held = np.array([_parts(one.processors) for one in running], np.int64)
+    ends_s = np.array([max(one.expected_end_s, clock_s) for one in running])
+    free = size - int(held.sum())
+    if free < 0:
+        raise PolicyInputError(
+            "more processors run than there are", where=f"{held.sum() / PARTS:g} of {size / PARTS:g}"
+        )
+    tick_s, unit_s = setting["tick_s"], setting["time_unit_s"]
+    horizons_s = [clock_s + round(horizon * unit_s / tick_s) * tick_s for horizon in HORIZONS]
+    free_after = [free + int(held[ends_s <= until_s].sum()) for until_s in horizons_s]
+    needed = min(_parts(waiting[0].processors), size)
+    instants_s = np.append(clock_s, np.sort(ends_s))
+    later = np.array([free + int(held[ends_s <= until_s].sum()) for until_s in instants_s])
+    first = int(np.argmax(later >= needed))  # it comes to that: in the end the whole pool is free
+    return free, free_after, float(instants_s[first]), int(later[first]) - needed
+
+
+def _parts(processors: float) -> int:
+    return max(round(processors * PARTS), 1)
+
+
+def _counts(visible: Sequence[WaitingJob], of: Sequence[WaitingJob] | Sequence[RunningJob]) -> np.ndarray:
+    """[visible] log(1 + how many of `of` belong to the job's user) / 4."""
+    total: dict[str, int] = {}
+    for one in of:
+        if one.user is not None:
+            total[one.user] = total.get(one.user, 0) + 1
+    found = [0 if one.user is None else total.get(one.user, 0) for one in visible]
+    return np.asarray(np.log1p(found) / 4.0)
+
+
+def _slowdown(wait_s: np.ndarray, run_s: np.ndarray, floor_s: float) -> np.ndarray:
+    return np.asarray(np.log(np.maximum((wait_s + run_s) / np.maximum(run_s, floor_s), 1.0)))
+
+
+def _refuse_impossible(waiting: Sequence[WaitingJob], running: Sequence[RunningJob], clock_s: float) -> None:
+    arrivals = [one.arrival_s for one in waiting]
+    if not np.isfinite(clock_s) or not all(np.isfinite(arrivals)) or arrivals != sorted(arrivals):
+        raise PolicyInputError("jobs must wait in order of arrival", allowed="finite instants, oldest first")
+    if arrivals and arrivals[-1] > clock_s:
+        raise PolicyInputError("a job waits that has not arrived", where=f"arrival_s {arrivals[-1]!r}")
+    for one in waiting:
+        if not (0.0 < one.processors < np.inf and 0.0 < one.requested_s < np.inf):
+            raise PolicyInputError(
+                "a job cannot be like this", where=repr(one), allowed="positive, finite numbers"
+            )
+    for run in running:
+        if not (0.0 < run.processors < np.inf and np.isfinite(run.expected_end_s)):
+            raise PolicyInputError(
+                "a job cannot run like this", where=repr(run), allowed="positive, finite numbers"
+            )
