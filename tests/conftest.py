@@ -1,6 +1,7 @@
 """What every test stands on: strict JAX, a persistent compilation cache, fixed random examples, real logs."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,16 @@ from hypothesis import settings  # noqa: E402
 
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="module")
+def light_compilation() -> Iterator[None]:
+    """For modules that compile much and compute little: about half the compiler's work, and slower programs."""
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,8 @@ from twin.placement.encoding import Encoding
 from twin.placement.types import COMPLETED, REJECTED
 from twin.placement.windows import Windows, pad_windows
 
+pytestmark = pytest.mark.usefixtures("light_compilation")
+
 
 @pytest.fixture(scope="module")
 def logged() -> tuple[Rows, Encoding, list[Windows]]:

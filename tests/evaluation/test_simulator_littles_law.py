@@ -16,10 +16,17 @@ from twin.placement.features import NODE_FEATURES
 from twin.rollout import rollout
 
 NUM_STEPS, NUM_STREAMS, DEPTH = 200, 32, 24
+QUICK = ("small", "kmps")
 NAMES = [feature.name for feature in NODE_FEATURES]
 
+pytestmark = pytest.mark.usefixtures("light_compilation")
 
-@pytest.mark.parametrize("world", PRESETS, ids=lambda world: world.name)
+
+@pytest.mark.parametrize(
+    "world",
+    [pytest.param(one, marks=() if one.name in QUICK else pytest.mark.slow) for one in PRESETS],
+    ids=lambda world: world.name,
+)
 def test_books_and_fates_agree_and_the_number_held_is_rate_times_time_in_system(world):
     """Poisson arrivals see time averages, so the sum of `held / rate` over arrivals estimates the integral of what is
     held, which is the sum of the times in system, cut at the end."""

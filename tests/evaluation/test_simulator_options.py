@@ -27,6 +27,8 @@ OUTAGE = Outage("north-2", (0,), 2_000.0, 6_000.0)
 WAN_DOWN = LinkFault("wan", (0,), 1_000.0, 3_000.0)
 CHUNK_STEPS = 500
 
+pytestmark = pytest.mark.usefixtures("light_compilation")
+
 
 def with_options(requests_per_day):
     """All but sharing and reactions; as crowded as `small`, and as many requests a day as asked for."""

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.environment import environment
@@ -21,6 +22,8 @@ CONFIG = AnswerConfig(num_members=2, hidden=())
 ROWS = made_rows(np.random.default_rng(2), CLUSTER, 64)
 ROWS = ROWS._replace(request=ROWS.request._replace(deadline_s=np.full(64, np.inf, np.float32)))
 WINDOWS = cut_windows(ROWS, np.ones(64, bool), ENCODING, num_steps=32)
+
+pytestmark = pytest.mark.usefixtures("light_compilation")
 
 
 def ensemble(first: float, second: float) -> AnswerModel:
@@ -42,19 +45,22 @@ def lived(key):
     return rollout(key, system, zero, 32, (64,))
 
 
-TRAJECTORY = lived(jax.random.key(0))
-DOUBT = jax.jit(lambda key, model: disagreement(key, ENCODING, CONFIG, model, TRAJECTORY))
+@pytest.fixture(scope="module")
+def doubt_of():
+    """The doubt about some members' answers along one trajectory."""
+    trajectory = lived(jax.random.key(0))
+    return jax.jit(lambda model: disagreement(jax.random.key(1), ENCODING, CONFIG, model, trajectory))
 
 
-def test_members_that_agree_leave_no_doubt():
-    doubt = DOUBT(jax.random.key(1), ensemble(0.6, 0.6))
-    assert doubt.shape == TRAJECTORY.reward.shape
+def test_members_that_agree_leave_no_doubt(doubt_of):
+    doubt = doubt_of(ensemble(0.6, 0.6))
+    assert doubt.shape == (32, 1, 64)
     np.testing.assert_array_equal(doubt, 0.0)
 
 
-def test_the_doubt_is_the_deviation_of_what_the_members_expect():
+def test_the_doubt_is_the_deviation_of_what_the_members_expect(doubt_of):
     """With common draws member one's success implies member two's, so their means differ by the share in between."""
-    doubt = np.asarray(DOUBT(jax.random.key(1), ensemble(0.3, 0.9)))
+    doubt = np.asarray(doubt_of(ensemble(0.3, 0.9)))
     assert abs(doubt.mean() - 0.6 / 2) < 0.01
     assert doubt.min() >= 0.0
     assert doubt.max() <= 0.5
