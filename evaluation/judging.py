@@ -137,14 +137,19 @@ def all_at_once(
     *shared: PyTree,
     kinds_known: Sequence[str] = KINDS,
 ) -> list[Judged]:
-    """A NumPy result for every candidate, one call of a program for each kind; `kinds_known` in the program's order."""
+    """A NumPy result for every candidate, one call of a program for each policy, with all its seeds: two numbers of
+    candidates, one and the seeds', are all that a program is compiled for.
+
+    `kinds_known` are in the program's order.
+    """
     found: dict[int, Judged] = {}
-    for kind in dict.fromkeys(candidate.kind for candidate in candidates):
-        places = [place for place, candidate in enumerate(candidates) if candidate.kind == kind]
+    groups = [(candidate.name, candidate.kind) for candidate in candidates]
+    for group in dict.fromkeys(groups):
+        places = [place for place, each in enumerate(groups) if each == group]
         params = jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *(candidates[place].params for place in places)
         )
-        together = program(key, jnp.int32(kinds_known.index(kind)), params, *shared)
+        together = program(key, jnp.int32(kinds_known.index(group[1])), params, *shared)
         together = jax.tree.map(np.asarray, together)
         for row, place in enumerate(places):
             row = min(row, len(together.active) - 1)
