@@ -27,6 +27,8 @@ SMALL = preset("small")
 TINY = OracleConfig(num_updates=4, requests_per_update=800, least_steps=100)
 BENCH = TruthBenchConfig(num_seeds=4, days_per_seed=2, num_steps=200)
 
+pytestmark = pytest.mark.usefixtures("light_compilation")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -62,18 +64,22 @@ def test_oracles_are_named_for_their_days_and_the_stale_one_knows_only_day_0(kep
     assert not np.array_equal(named[ORACLE, 30].per_day, named[STALE_ORACLE, 30].per_day)
 
 
-def first_state(num_streams=3):
+@pytest.fixture(scope="module")
+def first():
+    """The state of an empty world with a request in each of three streams."""
     cluster = cluster_of(SMALL)
     system = truth_of(SMALL, cluster, PlacementConfig(depth=4), 0.0)
-    reset = jax.jit(lambda key: system.reset(key, (num_streams,)))
-    return names_in(SMALL, cluster), reset(jax.random.key(1))
+    return jax.jit(lambda key: system.reset(key, (3,)))(jax.random.key(1)).problem
 
 
-def test_an_empty_world_promises_way_and_run_by_the_tables():
-    names, state = first_state()
-    today = conditions(SMALL, 0)
-    found = jax.jit(lambda state: expect(SMALL, names, today, state))(state.problem)
-    request = jax.tree.map(np.asarray, state.problem.request)
+@jax.jit
+def promised(state):
+    return expect(SMALL, names_in(SMALL, cluster_of(SMALL)), conditions(SMALL, 0), state)
+
+
+def test_an_empty_world_promises_way_and_run_by_the_tables(first):
+    today, found = conditions(SMALL, 0), promised(first)
+    request = jax.tree.map(np.asarray, first.request)
     for stream in range(3):
         site, service = request.site[0, stream], request.service[0, stream] - 1
         for node, machine in enumerate(SMALL.nodes):
@@ -90,30 +96,28 @@ def test_an_empty_world_promises_way_and_run_by_the_tables():
             assert float(found.chance[node, stream]) == pytest.approx(accepts * exact, abs=0.03)
 
 
-def test_a_full_node_promises_a_wait_and_others_none():
-    names, state = first_state()
+def test_a_full_node_promises_a_wait_and_others_none(first):
     today = conditions(SMALL, 0)
     node, cores = 1, SMALL.nodes[1].cpu_cores
-    busy = state.problem
-    never = jnp.float32(jnp.inf)
+    busy = jax.tree.map(np.asarray, first)
     table = busy.in_flight
-    here = (jnp.arange(len(SMALL.nodes)) == node)[:, None, None] & (jnp.arange(4) < cores)[None, :, None]
+    here = (np.arange(len(SMALL.nodes)) == node)[:, None, None] & (np.arange(4) < cores)[None, :, None]
     table = table._replace(
-        decision=jnp.where(here, 0, table.decision),
-        start_s=jnp.where(here, busy.clock_s[None, None] - 2.0, never),
-        expected_run_s=jnp.where(here, 50.0, 0.0),
-        service=jnp.where(here, 1, 0),
+        decision=np.where(here, 0, table.decision),
+        start_s=np.where(here, busy.clock_s[None, None] - 2.0, np.inf).astype(np.float32),
+        expected_run_s=np.broadcast_to(np.where(here, 50.0, 0.0), table.decision.shape).astype(np.float32),
+        service=np.broadcast_to(np.where(here, 1, 0), table.decision.shape).astype(np.int32),
     )
-    found = expect(SMALL, names, today, busy._replace(in_flight=table))
+    found = promised(busy._replace(in_flight=table))
     run_s = 50.0 / (SMALL.nodes[node].speed * today.affinity[0, node])
     np.testing.assert_allclose(found.busy[node], 1.0)
     np.testing.assert_allclose(found.wait_s[node], (run_s - 2.0) / cores, rtol=1e-5)
-    assert float(jnp.abs(jnp.delete(found.wait_s, node, axis=0)).max()) == 0.0
+    assert np.abs(np.delete(found.wait_s, node, axis=0)).max() == 0.0
 
 
-def test_what_the_oracle_sees_is_finite_and_as_long_as_its_names():
-    names, state = first_state()
-    seen = oracle_view(SMALL, names, conditions(SMALL, 0), state.problem)
+def test_what_the_oracle_sees_is_finite_and_as_long_as_its_names(first):
+    names = names_in(SMALL, cluster_of(SMALL))
+    seen = jax.jit(lambda state: oracle_view(SMALL, names, conditions(SMALL, 0), state))(first)
     assert seen.node.shape == (len(NODE_NUMBERS), len(SMALL.nodes), 1, 3)
     assert bool(jnp.isfinite(seen.node).all() & jnp.isfinite(seen.request).all())
 

@@ -24,6 +24,8 @@ from twin.rollout import follow
 
 STEPS = 48
 
+pytestmark = pytest.mark.usefixtures("light_compilation")
+
 
 @pytest.fixture(scope="module", params=[("on_time", "summary"), ("slowdown", "full")])
 def case(request: pytest.FixtureRequest) -> tuple[Encoding, Windows]:
@@ -110,17 +112,18 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
         drawn_response(cluster, encoding.problem.depth, replayed_arrivals(windows), answers),
     )
     state = jax.jit(lambda key: system.reset(key, (streams,)))(jax.random.key(6))
-    step = jax.jit(system.step)
+    step, observe_global = jax.jit(system.step), jax.jit(system.problem.observe_global)
+    answer = jax.jit(lambda key, state, node: answers.answer(key, None, state, node)[1])
     for number in range(20):
         key = jax.random.key(100 + number)
         node = np.array([[number % cluster.num_nodes, (number + 1) % cluster.num_nodes]], np.int32)
-        full = jax.tree.map(np.asarray, system.problem.observe_global(state.problem))
+        full = jax.tree.map(np.asarray, observe_global(state.problem))
         before = np.asarray(state.response.hidden.start_s)
         clock, state_before = np.asarray(state.problem.clock_s), state
         _, key_answers = jax.random.split(key)
         low = float(np.finfo(np.float32).tiny)
         uniforms = np.asarray(jax.random.uniform(key_answers, (NUM_UNIFORMS, 1, streams), minval=low))
-        _, fate = answers.answer(key_answers, None, state_before.problem, jnp.asarray(node))
+        fate = answer(key_answers, state_before.problem, node)
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
             inputs = np.concatenate(
