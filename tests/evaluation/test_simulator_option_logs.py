@@ -30,6 +30,8 @@ SMALL = preset("small")
 REQUESTS_PER_DAY = 400.0
 NAMES = [feature.name for feature in NODE_FEATURES]
 
+pytestmark = pytest.mark.usefixtures("light_compilation")
+
 
 def made():
     services = [replace(service, output_mib=3.0) for service in SMALL.services]
