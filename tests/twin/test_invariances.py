@@ -23,6 +23,8 @@ from twin.rollout import rollout
 
 STEPS = 30
 
+pytestmark = pytest.mark.usefixtures("light_compilation")
+
 
 @pytest.fixture(scope="module")
 def rows() -> Rows:
