@@ -8,6 +8,9 @@ average. What is left there is burstiness, kept as it was logged:
 
 so gaps have the logged law and the autocorrelation of their normal scores is `sum_k w_k p_k^lag`, with two terms, for
 what lasts a few arrivals and what lasts long: crowds come and stay. A Poisson process has exponential Q and no w.
+Logs in whole seconds hold arrivals at one instant, often many: after every arrival another one at the same instant
+comes with a probability that depends on whether the last one did; gaps, their law and their memory are those between
+instants.
 
 Rates of the hours of a week shrink towards those of its kind of day (working day, weekend), these towards those of any
 day, by the weight of a quarter of a day.
@@ -36,6 +39,11 @@ WEEKEND = np.array([False] * 5 + [True] * 2)
 MIN_ARRIVALS = 100
 GRID_SIZE = 4096
 SHRINKAGE_DAYS = 0.25
+CANDIDATES = 128
+"""States that the state at any time is drawn among."""
+SMALLEST = 1e-9
+"""Least gap between two instants, in operational time: numbers may lose a shorter one."""
+LARGEST_AGAIN = 0.999
 LAGS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120)
 NUM_TERMS = 2
 PERSISTENCES = (0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
@@ -45,7 +53,8 @@ class ArrivalModel(NamedTuple):
     """When agents ask; arrays."""
 
     rate_per_s: Leaf  # [hours of the week] from Monday 00:00
-    gap: Leaf  # [quantiles] of the gaps in operational time, ascending, mean one
+    gap: Leaf  # [quantiles] of the gaps between instants in operational time, ascending; with ties the mean is one
+    again: Leaf  # [2] chance of another arrival at the same instant: after a gap, after none
     share: Leaf  # [terms] w: in the variance of the scores
     persistence: Leaf  # [terms] p
     resolution_s: Leaf  # []: instants are multiples of it; 0 where they are not
@@ -56,6 +65,7 @@ class Flow(NamedTuple):
 
     clock_s: Array  # on the episode's clock, before rounding to the resolution
     slow: Array  # [terms, *streams] s_i
+    tied: Array  # [*streams] bool: the last arrival came at the instant of the one before
 
 
 def fit_arrivals(arrival_s: np.ndarray, days: Sequence[int]) -> ArrivalModel:
@@ -77,17 +87,37 @@ def fit_arrivals(arrival_s: np.ndarray, days: Sequence[int]) -> ArrivalModel:
             where=f"{len(looked_at)} days", allowed=f"at least {MIN_ARRIVALS}", advice="take more days",
         )  # fmt: skip
     rate_per_s = _rates(arrival_s, looked_at)
-    gap, order = _operational_gaps(arrival_s, rate_per_s, looked_at)
-    share, persistence = _memory(_scores(gap), order)
+    gap, run = _operational_gaps(arrival_s, rate_per_s, looked_at)
+    apart = gap > 0.0
+    again = _again(apart, run)
+    gap, run = gap[apart], run[apart]
+    share, persistence = _memory(_scores(gap), np.arange(len(gap)) + 1000 * run)
     grid = np.quantile(gap, (np.arange(GRID_SIZE) + 0.5) / GRID_SIZE)
     whole = bool(np.all(arrival_s == np.floor(arrival_s)))
-    leaves = (rate_per_s, grid / grid.mean(), share, persistence, 1.0 if whole else 0.0)
+    leaves = (
+        rate_per_s, grid / (grid.mean() * np.mean(apart)), again, share, persistence, 1.0 if whole else 0.0,
+    )  # fmt: skip
     return ArrivalModel(*(np.asarray(leaf, np.float32) for leaf in leaves))
 
 
-def first_flow(key: Array, clock_s: Array) -> Flow:
-    """A flow that has gone on for ever when the clock stands at `clock_s` [*streams]."""
-    return Flow(clock_s, jax.random.normal(key, (NUM_TERMS, *clock_s.shape)))
+def flow_at_arrival(key: Array, clock_s: Array) -> Flow:
+    """A flow that has gone on for ever, when somebody asks at `clock_s` [*streams]."""
+    slow = jax.random.normal(key, (NUM_TERMS, *clock_s.shape))
+    return Flow(clock_s, slow, jnp.zeros(clock_s.shape, bool))
+
+
+def flow_at_any_time(key: Array, model: ArrivalModel, clock_s: Array) -> Flow:
+    """A flow that has gone on for ever, at a moment `clock_s` [*streams] that no arrival chose.
+
+    Such a moment falls into a gap as often as the gap is long: with crowds that stay it lies between them, mostly. Of
+    `CANDIDATES` states one is drawn by the lengths of their gaps.
+    """
+    key_slow, key_noise, key_choice = jax.random.split(key, 3)
+    slow = jax.random.normal(key_slow, (NUM_TERMS, CANDIDATES, *clock_s.shape))
+    amount = _amount(model, slow, jax.random.normal(key_noise, slow.shape[1:]))
+    chosen = jax.random.categorical(key_choice, jnp.log(jnp.maximum(amount, 1e-9)), axis=0)
+    slow = jnp.take_along_axis(slow, chosen[None, None], axis=1)[:, 0]
+    return Flow(clock_s, slow, jnp.zeros(clock_s.shape, bool))
 
 
 def next_arrival(key: Array, model: ArrivalModel, flow: Flow, offset_s: Array) -> Flow:
@@ -99,19 +129,31 @@ def next_arrival(key: Array, model: ArrivalModel, flow: Flow, offset_s: Array) -
         flow: Where the streams stand, leaves [*streams].
         offset_s: [*streams] time of the week (Monday 00:00 is 0) at which the episode's clock was zero.
     """
-    noise = jax.random.normal(key, (NUM_TERMS + 1, *flow.clock_s.shape))
-    trailing = (-1,) + (1,) * flow.clock_s.ndim
-    persistence, share = (jnp.reshape(leaf, trailing) for leaf in (model.persistence, model.share))
+    key_noise, key_tie = jax.random.split(key)
+    again = jnp.where(flow.tied, model.again[1], model.again[0])
+    tied = jax.random.uniform(key_tie, flow.clock_s.shape) < again
+    noise = jax.random.normal(key_noise, (NUM_TERMS + 1, *flow.clock_s.shape))
+    persistence = jnp.reshape(jnp.asarray(model.persistence), (-1,) + (1,) * flow.clock_s.ndim)
     slow = persistence * flow.slow + jnp.sqrt(1.0 - persistence**2) * noise[1:]
-    rest = jnp.sqrt(1.0 - jnp.sum(jnp.asarray(model.share)))
-    score = jnp.sum(jnp.sqrt(share) * slow, axis=0) + rest * noise[0]
+    amount = _amount(model, slow, noise[0])
+    time_s = jnp.mod(offset_s + flow.clock_s, WEEK_S)
+    later = flow.clock_s + gap_s(jnp.asarray(model.rate_per_s), time_s, amount)
+    later = jnp.maximum(
+        later, rounded(model, flow.clock_s) + model.resolution_s
+    )  # another instant of the log
+    return Flow(jnp.where(tied, flow.clock_s, later), jnp.where(tied, flow.slow, slow), tied)
+
+
+def _amount(model: ArrivalModel, slow: Array, noise: Array) -> Array:
+    """The gap in operational time that slow terms [terms, *shape] and noise [*shape] stand for."""
+    share = jnp.reshape(jnp.asarray(model.share), (-1,) + (1,) * noise.ndim)
+    rest = jnp.sqrt(1.0 - jnp.sum(share))
+    score = jnp.sum(jnp.sqrt(share) * slow, axis=0) + rest * noise
     place = jax.scipy.special.ndtr(score) * GRID_SIZE - 0.5
     grid = jnp.asarray(model.gap)
     below = jnp.clip(jnp.floor(place), 0, GRID_SIZE - 2).astype(jnp.int32)
     within = jnp.clip(place - below, 0.0, 1.0)
-    amount = (1.0 - within) * jnp.take(grid, below) + within * jnp.take(grid, below + 1)
-    time_s = jnp.mod(offset_s + flow.clock_s, WEEK_S)
-    return Flow(flow.clock_s + gap_s(jnp.asarray(model.rate_per_s), time_s, amount), slow)
+    return (1.0 - within) * jnp.take(grid, below) + within * jnp.take(grid, below + 1)
 
 
 def gap_s(rate_per_s: Array, time_s: Array, amount: Array) -> Array:
@@ -155,7 +197,7 @@ def draw_arrivals(
 
         return jax.lax.scan(one, flow, jax.random.split(key, num_steps))
 
-    flow = first_flow(key, jnp.zeros(num_streams))
+    flow = flow_at_any_time(key, model, jnp.zeros(num_streams))
     pieces: list[np.ndarray] = []
     while np.min(np.asarray(flow.clock_s)) < length_s:
         flow, times = onward(jax.random.fold_in(key, len(pieces)), flow)
@@ -185,7 +227,7 @@ def _rates(arrival_s: np.ndarray, days: np.ndarray) -> np.ndarray:
 def _operational_gaps(
     arrival_s: np.ndarray, rate_per_s: np.ndarray, days: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gaps in operational time, and a number for each that jumps where days between were not looked at."""
+    """Gaps in operational time, and for each which stretch of days without a break it lies in."""
     since = arrival_s - MONDAY_S
     ends = np.concatenate([[0.0], np.cumsum(rate_per_s) * HOUR_S])
     week, inside = np.floor(since / WEEK_S), since % WEEK_S
@@ -194,7 +236,16 @@ def _operational_gaps(
     day = (arrival_s // DAY_S).astype(np.int64)
     run = np.cumsum(np.diff(days, prepend=days[0]) > 1)[np.searchsorted(days, day)]
     joined = np.diff(run) == 0
-    return np.diff(place)[joined], (np.arange(len(joined)) + 1000 * run[1:])[joined]
+    gap = np.where(np.diff(arrival_s) > 0.0, np.maximum(np.diff(place), SMALLEST), 0.0)
+    return gap[joined], run[1:][joined]
+
+
+def _again(apart: np.ndarray, run: np.ndarray) -> np.ndarray:
+    """[2] share of the arrivals at the instant of the one before, of those that follow a gap and of the others."""
+    next_one, joined = ~apart[1:], np.diff(run) == 0
+    shares = [np.mean(next_one[joined & before]) if np.any(joined & before) else 0.0
+              for before in (apart[:-1], ~apart[:-1])]  # fmt: skip
+    return np.minimum(shares, LARGEST_AGAIN)
 
 
 def _scores(gap: np.ndarray) -> np.ndarray:

@@ -30,8 +30,9 @@ from twin.population.arrival_times import (
     WEEK_S,
     ArrivalModel,
     Flow,
-    first_flow,
     fit_arrivals,
+    flow_at_any_time,
+    flow_at_arrival,
     next_arrival,
     rounded,
 )
@@ -172,7 +173,9 @@ def generated_arrivals(
         if begins is None:
             offset = jax.random.uniform(key_begin, streams, maxval=WEEK_S)
             offset = offset if offset_s is None else jnp.full(streams, offset_s, jnp.float32)
-            flow = next_arrival(key_time, times, first_flow(key_slow, jnp.zeros(streams)), offset)
+            flow = next_arrival(
+                key_time, times, flow_at_any_time(key_slow, times, jnp.zeros(streams)), offset
+            )
             offset = jnp.mod(offset + flow.clock_s, WEEK_S) if offset_s is None else offset
             flow = flow if offset_s is not None else flow._replace(clock_s=jnp.zeros(streams))
             clock_s = rounded(times, flow.clock_s)
@@ -183,7 +186,7 @@ def generated_arrivals(
         request = jax.tree.map(lambda leaf: take(leaf, window), _first_of(begins.request))
         carried, fate = take(begins.carried, window), take(begins.carried_fate, window)
         first = First(clock_s, _seated(request), active, done, carried, fate)
-        return _Private(first_flow(key_slow, clock_s), offset), first
+        return _Private(flow_at_arrival(key_slow, clock_s), offset), first
 
     def following(key: Array, private: PyTree, state: PlacementState, _fate: Fate) -> tuple[PyTree, Next]:
         key_time, key_request = jax.random.split(key)
