@@ -14,14 +14,14 @@ import jax.numpy as jnp
 from evaluation.ordering.predicting import SCORER_HIDDEN, TIME_UNIT_S
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
-from offline_rl.networks import Actor, example_of, greedy_policy, sampling_policy
+from offline_rl.networks import Actor, example_of
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.train import from_logs, updates
 from twin.contracts import Array, Environment, PyTree, Trajectory
 from twin.environment import environment
 from twin.ordering.job_windows import JobWindows, replayed_jobs
 from twin.ordering.orders import by_area, by_priority
-from twin.ordering.play import actions_of, by_order, by_policy, play
+from twin.ordering.play import actions_of, by_order, by_scorer, play
 from twin.ordering.problem import OrderingConfig, ordering
 from twin.ordering.responses import queue_response, starts_of
 from twin.ordering.types import Pool
@@ -178,12 +178,8 @@ def _finish_program(
     def finish(key: Array, params: PyTree, windows: JobWindows, sampled: Array) -> tuple[Array, Array]:
         system = system_of(windows)
 
-        def policy(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
-            drawn = sampling_policy(network, params)(key, observation, legal)
-            likeliest = greedy_policy(network, params)(key, observation, legal)
-            return jnp.where(sampled, drawn, likeliest)
-
-        last = play(key, system, by_policy(system, policy), (windows.length.shape[0],))
+        choose = by_scorer(pool, settings, partial(network.logits, params), sampled)
+        last = play(key, system, choose, (windows.length.shape[0],))
         return starts_of(last, settings), jnp.sum(last.problem.num_late)
 
     return finish

@@ -12,12 +12,13 @@ episodes under first come, first served, without features and network.
 import argparse
 import json
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.networks import example_of, greedy_policy
+from offline_rl.networks import example_of
 from offline_rl.scorer import ScorerConfig, scorer
 from tests.ordering.pooling import columns_of, cut_whole, joined
 from tests.reference.ordering_policy_loop import NumpyScorer, PolicyLoop
@@ -25,7 +26,7 @@ from twin.environment import environment
 from twin.ordering.config import OrderingConfig
 from twin.ordering.job_windows import replayed_jobs
 from twin.ordering.orders import by_arrival
-from twin.ordering.play import by_order, by_policy, play
+from twin.ordering.play import by_order, by_scorer, play
 from twin.ordering.problem import ordering
 from twin.ordering.responses import queue_response
 from twin.ordering.types import Jobs, Pool
@@ -59,10 +60,10 @@ def main() -> None:
     logs = [made_jobs(seed, arguments.jobs) for seed in range(arguments.streams)]
     windows = jax.tree.map(jnp.asarray, joined([cut_whole(log, pool, config) for log in logs]))
     system = environment(ordering(pool, config), queue_response(pool, config, replayed_jobs(windows)))
-    network = scorer(example_of(system), ScorerConfig((64, 32), identity=False))
+    network = scorer(example_of(system), ScorerConfig((64, 32), identity=False, pooled=False))
     parameters = network.init(jax.random.key(0))
     choices = {
-        "scorer": by_policy(system, greedy_policy(network, parameters)),
+        "scorer": by_scorer(pool, config, partial(network.logits, parameters)),
         "fcfs": by_order(system, by_arrival),
     }
     runs = {

@@ -21,7 +21,7 @@ from twin.ordering.costs import accrued
 from twin.ordering.features import JOB_FEATURES, NUM_GLOBAL, POOL_FEATURES
 from twin.ordering.job_windows import JobWindows, drawn_jobs
 from twin.ordering.orders import by_requested
-from twin.ordering.play import actions_of, by_order, by_policy, play
+from twin.ordering.play import actions_of, by_order, by_policy, by_scorer, play
 from twin.ordering.problem import ordering
 from twin.ordering.responses import queue_response, starts_of
 from twin.ordering.states import NEVER, Asked, Running
@@ -264,13 +264,19 @@ def test_policies_play_drawn_windows_and_rules_leave_actions_to_follow(trajector
     def policy(_key, observation, legal):
         return jnp.argmin(jnp.where(legal, observation.job[1], jnp.inf), axis=0).astype(jnp.int32)
 
-    @jax.jit
-    def both(key):
-        ended = play(key, system, by_policy(system, policy), (NUM_STREAMS,))
-        rule = by_order(system, by_requested)
-        return ended, actions_of(key, system, rule, NUM_STEPS, (NUM_STREAMS,))
+    def logits(observation, legal):
+        return jnp.where(legal, -observation.job[1], -1e9)
 
-    ended, actions = both(KEY)
+    @jax.jit
+    def all_ways(key, sampled):
+        ended = play(key, system, by_policy(system, policy), (NUM_STREAMS,))
+        scored = play(key, system, by_scorer(POOL, CONFIG, logits, sampled), (NUM_STREAMS,))
+        rule = by_order(system, by_requested)
+        return ended, starts_of(scored, CONFIG), actions_of(key, system, rule, NUM_STEPS, (NUM_STREAMS,))
+
+    ended, scored, actions = all_ways(KEY, False)
+    np.testing.assert_array_equal(scored, starts_of(ended, CONFIG))
+    assert not np.array_equal(all_ways(KEY, True)[1], scored)
     followed = run(WINDOWS, actions)
     assert not np.any(followed.illegal)
     starts = np.asarray(starts_of(ended, CONFIG))

@@ -209,6 +209,7 @@ class NumpyScorer:
         hidden = np.maximum(self.dense("choice", job) + self.dense("context", pool)[:, None], 0.0)
         for index in range(self.depth):
             mixed = self.dense(f"layer_{index}", hidden)
-            mixed += self.dense(f"pool_{index}", hidden.mean(axis=1))[:, None]
+            if f"pool_{index}" in self.layers:
+                mixed += self.dense(f"pool_{index}", hidden.mean(axis=1))[:, None]
             hidden = np.maximum(mixed, 0.0)
         return self.dense("score", hidden)[0]

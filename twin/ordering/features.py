@@ -5,6 +5,8 @@ log(1 + time / time unit), one wait in days besides. The true run time is never 
 tell about it is.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,7 @@ from twin.ordering.config import OrderingConfig
 from twin.ordering.machine import PARTS
 from twin.ordering.rows import numbers, take_rows
 from twin.ordering.starting import reservation
-from twin.ordering.states import Asked, PoolObservation, PoolState
+from twin.ordering.states import Asked, PoolObservation, PoolState, Users
 from twin.ordering.types import Pool
 from twin.ordering.users import user_row
 from twin.placement.features import Feature
@@ -91,14 +93,94 @@ def observe_global(pool: Pool, config: OrderingConfig, state: PoolState) -> Arra
     return jnp.concatenate([whole, total / config.num_visible, total / jnp.maximum(count, 1.0)[None]])
 
 
+class Packed(NamedTuple):
+    """The jobs that wait in all streams, side by side."""
+
+    job: Array  # [job features, jobs]
+    pool: Array  # [pool features, jobs]: of each job's stream
+    place: Array  # [jobs] int32 in the stream's queue; -1 where there is no job
+    stream: Array  # [jobs] int32
+
+
+def observe_packed(
+    pool: Pool, config: OrderingConfig, state: PoolState, num_held: Array, num_jobs: int
+) -> Packed:
+    """What the seat sees of the places that hold a job, and of no others: most queues are short.
+
+    Args:
+        pool: The processors.
+        config: The problem's.
+        state: The pools, with one axis of streams.
+        num_held: [streams] int32: how many places of each to look at, from the first on, at most `num_visible`.
+        num_jobs: How many there are at most in total.
+    """
+    upto = jnp.cumsum(num_held)  # the jobs of a stream stand together, in order of arrival
+    job = jnp.arange(num_jobs, dtype=jnp.int32)
+    stream = jnp.sum(job[:, None] >= upto[None], axis=1, dtype=jnp.int32)
+    is_job, stream = stream < len(num_held), jnp.minimum(stream, len(num_held) - 1)
+    place = jnp.clip(job - (upto - num_held)[stream], 0, config.num_visible - 1)
+    free_after, shadow, extra = _room(pool, config, state)
+    row = user_row(config.num_agents, state.queue.agent[place, stream])
+    seen = _Seen(
+        state.queue.arrival[place, stream],
+        state.queue.processors[place, stream],
+        state.queue.requested[place, stream],
+        place,
+        state.clock[stream],
+        state.free[stream],
+        [free[stream] for free in free_after],
+        shadow[stream],
+        extra[stream],
+        row >= 0,
+        Users(*(leaf[jnp.maximum(row, 0), stream] for leaf in state.users)),
+    )
+    whole = _of_pool(pool, config, state, free_after, shadow)
+    return Packed(_of_jobs(pool, config, seen), whole[:, stream], jnp.where(is_job, place, -1), stream)
+
+
+class _Seen(NamedTuple):
+    """What features of jobs are made of; leaves [*jobs], or what goes with them by broadcasting."""
+
+    arrival: Array
+    processors: Array
+    requested: Array
+    place: Array
+    clock: Array
+    free: Array
+    free_after: list[Array]
+    shadow: Array
+    extra: Array
+    known: Array  # bool: the user is known
+    users: Users  # of the job's own user
+
+
 def _both(pool: Pool, config: OrderingConfig, state: PoolState) -> tuple[Array, Array]:
     """[job features, num_visible, *streams] and [pool features, *streams]."""
-    seen: Asked = jax.tree.map(lambda leaf: leaf[: config.num_visible], state.queue)
-    free_after = _free_after(config, state)
-    needed = jnp.minimum(seen.processors[0], round(pool.processors * PARTS))
-    shadow, extra = reservation(state, needed, state.num_waiting > 0)
-    job = _of_jobs(pool, config, state, seen, free_after, shadow, extra)
+    queue: Asked = jax.tree.map(lambda leaf: leaf[: config.num_visible], state.queue)
+    free_after, shadow, extra = _room(pool, config, state)
+    row = user_row(config.num_agents, queue.agent)
+    place = numbers(config.num_visible, state.clock)
+    seen = _Seen(
+        queue.arrival,
+        queue.processors,
+        queue.requested,
+        jnp.broadcast_to(place, queue.arrival.shape),
+        state.clock[None],
+        state.free[None],
+        [free[None] for free in free_after],
+        shadow[None],
+        extra[None],
+        row >= 0,
+        Users(*(take_rows(leaf, row) for leaf in state.users)),
+    )
+    job = jnp.where((place < state.num_waiting[None])[None], _of_jobs(pool, config, seen), 0.0)
     return job, _of_pool(pool, config, state, free_after, shadow)
+
+
+def _room(pool: Pool, config: OrderingConfig, state: PoolState) -> tuple[list[Array], Array, Array]:
+    """Parts free after every horizon; when the longest waiting job will fit, and what is left beside it then."""
+    needed = jnp.minimum(state.queue.processors[0], round(pool.processors * PARTS))
+    return (_free_after(config, state), *reservation(state, needed, state.num_waiting > 0))
 
 
 def _squash(config: OrderingConfig, ticks: Array) -> Array:
@@ -121,54 +203,43 @@ def _free_after(config: OrderingConfig, state: PoolState) -> list[Array]:
     return [by(horizon) for horizon in HORIZONS]
 
 
-def _of_jobs(
-    pool: Pool,
-    config: OrderingConfig,
-    state: PoolState,
-    seen: Asked,
-    free_after: list[Array],
-    shadow: Array,
-    extra: Array,
-) -> Array:
-    users, clock = state.users, state.clock[None]
-    row = user_row(config.num_agents, seen.agent)
-    known = row >= 0
+def _of_jobs(pool: Pool, config: OrderingConfig, seen: _Seen) -> Array:
+    """[job features, *jobs]."""
+    clock = seen.clock
 
-    def of_user(leaf: Array, without: float = 0.0) -> Array:
-        return jnp.where(known, take_rows(leaf, row).astype(jnp.float32), without)
+    def of_user(leaf: Array) -> Array:
+        return jnp.where(seen.known, leaf.astype(jnp.float32), 0.0)
 
-    num_finished = of_user(users.num_finished)
+    num_finished = of_user(seen.users.num_finished)
     has_history = num_finished > 0
-    ratio = jnp.where(has_history, of_user(users.ratio), 1.0)
+    ratio = jnp.where(has_history, of_user(seen.users.ratio), 1.0)
     wait_s = (clock - seen.arrival).astype(jnp.float32) * config.tick_s
     requested_s = seen.requested.astype(jnp.float32) * config.tick_s
     processors = seen.processors.astype(jnp.float32) / PARTS
     share, requested = processors / pool.processors, _units(config, seen.requested)
-    fits = seen.processors <= state.free[None]
-    in_time = (clock + seen.requested <= shadow[None]) | (seen.processors <= extra[None])
-    place = numbers(config.num_visible, state.clock)
+    fits = seen.processors <= seen.free
+    in_time = (clock + seen.requested <= seen.shadow) | (seen.processors <= seen.extra)
     rows = [
         jnp.log(1.0 + wait_s / config.time_unit_s),
         jnp.log(1.0 + requested),
         jnp.log(1.0 + requested * ratio),
-        jnp.where(has_history, of_user(users.log_run), 0.0),
+        jnp.where(has_history, of_user(seen.users.log_run), 0.0),
         share,
         jnp.log(1.0 + processors) / np.log1p(pool.processors),
         jnp.log(1.0 + share * requested),
         _slowdown(config, wait_s, requested_s),
         _slowdown(config, wait_s, requested_s * ratio),
         fits,
-        *(seen.processors <= free[None] for free in free_after),
-        fits & (in_time | (place == 0)),
+        *(seen.processors <= free for free in seen.free_after),
+        fits & (in_time | (seen.place == 0)),
         1.0 - 1.0 / (1.0 + num_finished),
         ratio,
-        jnp.log(1.0 + of_user(users.num_waiting)) / 4.0,
-        jnp.log(1.0 + of_user(users.num_running)) / 4.0,
-        jnp.broadcast_to(place.astype(jnp.float32) / config.num_visible, seen.arrival.shape),
+        jnp.log(1.0 + of_user(seen.users.num_waiting)) / 4.0,
+        jnp.log(1.0 + of_user(seen.users.num_running)) / 4.0,
+        seen.place.astype(jnp.float32) / config.num_visible,
         wait_s / DAY_S,
     ]
-    held = place < state.num_waiting[None]
-    return jnp.stack([jnp.where(held, values.astype(jnp.float32), 0.0) for values in rows])
+    return jnp.stack([values.astype(jnp.float32) for values in rows])
 
 
 def _slowdown(config: OrderingConfig, wait_s: Array, run_s: Array) -> Array:

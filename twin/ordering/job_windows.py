@@ -108,7 +108,7 @@ def cut_job_windows(
     def of_jobs(values: np.ndarray) -> np.ndarray:
         return np.where(place >= 0, values[place], 0).astype(np.int32)
 
-    _check_length(np.max(np.where(place >= 0, np.abs(jobs.arrival_s[place] - begin_s[None]), 0.0)), config)
+    _check_length(np.where(place >= 0, jobs.arrival_s[place] - begin_s[None], 0.0), config)
     standing = np.zeros(len(parts), np.int32) if priority is None else priority
     asked = Asked(
         arrival=np.where(place >= 0, ticks(jobs.arrival_s[place] - begin_s[None]), NEVER).astype(np.int32),
@@ -131,10 +131,12 @@ def cut_job_windows(
     return windows, place
 
 
-def _check_length(longest_s: float, config: OrderingConfig) -> None:
-    if longest_s > LONGEST // 2 * config.tick_s:
+def _check_length(since_begin_s: np.ndarray, config: OrderingConfig) -> None:
+    """Twice as far back as ahead: who has starved for weeks may still wait."""
+    farthest_s = max(np.max(since_begin_s), -np.min(since_begin_s) / 2.0)
+    if farthest_s > LONGEST // 2 * config.tick_s:
         raise OrderingError(
-            f"a job arrives {longest_s:,.0f} s from the beginning of its window",
+            f"a job arrives {farthest_s:,.0f} s from the beginning of its window (half of that if before it)",
             where=f"ticks of {config.tick_s:g} s",
             allowed=f"at most {LONGEST // 2 * config.tick_s:,.0f} s",
             advice="cut shorter windows, or choose a longer OrderingConfig.tick_s",

@@ -1,14 +1,17 @@
 """Whole episodes without keeping what was seen: until every job has started, under a rule or a policy."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from twin.contracts import Array, Environment, EnvironmentState, Policy, Streams
-from twin.ordering.config import Order
-from twin.ordering.rows import best_row
-from twin.ordering.states import PoolState
+from twin.contracts import Array, Environment, EnvironmentState, Policy, PyTree, Streams
+from twin.ordering.config import Order, OrderingConfig
+from twin.ordering.features import observe, observe_packed
+from twin.ordering.rows import best_row, numbers
+from twin.ordering.states import PoolObservation, PoolState
+from twin.ordering.types import Pool
 
 Choose = Callable[[Array, PoolState], Array]
 """(key, state) -> action [1, *streams]."""
@@ -32,6 +35,55 @@ def by_policy(environment: Environment, policy: Policy) -> Choose:
     def choose(key: Array, state: PoolState) -> Array:
         action: Array = policy(key, problem.observe(state), problem.legal(state))
         return action
+
+    return choose
+
+
+Logits = Callable[[PyTree, Array], Array]
+"""(observation, legal [places, 1, *streams]) -> masked logits of the same shape."""
+PACKED = (16, 12, 8, 6, 4)
+"""`by_scorer` makes room for as many jobs as a sixteenth of all places, a twelfth, and so on."""
+
+
+def by_scorer(pool: Pool, config: OrderingConfig, logits: Logits, sampled: Array | bool = False) -> Choose:
+    """Chooses the likeliest job by a scorer that scores each job by itself, asked about the jobs that wait only.
+
+    The visible places of many streams are mostly empty, and features and scores are most of the work. So waiting jobs
+    are packed side by side and scored as so many streams of one choice. Where more wait than there is room for, all
+    places are scored. The choice is that of `by_policy` with the greedy policy, but for rounding.
+
+    Args:
+        pool: The processors.
+        config: The problem's.
+        logits: Of a scorer without identity that is not pooled. There is one axis of streams.
+        sampled: bool: Draw from the scorer's distribution instead.
+    """
+
+    places = config.num_visible
+
+    def whole(state: PoolState, num_held: Array) -> Array:
+        legal = numbers(places, state.clock) < num_held[None]
+        return logits(observe(pool, config, state), legal[:, None])[:, 0]
+
+    def packed(num_jobs: int, state: PoolState, num_held: Array) -> Array:
+        seen = observe_packed(pool, config, state, num_held, num_jobs)
+        observation = PoolObservation(seen.job[:, None, None], seen.pool[:, None])
+        score = logits(observation, jnp.ones((1, 1, num_jobs), bool))[0, 0]
+        row = jnp.where(seen.place < 0, places, seen.place)
+        lowest = jnp.full((places, len(num_held)), -jnp.inf)
+        return lowest.at[row, seen.stream].set(score, mode="drop")
+
+    def drawn(key: Array, scores: Array) -> Array:
+        return scores + jax.random.gumbel(key, scores.shape)
+
+    def choose(key: Array, state: PoolState) -> Array:
+        num_held = jnp.where(state.deciding, jnp.minimum(state.num_waiting, places), 0)
+        sizes = [max(places * len(num_held) // part, 1) for part in PACKED]
+        size = jnp.sum(jnp.sum(num_held) > jnp.array(sizes), dtype=jnp.int32)
+        ways: list[Callable[[PoolState, Array], Array]] = [*(partial(packed, one) for one in sizes), whole]
+        scores = jax.lax.switch(size, ways, state, num_held)
+        scores = jax.lax.cond(sampled, drawn, lambda _key, same: same, key, scores)
+        return jnp.argmax(scores, axis=0).astype(jnp.int32)[None]
 
     return choose
 
