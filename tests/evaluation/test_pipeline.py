@@ -13,6 +13,7 @@ import pytest
 
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparing import TWIN_POLICY, candidates
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
 from evaluation.pipeline import (
     build_bundle,
@@ -45,16 +46,20 @@ TINY = RunConfig(
     days=DaysConfig(num_days=1, num_steps=64),
     twin=AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20),
     population=PopulationConfig("none"),
-    train=TrainingConfig(seeds=(0, 1), num_updates=2, num_streams=8, clone_updates=25, clone_streams=4),
+    train=TrainingConfig(seeds=(3,), num_updates=2, num_streams=8, clone_updates=25, clone_streams=4),
     shifts=ShiftConfig("0d,1d,30d"),
     judge=JudgeConfig(copies=2, num_steps=512, num_fit_steps=20, off_policy_updates=20),
     intervals=BootstrapConfig(num_replicates=200),
 )
 
+pytestmark = pytest.mark.usefixtures("light_compilation")
+
 
 @pytest.fixture(scope="module")
 def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return do(tmp_path_factory.mktemp("job"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evaluation.truth_judging.NUM_DAYS", 8)  # enough for an interval
+        return do(tmp_path_factory.mktemp("job"))
 
 
 def do(folder: Path, config: RunConfig = TINY) -> dict[str, Path]:
@@ -171,6 +176,17 @@ def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Pat
     assert seen[0][0] == seen[1][0]
     jax.tree.map(np.testing.assert_array_equal, seen[0][1], seen[1][1])
     assert np.sum(~np.isfinite(seen[0][1].fate.finish_s[seen[0][1].valid()])) > 50
+
+
+def test_every_seed_is_judged(products: dict[str, Path]) -> None:
+    schedulers, _ = load_schedulers(products["policy"])
+    both = schedulers._replace(
+        trained=jax.tree.map(lambda leaf: np.concatenate([leaf, leaf + 1.0]), schedulers.trained),
+        reward_curve=np.repeat(schedulers.reward_curve, 2, axis=0),
+    )
+    tried = candidates(both, PlacementTwin.load(products["twin"]).encoding.cluster)
+    first, second = (one.params for one in tried if one.name == TWIN_POLICY)
+    jax.tree.map(lambda one, other: np.testing.assert_array_equal(one + 1.0, other), first, second)
 
 
 @pytest.mark.slow
