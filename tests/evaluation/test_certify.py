@@ -22,6 +22,7 @@ from evaluation.certify.lines import Verdict
 from evaluation.certify.playing import counted_once, days_windows
 from evaluation.cli import main
 from evaluation.configuration import DaysConfig
+from evaluation.generated_log import generate_log
 from evaluation.pipeline import build_twin
 from evaluation.progress import SilentProgress
 from evaluation.shifts import ShiftConfig
@@ -29,13 +30,14 @@ from evaluation.simulator.logs import simulate
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
+from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import load_encoding
 from twin.population import PopulationConfig
 
 DAYS = DaysConfig(last_day=dt.date(2024, 1, 1), num_days=1, num_steps=64)
 ANSWERS = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20)
-ASKING = PopulationConfig("bootstrap")
+ASKING = PopulationConfig()  # a network, but there are too few rows for it
 QUICK = CertifyConfig(
     max_days=1, enough_rows=1, num_steps=128, max_rows=500, num_replicates=200, rankings=False
 )
@@ -101,6 +103,14 @@ def test_a_twin_of_sixty_gradient_steps_is_not_believed(made, status):
     assert 0.0 < floor.value < 0.05  # another day of the same world, never the day itself
 
 
+def test_the_fallback_stands_in_the_certificate(made, status):
+    certificate = load_certificate(folder_beside(made / "twin"))
+    assert any("too few to train chain" in note for note in certificate.notes)
+    told = {line.name: line for line in certificate.lines if line.section == "who asks, and when"}
+    assert told["rate of arrivals"].value.value is not None
+    assert "fewer than" in told["service"].reason  # one day of this world has 24 agents
+
+
 def test_the_same_certificate_twice(made, status, tmp_path):
     with writing(tmp_path / "again", "certificate") as out:
         build_certificate(out, made / "archive", made / "twin", None, QUICK, SilentProgress())
@@ -162,6 +172,42 @@ def test_days_that_cannot_be_held_out_are_refused(made, capsys, days, message):
     assert certify(made, "--days", days, "--keep", str(made / "refused")) == 2
     assert message in capsys.readouterr().err
     assert not (made / "refused").exists()
+
+
+def test_the_twin_s_own_log_is_one_that_it_could_have_been_fitted_on(made, tmp_path):
+    twin = made / "twin"
+    for name, seed in (("first", 0), ("again", 0), ("other", 1)):
+        told = generate_log(twin, 1, tmp_path / name, SilentProgress(), policy="least_loaded", seed=seed)
+        assert told.num_unsettled == 0
+    archive = Archive(tmp_path / "first")
+    assert list(archive.days("requests")) == [dt.date(2024, 1, 2)]
+    rows, real = (
+        one.read("requests", days=[dt.date(2024, 1, 2)]) for one in (archive, Archive(made / "archive"))
+    )
+    assert archive.content_hash == Archive(tmp_path / "again").content_hash
+    assert archive.content_hash != Archive(tmp_path / "other").content_hash
+    assert main(["check", str(tmp_path / "first"), "--no-progress"]) == 0
+    assert 0.6 < len(rows) / len(real) < 1.6
+    assert set(pc.unique(rows["service"]).to_pylist()) <= set(pc.unique(real["service"]).to_pylist())
+    accepted = rows["accepted"].to_numpy(zero_copy_only=False)
+    ran = pc.is_valid(rows["ran_node"]).to_numpy(zero_copy_only=False)
+    assert not np.any(ran & ~accepted)
+    assert archive.num_rows("requests") == len(rows)
+    encoding = load_encoding(twin)
+    anew = fit_encoding(archive, archive.days("requests"))
+    assert anew.cluster.node_names == encoding.cluster.node_names
+    np.testing.assert_array_equal(anew.cluster.capacity, encoding.cluster.capacity)
+    with pytest.raises(ConfigError, match="no policy"):
+        generate_log(twin, 1, tmp_path / "refused", SilentProgress(), policy="nobody")
+    assert not (tmp_path / "refused").exists()
+
+
+def test_too_few_rows_for_a_network_are_said_in_manifest_and_certificate(made):
+    found = read_manifest(made / "twin").extra["population"]
+    assert found["kind"] == "bootstrap"
+    assert (found["num_rows"], found["rows_a_unit"]) == (192, 8)
+    assert "too few to train chain" in found["fallback"]
+    assert read_manifest(made / "twin").files.keys() >= {"population/facts.json", "population/population.npz"}
 
 
 def altered(made, folder, change):
