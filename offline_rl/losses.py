@@ -94,8 +94,17 @@ def huber(error: Array, delta: float) -> Array:
     return jnp.where(size <= delta, 0.5 * error**2, delta * (size - 0.5 * delta))
 
 
+def weighted_sum(value: Array, weight: Array) -> Array:
+    """Sum of `value` times `weight` >= 0 of the same shape; nothing where a weight is 0, whatever `value` is there."""
+    return jnp.sum(jnp.where(weight > 0, value * weight, 0.0))
+
+
 def weighted_mean(value: Array, weight: Array) -> Array:
     """Mean of `value` under `weight` >= 0 of the same shape; 0 where all weights are 0, whatever `value` is
     there."""
-    total = jnp.sum(jnp.where(weight > 0, value * weight, 0.0))
-    return total / jnp.maximum(jnp.sum(weight), 1e-9)
+    return weighted_sum(value, weight) / jnp.maximum(jnp.sum(weight), 1e-9)
+
+
+def shares(weight: Array) -> Array:
+    """`weight` >= 0 scaled to a sum of 1, or all 0: with them a sum is a weighted mean."""
+    return weight / jnp.maximum(jnp.sum(weight), 1e-9)

@@ -11,6 +11,7 @@ the critic expected.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ import optax
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.descent import clipped_adam, descend
 from offline_rl.errors import TrainingError
-from offline_rl.losses import clipped_surrogate, huber, weighted_mean
+from offline_rl.losses import clipped_surrogate, huber, shares, weighted_mean, weighted_sum
 from offline_rl.networks import (
     ACTOR_HIDDEN,
     CRITIC_HIDDEN,
@@ -35,6 +36,7 @@ from offline_rl.networks import (
     joint_log_prob,
     sampling_policy,
 )
+from offline_rl.pieces import map_over_pieces, sum_over_pieces
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
 from twin.networks import flatten_features
@@ -127,6 +129,7 @@ class Batch(NamedTuple):
     weight: Array  # [seats, T, B], 1 where the decision counts
     target: Array  # [T, B], normalised return
     value_weight: Array  # [T, B]
+    clone_logits: PyTree  # [choices, seats, T, B]; None without a clone
 
 
 def ppo(
@@ -168,17 +171,16 @@ def ppo(
     def loss_of(params: Params, batch: Batch) -> tuple[Array, tuple[Array, ...]]:
         logits = network.logits(params.actor, batch.features, batch.legal)
         log_ratio = joint_log_prob(logits, batch.action) - batch.log_prob
-        policy_loss = weighted_mean(clipped_surrogate(log_ratio, batch.advantage, config.clip), batch.weight)
-        spread = weighted_mean(joint_entropy(logits), batch.weight)
+        policy_loss = weighted_sum(clipped_surrogate(log_ratio, batch.advantage, config.clip), batch.weight)
+        spread = weighted_sum(joint_entropy(logits), batch.weight)
         away = jnp.zeros(())
         if clone is not None:
-            original = network.logits(clone, batch.features, batch.legal)
-            away = weighted_mean(joint_kl(logits, original), batch.weight)
+            away = weighted_sum(joint_kl(logits, batch.clone_logits), batch.weight)
         error = valuer.value(params.critic, batch.global_features, 2) - batch.target
-        value_loss = weighted_mean(huber(error, config.huber_delta), batch.value_weight)
-        kl = weighted_mean(jnp.expm1(log_ratio) - log_ratio, batch.weight)
+        value_loss = weighted_sum(huber(error, config.huber_delta), batch.value_weight)
+        kl = weighted_sum(jnp.expm1(log_ratio) - log_ratio, batch.weight)
         outside = jnp.abs(jnp.expm1(log_ratio)) > config.clip
-        clipped = weighted_mean(outside.astype(jnp.float32), batch.weight)
+        clipped = weighted_sum(outside.astype(jnp.float32), batch.weight)
         total = policy_loss + value_loss - config.entropy * spread + config.kl_to_clone * away
         return total, (policy_loss, value_loss, spread, kl, away, clipped)
 
@@ -187,7 +189,7 @@ def ppo(
         width = _minibatch_width(num_streams, config)
         order = jax.random.permutation(key, num_streams)
         shuffled = jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=-1), trajectory)
-        batch, scale, explained = _prepare(shuffled, state, network, valuer, config)
+        batch, scale, explained = _prepare(shuffled, state, clone, network, valuer, config)
         starts = jnp.tile(width * jnp.arange(config.num_minibatches), config.num_epochs)
 
         def update(
@@ -195,7 +197,8 @@ def ppo(
         ) -> tuple[tuple[Params, PyTree], tuple[Array, ...]]:
             params, memory = carry
             part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
-            gradient, seen = jax.grad(loss_of, has_aux=True)(params, part)
+            part = part._replace(weight=shares(part.weight), value_weight=shares(part.value_weight))
+            gradient, seen = sum_over_pieces(partial(jax.grad(loss_of, has_aux=True), params), part)
             return descend(optimizer, gradient, memory, params), seen
 
         (params, memory), seen = jax.lax.scan(update, (state.params, state.optimizer), starts)
@@ -211,7 +214,12 @@ def ppo(
 
 
 def _prepare(
-    trajectory: Trajectory, state: PPOState, network: Actor, valuer: Critic, config: PPOConfig
+    trajectory: Trajectory,
+    state: PPOState,
+    clone: PyTree,
+    network: Actor,
+    valuer: Critic,
+    config: PPOConfig,
 ) -> tuple[Batch, ReturnScale, Array]:
     observation, legal, action, active, settled, illegal = time_as_stream(
         (trajectory.observation, trajectory.legal, trajectory.action, trajectory.active, trajectory.settled,
@@ -219,7 +227,11 @@ def _prepare(
     )  # fmt: skip
     features = flatten_features(observation, active.ndim)
     global_features = flatten_features(time_as_stream(trajectory.global_observation), 2)
-    log_prob = joint_log_prob(network.logits(state.params.actor, features, legal), action)
+
+    def logits_of(params: PyTree) -> PyTree:
+        return map_over_pieces(lambda piece: network.logits(params, *piece), (features, legal))
+
+    log_prob = joint_log_prob(logits_of(state.params.actor), action)
 
     mean, deviation = _moments(state.scale)
     value = valuer.value(state.params.critic, global_features, 2) * deviation + mean  # [T + 1, B]
@@ -235,7 +247,7 @@ def _prepare(
     normalised = (shared - centre) / (spread + 1e-6)
     batch = Batch(
         features, global_features[:, :-1], legal, action, log_prob, normalised, weight,
-        (target - mean) / deviation, known,
+        (target - mean) / deviation, known, None if clone is None else logits_of(clone),
     )  # fmt: skip
     return batch, scale, _explained_variance(advantage, target, known)
 
