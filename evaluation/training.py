@@ -10,6 +10,7 @@ worth the members disagree is worth less; durations stray from stream to stream;
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -26,7 +27,7 @@ from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, actor, example_in
-from offline_rl.scorer import scorer
+from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.train import Experience
 from twin.contracts import Array, Policy, PyTree, Trajectory
@@ -38,7 +39,11 @@ from twin.placement.randomisation import Randomisation
 from twin.placement.windows import Windows
 from twin.rollout import rollout
 
-NETWORKS: Mapping[str, Callable[[Example], Actor]] = {"scorer": scorer, "mlp": actor}
+NETWORKS: Mapping[str, Callable[[Example], Actor]] = {
+    "scorer": scorer,
+    "narrow_scorer": partial(scorer, config=ScorerConfig((32, 16))),
+    "mlp": actor,
+}
 """Kinds of network that all policies of a training share."""
 LOOK_STREAMS = 96
 """Streams in which a policy is looked at with the member kept aside."""
@@ -51,6 +56,7 @@ class TrainingConfig:
     Attributes:
         seeds: One twin-trained policy, and one of each learner from logs, for each.
         num_updates: PPO updates, each from a fresh rollout in the twin.
+        learning_rate, gae_lambda, entropy: Of PPO, see `PPOConfig`.
         num_streams: Parallel rollouts, a multiple of PPO's minibatches and of the members trained with: all of the
             ensemble but one (all of an ensemble of one).
         clone_updates: Gradient steps of the clone at most.
@@ -61,13 +67,16 @@ class TrainingConfig:
         stray_nodes, stray_services: Deviations of the logarithms of durations from stream to stream (see
             `twin.placement.randomisation`).
         updates_per_look: Updates between two looks with the member kept aside.
-        network: "scorer" (one small network shared by all nodes) or "mlp".
+        network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
         from_logs: Learners that need no twin, of `LEARNERS`.
         from_logs_updates: Gradient steps of each of them.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     num_updates: int = 25
+    learning_rate: float = 5e-4
+    gae_lambda: float = 0.95
+    entropy: float = 0.01
     num_streams: int = 320
     clone_updates: int = 600
     clone_streams: int = 16
@@ -91,8 +100,10 @@ class TrainingConfig:
             self.clone_streams,
             self.from_logs_updates,
         )
-        if min(*sizes, self.updates_per_look) < 1:
-            raise ConfigError("numbers of updates and streams must be positive", where="training")
+        if min(*sizes, self.updates_per_look) < 1 or self.learning_rate <= 0.0:
+            raise ConfigError(
+                "numbers of updates and streams and the learning rate must be positive", where="training"
+            )
         if self.network not in NETWORKS:
             raise ConfigError(f"network = {self.network!r}", where="[train]", allowed=", ".join(NETWORKS))
         unknown = sorted(set(self.from_logs) - set(LEARNERS))
@@ -176,9 +187,14 @@ def _in_the_twin(
     keep: Path | None,
 ) -> list[Selected]:
     """PPO in the twin, one run for each seed."""
-    algorithm = ppo(
-        example, PPOConfig(horizon_s=_horizon_s(twin), kl_to_clone=config.kl_to_clone), clone, network
+    settings = PPOConfig(
+        horizon_s=_horizon_s(twin),
+        gae_lambda=config.gae_lambda,
+        entropy=config.entropy,
+        kl_to_clone=config.kl_to_clone,
+        learning_rate=config.learning_rate,
     )
+    algorithm = ppo(example, settings, clone, network)
     trained_with, kept_aside = _members(twin)
     experience = rollouts_in(twin, trained_with, config)
     look = _look_with(twin, kept_aside, algorithm, key)

@@ -49,6 +49,14 @@ PAPER = {
 }
 """Improvement of the offload ratio over a random engine, as printed in paper 000, table 2."""
 
+TRAIN = TrainingConfig(
+    num_updates=50, num_streams=160, learning_rate=3e-3, gae_lambda=0.8, entropy=0.0, kl_to_clone=0.003,
+    stray_services=0.2, network="narrow_scorer", from_logs=LEARNED,
+)  # fmt: skip
+"""Of the policies in the table, chosen on `kmps` with one seed. After 15 updates the member kept aside gives .924; with
+`gae_lambda` .95, a learning rate of .002 and `entropy` .002 it gave .901, and .888 with a learning rate of .001 and the
+usual entropy, distance to the clone and deviations. Those two were worth .915 and .903 in truth after 25 updates."""
+
 
 @dataclass(frozen=True)
 class Table2Config:
@@ -76,7 +84,7 @@ class Table2Config:
     num_lives: int = 12
     seed: int = 0
     twin: AnswerConfig = field(default_factory=AnswerConfig)
-    train: TrainingConfig = field(default_factory=lambda: TrainingConfig(num_updates=40, from_logs=LEARNED))
+    train: TrainingConfig = field(default_factory=lambda: TRAIN)
 
     def __post_init__(self) -> None:
         if not self.days or min(self.days) < 0 or self.num_lives < 2:
@@ -98,14 +106,7 @@ class Table2Config:
 
 def quick(config: Table2Config) -> Table2Config:
     """The same table, trained for less long, over fewer seeds, and lived less often."""
-    train = TrainingConfig(
-        seeds=(0, 1),
-        num_updates=10,
-        num_streams=160,
-        clone_updates=250,
-        from_logs=LEARNED,
-        from_logs_updates=300,
-    )
+    train = replace(TRAIN, seeds=(0, 1), num_updates=15, clone_updates=200, from_logs_updates=300)
     answers = AnswerConfig(num_steps=600)
     return replace(config, num_lives=6, twin=answers, train=train)
 
