@@ -57,9 +57,8 @@ def test_disjoint_windows_share_no_request(twin: PlacementTwin) -> None:
 
 
 def test_every_seed_learns_its_own_policy_from_the_same_clone(schedulers: Schedulers) -> None:
-    assert not np.array_equal(
-        *schedulers.reward_curve
-    )  # what is kept may be the clone, where no look was better
+    first, second = schedulers.reward_curve  # what is kept may be the clone, where no look was better
+    assert not np.array_equal(first, second)
     assert schedulers.reward_curve.shape == schedulers.kl_curve.shape == (2, 2)
     assert np.all(schedulers.kl_curve[:, 0] < 0.05)
     assert schedulers.held_out_curve.shape == (2, 3)
