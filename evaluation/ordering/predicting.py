@@ -25,12 +25,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from offline_rl.descent import descend
 from twin.contracts import Array, PyTree
 from twin.networks import MLP
 from twin.ordering.features import DAY_S, JOB_FEATURES, POOL_FEATURES
 from twin.ordering.remembering import Score
 from twin.ordering.types import Jobs, Pool
-from twin.ordering.users import FADING
+from twin.ordering.users import remember
 
 SEEN = ("requested", "user_run", "known_user", "user_ratio", "width")
 """Features of a job that the prediction reads: those that do not change while it waits, but for the user's news."""
@@ -68,22 +69,19 @@ def seen_at_arrival(jobs: Jobs, start_s: np.ndarray, pool: Pool) -> np.ndarray:
     end_s = np.where(np.isnan(start_s), np.inf, start_s + jobs.run_s)
     ends = np.argsort(end_s, kind="stable")
     num_agents = int(jobs.agent.max()) + 1 if len(jobs.agent) else 0
-    count, ratio, log_run = (np.zeros(max(num_agents, 1)) for _ in range(3))
+    memory = np.zeros((max(num_agents, 1), 3))
     history, done = np.zeros((3, len(end_s))), 0
     for job, arrival_s in enumerate(jobs.arrival_s):
         while done < len(ends) and end_s[ends[done]] <= arrival_s:
             ended = ends[done]
             agent = jobs.agent[ended]
             done += 1
-            if agent < 0:
-                continue
-            count[agent] += 1.0
-            weight = max(1.0 / count[agent], FADING)
-            ratio[agent] += weight * (jobs.run_s[ended] / jobs.requested_s[ended] - ratio[agent])
-            log_run[agent] += weight * (np.log1p(jobs.run_s[ended] / TIME_UNIT_S) - log_run[agent])
+            if agent >= 0:
+                remember(memory[agent], jobs.run_s[ended], jobs.requested_s[ended], TIME_UNIT_S)
         agent = jobs.agent[job]
-        if agent >= 0 and count[agent] > 0:
-            history[:, job] = log_run[agent], 1.0 - 1.0 / (1.0 + count[agent]), ratio[agent]
+        count, ratio, log_run = memory[agent]
+        if agent >= 0 and count > 0:
+            history[:, job] = log_run, 1.0 - 1.0 / (1.0 + count), ratio
         else:
             history[:, job] = 0.0, 0.0, 1.0
     requested = np.log1p(jobs.requested_s / TIME_UNIT_S)
@@ -145,8 +143,7 @@ def _some_steps(
         params, memory = carry
         rows = jax.random.randint(key, (1024,), 0, features.shape[1])
         gradient = jax.grad(_loss)(params, features[:, rows], labels[:, rows])
-        change, memory = OPTIMIZER.update(gradient, memory, params)
-        return (optax.apply_updates(params, change), memory), None
+        return descend(OPTIMIZER, gradient, memory, params), None
 
     return jax.lax.scan(one, (params, memory), jax.random.split(key, 50))[0]
 

@@ -16,7 +16,7 @@ from twin.ordering.replay import _Replay
 from twin.ordering.rules.fcfs import FCFS
 from twin.ordering.rules.rule import Rule
 from twin.ordering.types import Jobs, Pool, Replayed, WarmStart
-from twin.ordering.users import FADING, histories
+from twin.ordering.users import histories, remember
 
 Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(jobs [n], memories [3, n]) -> scores [n], highest first: count of the user's finished jobs, mean of run / requested,
@@ -145,10 +145,7 @@ class _Remembering(_Replay):
         agent = self.agent[job]
         if agent < 0:
             return
-        run_s, memory = self.ran[job], self.memory[:, agent]
-        memory[0] += 1.0
-        new = np.array([run_s / self.asked[job], np.log1p(run_s / self.time_unit_s)])
-        memory[1:] += max(1.0 / memory[0], FADING) * (new - memory[1:])
+        remember(self.memory[:, agent], self.ran[job], self.asked[job], self.time_unit_s)
         mine = [one for one in self.waiting if self.agent[one] == agent]
         if mine:
             self.by_score.place(self.waiting, mine)

@@ -58,6 +58,13 @@ def finished(users: Users, row: Array, run: Array, requested: Array, time_unit: 
     )
 
 
+def remember(memory: np.ndarray, run_s: float, requested_s: float, time_unit_s: float) -> None:
+    """Adds a job that ended to its user's memory [3], in place (NumPy): count, and the means of `finished`."""
+    memory[0] += 1.0
+    new = np.array([run_s / requested_s, np.log1p(run_s / time_unit_s)])
+    memory[1:] += max(1.0 / memory[0], FADING) * (new - memory[1:])
+
+
 def histories(jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: np.ndarray) -> Users:
     """What is remembered of the users at given instants of a known schedule (NumPy).
 
@@ -86,15 +93,12 @@ def _memories(
     ended = np.flatnonzero((end_s < np.max(begin_s)) & (jobs.agent >= 0))
     ended = ended[np.argsort(end_s[ended], kind="stable")]
     agent = (jobs.agent[ended] % config.num_agents).tolist()
-    seen = np.stack([jobs.run_s / jobs.requested_s, np.log1p(jobs.run_s / config.time_unit_s)])
-    seen = seen[:, ended].T
-    count, means = np.zeros(config.num_agents), np.zeros((config.num_agents, 2))
+    run_s, requested_s = jobs.run_s[ended].tolist(), jobs.requested_s[ended].tolist()
+    memory = np.zeros((config.num_agents, 3))
     upto = np.searchsorted(end_s[ended], begin_s)
     done = 0
     for window in np.argsort(begin_s, kind="stable").tolist():
         for job in range(done, int(upto[window])):
-            row = agent[job]
-            count[row] += 1.0
-            means[row] += max(1.0 / count[row], FADING) * (seen[job] - means[row])
+            remember(memory[agent[job]], run_s[job], requested_s[job], config.time_unit_s)
         done = max(done, int(upto[window]))
-        yield window, (count, means[:, 0], means[:, 1])
+        yield window, tuple(memory.T)
