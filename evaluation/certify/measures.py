@@ -9,9 +9,6 @@ from itertools import combinations
 
 import numpy as np
 from scipy.stats import ks_2samp, wasserstein_distance
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
 from evaluation.certify.samples import Coding, Sample
@@ -71,6 +68,23 @@ def two_sample_auc(coding: Coding, real: Sample, generated: Sample, *, seed: int
         coding.matrix(sample)[random.permutation(sample.num_rows)[:size]] for sample in (real, generated)
     ]
     features, label = np.concatenate(parts), np.repeat([0, 1], size)
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(label, held_out_scores(features, label, size, seed=seed)))
+
+
+def held_out_scores(features: np.ndarray, label: np.ndarray, size: int, *, seed: int) -> np.ndarray:
+    """[rows] probability of label 1 by gradient-boosted trees that were trained on the other folds.
+
+    Args:
+        features: [rows, features].
+        label: [rows] 0 or 1.
+        size: Rows of the rarer label: no more folds than that.
+        seed: Of folds and trees.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier  # half a second that only certificates need
+    from sklearn.model_selection import StratifiedKFold
+
     score = np.zeros(len(label))
     folds = StratifiedKFold(min(NUM_FOLDS, size), shuffle=True, random_state=seed)
     with threadpool_limits(1):  # small trees: threads wait for each other longer than they work
@@ -80,7 +94,7 @@ def two_sample_auc(coding: Coding, real: Sample, generated: Sample, *, seed: int
             )
             model.fit(features[train], label[train])
             score[test] = model.predict_proba(features[test])[:, 1]
-    return float(roc_auc_score(label, score))
+    return score
 
 
 def kernel_mmd(coding: Coding, real: Sample, generated: Sample, *, seed: int = 0) -> float:

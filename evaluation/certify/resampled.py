@@ -8,12 +8,9 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.model_selection import StratifiedKFold
-from threadpoolctl import threadpool_limits
 
 from evaluation.bootstrap import Statistic
-from evaluation.certify.measures import NUM_FOLDS, PSEUDO_COUNT
+from evaluation.certify.measures import PSEUDO_COUNT, held_out_scores
 from evaluation.certify.samples import Coding, Sample
 
 GRID = 512
@@ -86,16 +83,7 @@ def classifier_auc(coding: Coding, one: Units, two: Units, *, seed: int) -> Stat
     features = np.concatenate([coding.matrix(part.sample) for part in (one, two)])
     label = np.repeat([0, 1], [len(one.unit), len(two.unit)])
     unit = np.concatenate([one.unit, two.unit])
-    score = np.zeros(len(label))
-    num_folds = min(NUM_FOLDS, len(one.unit), len(two.unit))
-    folds = StratifiedKFold(num_folds, shuffle=True, random_state=seed)
-    with threadpool_limits(1):
-        for train, test in folds.split(features, label):
-            model = HistGradientBoostingClassifier(
-                max_iter=60, max_leaf_nodes=15, min_samples_leaf=20, early_stopping=False, random_state=seed
-            )
-            model.fit(features[train], label[train])
-            score[test] = model.predict_proba(features[test])[:, 1]
+    score = held_out_scores(features, label, min(len(one.unit), len(two.unit)), seed=seed)
     return area_under_curve(score, label, unit)
 
 
