@@ -6,7 +6,7 @@ day by the next one, so that the log holds the twin's doubt. Names of agents are
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from evaluation.pipeline import POPULATION
 from evaluation.progress import Progress
 from evaluation.training import NETWORKS, TrainingConfig
 from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.casting import with_columns
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.product import read_manifest
@@ -211,7 +212,7 @@ def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Tab
 def _undecided(rows: pa.Table, cluster: Cluster) -> pa.Table:
     """Rows that wait to be decided, which the encoding does not leave out."""
     name = cluster.node_names[0]
-    return _with(rows, {"offered_node": [name] * len(rows), "status": ["waiting"] * len(rows)})
+    return with_columns(rows, {"offered_node": [name] * len(rows), "status": ["waiting"] * len(rows)})
 
 
 def _settled(rows: pa.Table, lived: tuple[np.ndarray, ...], origin_s: float, cluster: Cluster) -> pa.Table:
@@ -230,7 +231,7 @@ def _settled(rows: pa.Table, lived: tuple[np.ndarray, ...], origin_s: float, clu
     start_us = np.maximum(start_us, arrival_us)  # the clock of a program is coarser than that of the archive
     finish_us = np.maximum(finish_us, np.where(began, start_us, arrival_us))
     ends = known & accepted & np.isfinite(finish_s)
-    return _with(
+    return with_columns(
         rows,
         {
             "decided": rows["arrival"],
@@ -244,18 +245,6 @@ def _settled(rows: pa.Table, lived: tuple[np.ndarray, ...], origin_s: float, clu
             "ran_node": [name if ran else None for name, ran in zip(names, began, strict=True)],
         },
     )
-
-
-def _with(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    for name, values in columns.items():
-        field = rows.schema.field(name)
-        column = values if isinstance(values, pa.ChunkedArray) else _typed(values, field.type)
-        rows = rows.set_column(rows.column_names.index(name), field, column)
-    return rows
-
-
-def _typed(values: Any, kind: pa.DataType) -> pa.Array:
-    return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
 def _unfinished(rows: pa.Table, earlier: pa.Table | None, midnight: dt.date) -> pa.Table:

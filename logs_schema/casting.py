@@ -75,6 +75,16 @@ def complete(spec: TableSpec, rows: pa.Table) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
+def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """`rows` with the content of some columns replaced, by arrays or lists, in the types that the columns have."""
+    for name, values in columns.items():
+        field = rows.schema.field(name)
+        is_arrow = isinstance(values, pa.Array | pa.ChunkedArray)
+        column = values.cast(field.type) if is_arrow else pa.array(values, field.type)
+        rows = rows.set_column(rows.column_names.index(name), field, column)
+    return rows
+
+
 def seconds_to_instant(seconds: pa.Array) -> tuple[pa.Array, Masks]:
     """Seconds since 1970 `[n]` (integers or floats, nulls allowed) as instants, and what could not be one."""
     known = seconds.is_valid().to_numpy(zero_copy_only=False)

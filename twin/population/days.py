@@ -10,9 +10,10 @@ import datetime as dt
 import jax
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from logs_schema.casting import with_columns
 from twin.contracts import Array
+from twin.placement.encoding import day_start_s
 from twin.population.agents import ACTIVITY, AgentTable
 from twin.population.arrival_times import DAY_S, MONDAY_S, WEEK_S, draw_arrivals
 from twin.population.arrivals import NUM_PARTS, as_requests, conditions_of_parts
@@ -20,7 +21,6 @@ from twin.population.asking import Asking
 from twin.population.population import sample_agents
 
 SPARE = 1.5
-EPOCH = dt.date(1970, 1, 1)
 
 
 def draw_requests(key: Array, asking: Asking, day: dt.date) -> pa.Table:
@@ -36,7 +36,7 @@ def draw_requests(key: Array, asking: Asking, day: dt.date) -> pa.Table:
     """
     key_times, key_agents, key_rows = jax.random.split(key, 3)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key_rows)).tolist())
-    midnight_s = float((day - EPOCH).days) * DAY_S
+    midnight_s = day_start_s(day)
     (drawn,) = draw_arrivals(
         key_times, asking.times, offset_s=(midnight_s - MONDAY_S) % WEEK_S, length_s=DAY_S
     )
@@ -46,15 +46,12 @@ def draw_requests(key: Array, asking: Asking, day: dt.date) -> pa.Table:
     rows = as_requests(agents.take(agent))
     microseconds = pa.array(np.round((midnight_s + time_s) * 1e6).astype(np.int64))
     columns = {
-        "arrival": microseconds.cast(rows.schema.field("arrival").type),
+        "arrival": microseconds,
         "request_id": pa.array([f"{day:%Y%m%d}-{number:06d}" for number in range(len(time_s))]),
     }
     if ACTIVITY in agents.continuous:
         columns["agent"] = pa.array([f"{day:%Y%m%d}-agent-{number}" for number in agent])
-    for name, column in columns.items():
-        place = rows.column_names.index(name)
-        rows = rows.set_column(place, rows.schema.field(name), pc.cast(column, rows.schema.field(name).type))
-    return rows
+    return with_columns(rows, columns)
 
 
 def _agents(

@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.twin.population.toys import agents
+from twin.placement.encoding import day_start_s
 from twin.population import AgentTable, Asking, Conditions, bootstrap, fit_population
 from twin.population.agents import ACTIVITY
 from twin.population.arrival_times import DAY_S, fit_arrivals
-from twin.population.days import EPOCH, draw_requests
+from twin.population.days import draw_requests
 
 MONDAY = dt.date(2024, 1, 1)
 A_DAY = 3000
@@ -25,7 +26,7 @@ def asking() -> Asking:
     named = AgentTable(
         table.conditions, table.categorical, {**table.continuous, ACTIVITY: np.full(600, float(ASKS))}
     )
-    first = (MONDAY - EPOCH).days
+    first = round(day_start_s(MONDAY) / DAY_S)
     arrival_s = np.sort(np.random.default_rng(0).uniform(0.0, 7 * DAY_S, 7 * A_DAY)) + first * DAY_S
     return Asking(
         fit_population(jax.random.key(0), bootstrap(), named),
