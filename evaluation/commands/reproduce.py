@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.commands.bench import numbers
+from evaluation.commands.bench_arguments import numbers
 
 if TYPE_CHECKING:
     from evaluation.reproduction.table2 import Table2Config

@@ -35,6 +35,7 @@ from logs_schema.errors import ConfigError
 from twin.contracts import PyTree
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin
+from twin.population import PopulationConfig
 
 DAYS = (0, 1, 7, 30)
 FEWEST_REQUESTS = 300
@@ -129,6 +130,7 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
         seed=config.seed,
         days=DaysConfig(last_day=last_day(log), num_days=1, view=config.view),
         twin=config.twin,
+        population=PopulationConfig("none"),  # the log's requests are played again
         train=config.train,
         shifts=ShiftConfig("0d"),
     )
