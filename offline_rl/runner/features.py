@@ -49,9 +49,8 @@ class NodeFacts(NamedTuple):
         np.ndarray
     )  # [load rows, nodes] what a load is multiplied by to become a feature (before the logarithm)
     whole: np.ndarray  # [resources, nodes] 1 where there is any capacity, else 0
-    to_site: (
-        np.ndarray | None
-    )  # [nodes, sites] takes a row to its means over the nodes of every site; None: no need
+    # [nodes, sites] takes a row to its means over the nodes of every site; None: no need
+    to_site: np.ndarray | None
 
 
 class Asked(NamedTuple):

@@ -191,9 +191,8 @@ def _requests_of_agents(
     _, place, count = np.unique(agent[order], return_inverse=True, return_counts=True)
     if not len(count):
         return order, count, count
-    own = order[
-        np.argsort(place, kind="stable")
-    ]  # the agents' requests one after the other, each in random order
+    # the agents' requests one after the other, each in random order
+    own = order[np.argsort(place, kind="stable")]
     begin = np.cumsum(count) - count
     rounds = int(np.clip(np.quantile(count, FEW_SHARE, method="lower"), 1, most))
     kept = np.sort(random.permutation(len(count))[: max(1, room // rounds)])

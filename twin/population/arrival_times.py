@@ -138,9 +138,8 @@ def next_arrival(key: Array, model: ArrivalModel, flow: Flow, offset_s: Array) -
     amount = _amount(model, slow, noise[0])
     time_s = jnp.mod(offset_s + flow.clock_s, WEEK_S)
     later = flow.clock_s + gap_s(jnp.asarray(model.rate_per_s), time_s, amount)
-    later = jnp.maximum(
-        later, rounded(model, flow.clock_s) + model.resolution_s
-    )  # another instant of the log
+    # another instant of the log
+    later = jnp.maximum(later, rounded(model, flow.clock_s) + model.resolution_s)
     return Flow(jnp.where(tied, flow.clock_s, later), jnp.where(tied, flow.slow, slow), tied)
 
 
