@@ -36,7 +36,7 @@ from twin.placement.model import load_encoding
 from twin.population import PopulationConfig
 
 DAYS = DaysConfig(last_day=dt.date(2024, 1, 1), num_days=1, num_steps=64)
-ANSWERS = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20)
+ANSWERS = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20, learning_rate=5e-4)
 ASKING = PopulationConfig()  # a network, but there are too few rows for it
 QUICK = CertifyConfig(
     max_days=1, enough_rows=1, num_steps=128, max_rows=500, num_replicates=200, rankings=False
