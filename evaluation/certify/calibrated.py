@@ -1,7 +1,7 @@
 """Is the twin's doubt honest, as lines: coverage and calibration of its predicted waits, run times and acceptance.
 
-If the predicted distribution is right, the rank of what came true is uniform (probability integral transform); where
-a wait of zero has a probability of its own, its rank is drawn evenly below that probability.
+If the predicted distribution is right, the rank of what came true is uniform (probability integral transform); among
+values that count as equal, as waits of zero do, it is drawn evenly.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,9 @@ def calibration_lines(
     """
     windows = joined([_tiling(day.windows) for day in held])
     offers = offers_of(windows, twin.encoding)
-    wait, run, accept = predicted_ranks(twin.model, twin.config, twin.encoding.problem.time_unit_s, offers)
+    unit_s = twin.encoding.problem.time_unit_s
+    wait, run, accept = predicted_ranks(twin.model, twin.config, unit_s, offers, seed=config.seed)
     seen, unit = offers.observed, _units(offers, windows)
-    even = np.random.default_rng(config.seed).random(len(wait))
-    wait = np.where(np.asarray(seen.wait_s) <= 0.0, even * wait, wait)
     taken = np.asarray(seen.accepted & ~seen.dropped)
     lines = []
     for name, rank, known in (

@@ -44,11 +44,16 @@ def sigmoid(logit: float) -> float:
 
 
 def duration_s(
-    outputs: np.ndarray, uniforms: np.ndarray, unit_s: float, limit_s: float, apart: float
+    outputs: np.ndarray,
+    uniforms: np.ndarray,
+    unit_s: float,
+    limit_s: float,
+    places: list[float],
+    fixed: int = -1,
 ) -> float:
     """A draw from a mixture of four logistics of log1p(duration / unit), given that it is positive."""
     weight, location, log_scale = outputs.reshape(3, 4)
-    location = location + apart * np.arange(4)
+    location = np.where(np.arange(4) == fixed, 0.0, location) + np.array(places)
     scale = np.exp(np.clip(log_scale, -6.0, 2.0))
     positive = 1.0 / (1.0 + np.exp(-location / scale))
     share = np.exp(weight - weight.max()) * positive
@@ -59,20 +64,32 @@ def duration_s(
     return math.expm1(min(max(value, 0.0), math.log1p(limit_s / unit_s))) * unit_s
 
 
+def room_inputs(room_s: float, unit_s: float) -> np.ndarray:
+    """The inputs of the ensemble that no policy has."""
+    return np.array([math.log1p(room_s / unit_s), 0.1 * math.log1p(1000.0 * room_s / unit_s)], np.float32)
+
+
 def answer(
-    outputs: np.ndarray, uniforms: np.ndarray, clock_s: float, unit_s: float, limits_s: tuple[float, float]
+    outputs: np.ndarray,
+    uniforms: np.ndarray,
+    clock_s: float,
+    room_s: float,
+    unit_s: float,
+    limits_s: tuple[float, float],
 ) -> dict[str, Any]:
-    """The fate of one offer, from a member's outputs [28] and uniforms [8]."""
+    """The fate of one offer, from a member's outputs [28], uniforms [8] and the time until the node has room."""
     accept, drop, fail, at_once = (sigmoid(float(logit)) for logit in outputs[:4])
     if uniforms[0] >= accept:
         never = math.inf
         return {"accepted": False, "start_s": never, "finish_s": never, "status": REJECTED}
     wait_s = 0.0
     if uniforms[3] >= at_once:
-        wait_s = duration_s(outputs[4:16], uniforms[4:6], unit_s / 1000.0, limits_s[0], apart=3.0)
+        room = math.log1p(1000.0 * room_s / unit_s)
+        places = [2.0, 6.0, room, room + 1.0]
+        wait_s = duration_s(outputs[4:16], uniforms[4:6], unit_s / 1000.0, limits_s[0], places, fixed=2)
     start_s = clock_s + wait_s
     if uniforms[1] < drop:
         return {"accepted": True, "start_s": math.inf, "finish_s": start_s, "status": DROPPED}
-    run_s = duration_s(outputs[16:28], uniforms[6:8], unit_s, limits_s[1], apart=1.0)
+    run_s = duration_s(outputs[16:28], uniforms[6:8], unit_s, limits_s[1], [0.0, 1.0, 2.0, 3.0])
     status = FAILED if uniforms[2] < fail else COMPLETED
     return {"accepted": True, "start_s": start_s, "finish_s": start_s + run_s, "status": status}

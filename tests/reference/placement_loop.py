@@ -94,6 +94,31 @@ class PlacementLoop:
         """Settles every request whose fate is drawn, as at the end of a rollout."""
         self._move(math.inf)
 
+    def room_s(self, node: int) -> float:
+        """Time until those already on the node leave room for the request in hand, by their fates."""
+        capacity, asked, held = self.cluster.capacity[:, node], self.request["demand"], []
+        for one in self.in_flight[node]:
+            start_s, finish_s = one["fate"]["start_s"], one["fate"]["finish_s"]
+            if math.isinf(finish_s):
+                begun_s = self.clock_s if math.isinf(start_s) else start_s
+                finish_s = max(begun_s + one["expected_run_s"], self.clock_s)
+            elif math.isinf(start_s):
+                continue
+            held.append((finish_s, one["demand"]))
+
+        def enough(time_s: float) -> bool:
+            for resource, limit in enumerate(capacity):
+                if 0.0 < limit < math.inf:
+                    used = sum(demand[resource] for finish_s, demand in held if finish_s > time_s)
+                    if used + min(asked[resource], limit) > limit * 1.00001:
+                        return False
+            return True
+
+        return (
+            next(time_s for time_s in sorted([self.clock_s, *(f for f, _ in held)]) if enough(time_s))
+            - self.clock_s
+        )
+
     def _load(self, node: int) -> list[float]:
         """Dynamic features of a node: free shares, waiting share, counts, backlog, oldest and recent waits."""
         unit, capacity = self.config.time_unit_s, self.cluster.capacity[:, node]

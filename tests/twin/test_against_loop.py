@@ -19,6 +19,7 @@ from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, le
 from twin.placement.outcome_model import NUM_UNIFORMS
 from twin.placement.replay import replay_table
 from twin.placement.responses import drawn_response
+from twin.placement.room import room_in_s
 from twin.placement.windows import Windows, replayed_arrivals
 from twin.rollout import follow
 
@@ -76,6 +77,7 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
             np.testing.assert_allclose(history.observation.request[at], loop.observe_request(), atol=1e-5)
             legal = loop.legal()
             assert history.legal[at].tolist() == legal
+            np.testing.assert_allclose(history.note[at], loop.room_s(history.action[at]), atol=1e-3)
             wanted = int(actions[step, window])
             assert history.action[step, 0, window] == (wanted if legal[wanted] else legal.index(True))
 
@@ -107,31 +109,43 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf) * 2.0, parameters)
     model = AnswerModel(parameters, 40.0, 60.0)
     answers = learned_answers(encoding, config, model)
-    system = environment(
-        placement(cluster, encoding.problem),
-        drawn_response(cluster, encoding.problem.depth, replayed_arrivals(windows), answers),
-    )
+    response = drawn_response(cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
+    system = environment(placement(cluster, encoding.problem), response)
     state = jax.jit(lambda key: system.reset(key, (streams,)))(jax.random.key(6))
     step, observe_global = jax.jit(system.step), jax.jit(system.problem.observe_global)
     answer = jax.jit(lambda key, state, node: answers.answer(key, None, state, node)[1])
+    foretell = jax.jit(lambda state: response.foretell(state.response, state.problem))
+    room = jax.jit(lambda state, node: room_in_s(cluster, state, node))
     for number in range(20):
         key = jax.random.key(100 + number)
         node = np.array([[number % cluster.num_nodes, (number + 1) % cluster.num_nodes]], np.int32)
         full = jax.tree.map(np.asarray, observe_global(state.problem))
         before = np.asarray(state.response.hidden.start_s)
-        clock, state_before = np.asarray(state.problem.clock_s), state
+        clock = np.asarray(state.problem.clock_s)
         _, key_answers = jax.random.split(key)
         low = float(np.finfo(np.float32).tiny)
         uniforms = np.asarray(jax.random.uniform(key_answers, (NUM_UNIFORMS, 1, streams), minval=low))
-        fate = answer(key_answers, state_before.problem, node)
+        known = foretell(state)
+        fate = answer(key_answers, known, node)
+        room_s = np.asarray(room(known, node))
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
             inputs = np.concatenate(
-                [full.node[:, node[0, stream], 0, stream], chosen, full.request[:, 0, stream]]
+                [
+                    full.node[:, node[0, stream], 0, stream],
+                    chosen,
+                    full.request[:, 0, stream],
+                    networks_loop.room_inputs(room_s[0, stream], unit_s),
+                ]
             )
             outputs = networks_loop.forward(networks_loop.layers_of(parameters, stream), inputs)
             told = networks_loop.answer(
-                outputs, uniforms[:, 0, stream], float(clock[stream]), unit_s, (40.0, 60.0)
+                outputs,
+                uniforms[:, 0, stream],
+                float(clock[stream]),
+                float(room_s[0, stream]),
+                unit_s,
+                (40.0, 60.0),
             )
             assert bool(fate.accepted[0, stream]) == told["accepted"]
             assert int(fate.status[0, stream]) == told["status"]

@@ -14,6 +14,8 @@ from twin.placement.learned import AnswerConfig, answer_network, num_inputs
 from twin.placement.outcome_model import (
     NUM_OUTPUTS,
     NUM_UNIFORMS,
+    RUN_PLACES,
+    WAIT_PLACES,
     WAIT_RESOLUTION,
     Mixture,
     Observed,
@@ -74,7 +76,7 @@ def outputs_of(accept: float, drop: float, fail: float, at_once: float) -> np.nd
     outputs = np.zeros(NUM_OUTPUTS, np.float32)
     chances = np.array([accept, drop, fail, at_once])
     outputs[:4] = np.log(chances / (1 - chances))
-    for first, location in ((4, 8.0), (16, 1.0)):
+    for first, location in ((4, 8.0 - WAIT_PLACES[0]), (16, 1.0 - RUN_PLACES[0])):
         outputs[first : first + 4] = [40.0, 0.0, 0.0, 0.0]
         outputs[first + 4 : first + 8] = location
         outputs[first + 8 : first + 12] = np.log(0.5)

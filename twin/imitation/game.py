@@ -100,7 +100,7 @@ class Again(NamedTuple):
 
 
 def inputs_of(seen: Observation, chosen: Array) -> Array:
-    """`answer_inputs` [inputs, T, W] of one-hot decisions [nodes, T, W], differentiable in them."""
+    """`offer_inputs` [inputs, T, W] of one-hot decisions [nodes, T, W], differentiable in them."""
     return jnp.concatenate([jnp.einsum("fntw,ntw->ftw", seen.node, chosen), chosen, seen.request])
 
 

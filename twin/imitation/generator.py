@@ -21,7 +21,7 @@ from twin.imitation.kinds import NUM_SLOTS, drawn_kind, luck_of, slot_of
 from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
-from twin.placement.learned import answer_inputs, as_fate, members_apply, num_inputs
+from twin.placement.learned import as_fate, members_apply, num_offer_inputs, offer_inputs
 from twin.placement.outcome_model import (
     NUM_OUTPUTS,
     NUM_UNIFORMS,
@@ -91,10 +91,10 @@ def engine_network(config: ImitationConfig) -> MLP:
 def init_generator(key: Array, cluster: Cluster, config: ImitationConfig) -> Generator:
     """Random parameters."""
     key_answers, key_engine, key_gate = jax.random.split(key, 3)
-    width = num_inputs(cluster) + (config.num_kinds if config.num_kinds > 1 else 0)
+    width = num_offer_inputs(cluster) + (config.num_kinds if config.num_kinds > 1 else 0)
     init = partial(answers_network(config).init, inputs=jnp.zeros((width, 1)))
     members = jax.vmap(lambda one: init(one))(jax.random.split(key_answers, config.num_members))
-    init_gate = partial(gate_network(config).init, inputs=jnp.zeros((num_inputs(cluster), 1)))
+    init_gate = partial(gate_network(config).init, inputs=jnp.zeros((num_offer_inputs(cluster), 1)))
     gates = jax.vmap(lambda one: init_gate(one))(jax.random.split(key_gate, config.num_members))
     engine_width = len(NODE_FEATURES) + cluster.num_nodes + len(request_features(cluster))
     return Generator(
@@ -221,7 +221,7 @@ def imitated_answers(
 
     def answer(key: Array, memory: _Memory, state: PlacementState, node: Array) -> tuple[_Memory, Fate]:
         seen = observe(encoding.cluster, state, unit_s, in_full=True)
-        inputs = answer_inputs(encoding.cluster, seen, node)
+        inputs = offer_inputs(encoding.cluster, seen, node)
         memory, kind = _met(config, parameters, memory, slot_of(state.request.agent), inputs)
         if noise is None:
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)

@@ -30,7 +30,7 @@ from twin.imitation.generator import Generator, Limits, draw_noise, init_generat
 from twin.imitation.proximal import critic_network, prepare, proximal_loss
 from twin.placement.encoding import Encoding
 from twin.placement.features import request_features
-from twin.placement.learned import num_inputs
+from twin.placement.learned import num_offer_inputs
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, take
 
@@ -66,7 +66,7 @@ def init_state(key: Array, encoding: Encoding, config: ImitationConfig) -> State
     key_generator, key_critic, key_judge = jax.random.split(key, 3)
     cluster = encoding.cluster
     generator = init_generator(key_generator, cluster, config)
-    critic = critic_network(config).init(key_critic, jnp.zeros((num_inputs(cluster), 1)))
+    critic = critic_network(config).init(key_critic, jnp.zeros((num_offer_inputs(cluster), 1)))
     width = num_row_features(cluster, len(request_features(cluster)), config.discriminator)
     discriminator = discriminator_network(config.discriminator).init(key_judge, jnp.zeros((width, 1)))
     of_generator, of_judge = _optimisers(config)

@@ -12,8 +12,15 @@ from twin.contracts import Array, Trajectory
 from twin.networks import apply
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.learned import AnswerConfig, AnswerModel, answer_inputs, answer_network, as_fate
-from twin.placement.outcome_model import NUM_UNIFORMS, sample_answer, split_outputs
+from twin.placement.learned import (
+    AnswerConfig,
+    AnswerModel,
+    answer_inputs,
+    answer_network,
+    answer_parameters,
+    as_fate,
+)
+from twin.placement.outcome_model import NUM_UNIFORMS, sample_answer
 from twin.placement.types import Observation, PlacementOutcome
 
 NUM_DRAWS = 4
@@ -30,7 +37,7 @@ def disagreement(
         encoding: What the arrays mean.
         config: Of the ensemble.
         model: The ensemble.
-        trajectory: Of the placement problem, leaves [T, ..., seats, B].
+        trajectory: Of the placement problem with learned answers, leaves [T, ..., seats, B].
 
     Returns:
         [T, seats, B] >= 0, in units of the reward; 0 for an ensemble of one.
@@ -38,14 +45,15 @@ def disagreement(
     problem, unit_s = placement(encoding.cluster, encoding.problem), encoding.problem.time_unit_s
     seen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:-1], 0, -2), trajectory.global_observation)
     facts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), trajectory.facts)
-    inputs = answer_inputs(encoding.cluster, Observation(*seen), facts.node)
+    room_s = jnp.moveaxis(trajectory.note, 0, -2)
+    inputs = answer_inputs(encoding.cluster, Observation(*seen), facts.node, room_s, unit_s)
     low = float(np.finfo(np.float32).tiny)
     uniforms = jax.random.uniform(key, (NUM_DRAWS, NUM_UNIFORMS, *facts.node.shape), minval=low)
     limits_s = (model.longest_wait_s, model.longest_run_s)
     network = answer_network(config)
 
     def expected(parameters: Array) -> Array:
-        answers = split_outputs(apply(network, parameters, inputs))
+        answers = answer_parameters(apply(network, parameters, inputs), inputs)
 
         def once(uniforms: Array) -> Array:
             fate = as_fate(sample_answer(answers, uniforms, unit_s, limits_s), facts.arrival_s)

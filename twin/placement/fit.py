@@ -17,8 +17,8 @@ from twin.contracts import Array, PyTree
 from twin.networks import apply
 from twin.placement.encoding import Encoding
 from twin.placement.history import Offers
-from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, num_inputs
-from twin.placement.outcome_model import Observed, log_likelihood, split_outputs
+from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, answer_parameters, num_inputs
+from twin.placement.outcome_model import Observed, log_likelihood
 from twin.placement.types import Leaf
 
 MIN_ROWS = 200
@@ -157,9 +157,10 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
     )
 
     def mean_loss(parameters: PyTree, data: _Rows, rows: Array, weight: Array) -> Array:
-        outputs = apply(network, parameters, data.inputs[:, rows])
+        inputs = data.inputs[:, rows]
+        told = answer_parameters(apply(network, parameters, inputs), inputs)
         some = jax.tree.map(lambda leaf: leaf[rows], data.observed)
-        return -jnp.sum(weight * log_likelihood(split_outputs(outputs), some, unit_s)) / jnp.sum(weight)
+        return -jnp.sum(weight * log_likelihood(told, some, unit_s)) / jnp.sum(weight)
 
     def gradient_step(carry: tuple, key_step: Array, data: _Rows, below: Array) -> tuple[tuple, Array]:
         parameters, state = carry

@@ -1,8 +1,9 @@
 """Learned answers: an ensemble of networks that imitate how the system answered offers in the log.
 
 Every member sees the request in hand and the node it is offered to, through the same features as a policy (in full,
-without summaries), and gives the distribution of the answer (`outcome_model`). The bookkeeping does the rest: queues
-and occupancy are never predicted. Each stream lives with one member, which is fast and carries the doubt.
+without summaries), and when that node will have room by what it has answered before (`room`). It gives the
+distribution of the answer (`outcome_model`). The bookkeeping does the rest: queues and occupancy are never predicted.
+Each stream lives with one member, which is fast and carries the doubt.
 
 This is the supervised baseline of paper 000, section 3.4; durations beyond the longest logged one are cut off there.
 """
@@ -20,9 +21,18 @@ from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
-from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, Drawn, sample_answer, split_outputs
+from twin.placement.outcome_model import (
+    NUM_OUTPUTS,
+    NUM_UNIFORMS,
+    AnswerParameters,
+    Drawn,
+    log_wait,
+    sample_answer,
+    split_outputs,
+)
 from twin.placement.randomisation import Randomisation, draw_seeds, factors
 from twin.placement.responses import Answers
+from twin.placement.room import room_in_s
 from twin.placement.types import (
     COMPLETED,
     DROPPED,
@@ -33,6 +43,9 @@ from twin.placement.types import (
     Observation,
     PlacementState,
 )
+
+_ROOM_SCALE = 0.1
+"""Brings the logarithm of milliseconds to days to the order of one."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +88,18 @@ def answer_network(config: AnswerConfig) -> MLP:
     return MLP(config.hidden, NUM_OUTPUTS, output_scale=0.1)
 
 
-def num_inputs(cluster: Cluster) -> int:
-    """Number of inputs of a member's network."""
+def num_offer_inputs(cluster: Cluster) -> int:
+    """Number of rows of `offer_inputs`."""
     return len(NODE_FEATURES) + cluster.num_nodes + len(request_features(cluster))
 
 
-def answer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
-    """What the answer to an offer may depend on.
+def num_inputs(cluster: Cluster) -> int:
+    """Number of inputs of a member's network."""
+    return num_offer_inputs(cluster) + 2
+
+
+def offer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
+    """What is observed of an offer.
 
     Args:
         cluster: For the number of nodes.
@@ -94,6 +112,28 @@ def answer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
     chosen = one_hot(node, cluster.num_nodes).astype(jnp.float32)
     of_node = jnp.sum(jnp.where((chosen > 0.0)[None], seen.node, 0.0), axis=1)
     return jnp.concatenate([of_node, chosen, seen.request])
+
+
+def answer_inputs(cluster: Cluster, seen: Observation, node: Array, room_s: Array, unit_s: float) -> Array:
+    """What the answer to an offer may depend on: `offer_inputs`, and when the node has room.
+
+    Args:
+        cluster: For the number of nodes.
+        seen: The observation in full; leaves [features, nodes, *batch] and [features, *batch].
+        node: [*batch] int32, the node offered.
+        room_s: [*batch] of `room_in_s`.
+        unit_s: Unit of durations.
+
+    Returns:
+        [inputs, *batch].
+    """
+    room = jnp.stack([jnp.log1p(room_s / unit_s), _ROOM_SCALE * log_wait(room_s, unit_s)])
+    return jnp.concatenate([offer_inputs(cluster, seen, node), room])
+
+
+def answer_parameters(outputs: Array, inputs: Array) -> AnswerParameters:
+    """The distribution that a member's outputs [outputs, *batch] on `answer_inputs` [inputs, *batch] stand for."""
+    return split_outputs(outputs, inputs[-1] / _ROOM_SCALE)
 
 
 def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:
@@ -137,6 +177,7 @@ def learned_answers(
     parameters = jax.tree.map(jnp.asarray, model.parameters)
     limits_s = (model.longest_wait_s, model.longest_run_s)
     strays = randomisation is not None and randomisation.is_on
+    note = partial(room_in_s, cluster)
 
     def init(key: Array, streams: Streams) -> Array | None:
         if len(streams) != 1 or streams[0] % num_members:
@@ -151,17 +192,17 @@ def learned_answers(
         key: Array, seeds: Array | None, state: PlacementState, node: Array
     ) -> tuple[Array | None, Fate]:
         seen = observe(cluster, state, unit_s, in_full=True)
-        inputs = answer_inputs(cluster, seen, node)
+        inputs = answer_inputs(cluster, seen, node, note(state, node), unit_s)
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
-        drawn = sample_answer(split_outputs(outputs), uniforms, unit_s, limits_s)
+        drawn = sample_answer(answer_parameters(outputs, inputs), uniforms, unit_s, limits_s)
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
         return seeds, as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
 
-    return Answers(init, answer)
+    return Answers(init, answer, note)
 
 
 def as_fate(drawn: Drawn, clock_s: Array) -> Fate:

@@ -22,8 +22,12 @@ MIN_LOG_SCALE, MAX_LOG_SCALE = -6.0, 2.0
 WAIT_RESOLUTION = 1e-3
 """Waits are told apart down to this share of the unit of durations: the way to a node that is free takes milliseconds
 where a queue takes minutes, and a log's own clock is rarely finer."""
-WAIT_SPREAD, RUN_SPREAD = 3.0, 1.0
-"""Distance between the components that an untrained network says."""
+WAIT_PLACES, RUN_PLACES = (2.0, 6.0, 0.0, 1.0), (0.0, 1.0, 2.0, 3.0)
+"""Where the components lie that an untrained network says."""
+FROM_ROOM = (0.0, 0.0, 1.0, 1.0)
+"""Components of waits that count from the moment at which the node has room, where the others count from the offer."""
+FREE = (1.0, 1.0, 0.0, 1.0)
+"""Components of waits whose location the network moves. The third lies where room is: exact for a plain queue."""
 
 
 class Mixture(NamedTuple):
@@ -55,22 +59,34 @@ def log_run(run_s: Leaf, unit_s: float) -> Array:
     return jnp.log1p(run_s / unit_s)
 
 
-def split_outputs(outputs: Array) -> AnswerParameters:
-    """Names the network's outputs [NUM_OUTPUTS, *batch]."""
+def split_outputs(outputs: Array, room: Leaf = 0.0) -> AnswerParameters:
+    """Names the network's outputs.
+
+    Args:
+        outputs: [NUM_OUTPUTS, *batch].
+        room: [*batch] `log_wait` of the time until the node has room, for the components that count from there.
+
+    Returns:
+        The parameters, leaves [*batch].
+    """
     k = NUM_COMPONENTS
 
-    def mixture(first: int, apart: float) -> Mixture:
+    def of_components(values: tuple[float, ...]) -> Array:
+        return jnp.array(values, jnp.float32).reshape((k,) + (1,) * (outputs.ndim - 1))
+
+    def mixture(first: int, places: Array, free: Leaf = 1.0) -> Mixture:
         weight, location, log_scale = (outputs[first + i * k : first + (i + 1) * k] for i in range(3))
-        spread = apart * jnp.arange(k, dtype=jnp.float32).reshape((k,) + (1,) * (outputs.ndim - 1))
         return Mixture(
             jax.nn.log_softmax(weight, axis=0),
-            location + spread,
+            location * free + places,
             jnp.clip(log_scale, MIN_LOG_SCALE, MAX_LOG_SCALE),
         )
 
     accept, drop, fail, zero_wait = outputs[:4]
+    from_room = of_components(FROM_ROOM) * jnp.broadcast_to(room, outputs.shape[1:])[None]
+    wait = mixture(4, of_components(WAIT_PLACES) + from_room, of_components(FREE))
     return AnswerParameters(
-        accept, drop, fail, zero_wait, mixture(4, WAIT_SPREAD), mixture(4 + 3 * k, RUN_SPREAD)
+        accept, drop, fail, zero_wait, wait, mixture(4 + 3 * k, of_components(RUN_PLACES))
     )
 
 

@@ -46,11 +46,16 @@ class Arrivals(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """How an offer is answered: pure functions of a private memory."""
+    """How an offer is answered: pure functions of a private memory.
+
+    The state that answers see has the fates that are drawn already filled in: who answers knows what it has answered.
+    """
 
     init: Callable[[Array, Streams], PyTree]  # (key, streams) -> memory
     answer: Callable[[Array, PyTree, PlacementState, Array], tuple[PyTree, Fate]]
     # (key, memory, state, node [seats, *streams]) -> memory, fate on the episode's clock
+    note: Callable[[PlacementState, Array], PyTree] | None = None
+    # (state, node) -> what an answer depends on and no policy observes; kept in the trajectory
 
 
 class _Hidden(NamedTuple):
@@ -130,7 +135,7 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         key: Array, private: _Private, state: PlacementState, node: Array
     ) -> tuple[_Private, Outcome]:
         key_arrivals, key_answers = jax.random.split(key)
-        memory, fate = answers.answer(key_answers, private.memory, state, node)
+        memory, fate = answers.answer(key_answers, private.memory, foretell(private, state), node)
         slots = choose_slots(state, node)
         slots = jnp.where(fate.accepted.reshape(slots.shape), slots, private.hidden.start_s.size)
         hidden = _hide(private.hidden, slots, fate)
@@ -151,4 +156,7 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         status = jnp.where(known, private.hidden.status, table.status)
         return state._replace(in_flight=table._replace(start_s=start_s, finish_s=finish_s, status=status))
 
-    return Response(init, advance, foretell)
+    def note(private: _Private, state: PlacementState, node: Array) -> PyTree:
+        return None if answers.note is None else answers.note(foretell(private, state), node)
+
+    return Response(init, advance, foretell, note)

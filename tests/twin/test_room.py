@@ -1,0 +1,62 @@
+"""When a node has room: against a queue of several servers played one request after another."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.twin.made import made_cluster, made_requests
+from twin.placement.bookkeeping import empty_table
+from twin.placement.room import room_in_s
+from twin.placement.types import UNKNOWN, PlacementState
+
+CLUSTER = made_cluster(num_edge=2)
+DEPTH = 40
+room = jax.jit(lambda state, node: room_in_s(CLUSTER, state, node))
+
+
+def state_of(table, clock_s: float) -> PlacementState:
+    """One request for one core in hand."""
+    request = made_requests(np.random.default_rng(0), CLUSTER, (1,))
+    request = request._replace(demand=np.array([[1.0], [0.0], [0.0]], np.float32))
+    empty = np.zeros(3, np.float32)
+    return PlacementState(
+        np.float32(clock_s), request, np.ones(1, bool), np.ones(3, bool), table, empty, empty, np.int32(0)
+    )
+
+
+@pytest.mark.parametrize("given_up", [0.0, 0.3])
+def test_room_of_a_queue_of_several_servers(given_up: float) -> None:
+    """First come, first served on four cores: room comes when the core that is free first is free."""
+    rng, node, cores = np.random.default_rng(int(10 * given_up)), 0, 4
+    table = jax.tree.map(lambda leaf: np.array(leaf), empty_table(3, DEPTH, ()))
+    free_s, clock_s, waited = np.zeros(cores), 0.0, 0
+    for number in range(DEPTH):
+        clock_s += rng.exponential(1.0)
+        known_s = float(room(state_of(table, clock_s), np.array([node], np.int32))[0])
+        truth_s = max(free_s.min() - clock_s, 0.0)
+        assert known_s == pytest.approx(truth_s, abs=1e-4)
+        waited += truth_s > 0.0
+        start_s = max(clock_s, free_s.min())
+        finish_s = start_s + rng.exponential(5.0 / (1.0 - given_up))
+        leaves = rng.random() < given_up  # waits a little, takes no core
+        if not leaves:
+            free_s[free_s.argmin()] = finish_s
+        at = (node, number)
+        table.decision[at], table.arrival_s[at], table.status[at] = number, clock_s, UNKNOWN
+        table.start_s[at] = np.inf if leaves else start_s
+        table.finish_s[at] = clock_s + 0.5 if leaves else finish_s
+        table.demand[(0, *at)] = 1.0
+    assert waited > DEPTH / 4
+
+
+def test_a_node_without_limits_always_has_room() -> None:
+    table = jax.tree.map(lambda leaf: np.array(leaf), empty_table(3, DEPTH, ()))
+    table.decision[2], table.finish_s[2], table.start_s[2], table.demand[0, 2] = 1, 9.0, 0.0, 50.0
+    assert float(room(state_of(table, 1.0), np.array([2], np.int32))[0]) == 0.0
+
+
+def test_what_ends_at_an_unknown_time_is_expected_to_run_as_long_as_it_said() -> None:
+    table = jax.tree.map(lambda leaf: np.array(leaf), empty_table(3, DEPTH, ()))
+    table.decision[0, 0], table.start_s[0, 0], table.demand[0, 0, 0] = 1, 2.0, 4.0
+    table.expected_run_s[0, 0] = 10.0
+    assert float(room(state_of(table, 5.0), np.array([0], np.int32))[0]) == pytest.approx(7.0)
