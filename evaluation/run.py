@@ -125,7 +125,7 @@ def twin_step(config: RunConfig) -> Step:
     }
     return Step(
         "twin", "twin", build, inputs=("archive",),
-        config=to_plain(settings), seed=config.seed, code_version=2,
+        config=to_plain(settings), seed=config.seed, code_version=3,
     )  # fmt: skip
 
 

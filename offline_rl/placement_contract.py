@@ -107,6 +107,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "memory_s": encoding.problem.memory_s,
         "node_of_machine": machines,
         "sees_all": encoding.problem.view == "full",
+        "knows_week": encoding.cluster.knows_week,
     }
 
 

@@ -108,7 +108,7 @@ class Table2Config:
 def quick(config: Table2Config) -> Table2Config:
     """The same table, trained for less long, over fewer seeds, and lived less often."""
     train = replace(TRAIN, seeds=(0, 1), num_updates=15, clone_updates=200, from_logs_updates=300)
-    answers = AnswerConfig(num_steps=600)
+    answers = AnswerConfig(num_steps=1500)
     return replace(config, num_lives=6, twin=answers, train=train)
 
 

@@ -141,8 +141,13 @@ def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np
     return seen
 
 
-def observe_request(asked: Asked, num_features: int, time_unit_s: float) -> np.ndarray:
-    """[features] float32 of the request in hand: numbers in the order of `NUMERIC_REQUEST_FEATURES`, then flags."""
+def observe_request(
+    asked: Asked, num_features: int, time_unit_s: float, *, knows_week: bool = True
+) -> np.ndarray:
+    """[features] float32 of the request in hand: numbers in the order of `NUMERIC_REQUEST_FEATURES`, then flags.
+
+    Without `knows_week` the time of week is 0, as in training on days that miss a weekday.
+    """
     finite = math.isfinite(asked.deadline_s)
     day = math.tau * ((asked.clock_s % DAY_S) / DAY_S)
     week = math.tau * (((asked.clock_s - MONDAY_S) % WEEK_S) / WEEK_S)
@@ -154,7 +159,7 @@ def observe_request(asked: Asked, num_features: int, time_unit_s: float) -> np.n
         math.log1p(asked.deadline_s / time_unit_s) if finite else 0.0,
         float(finite),
         math.log1p(asked.input_mib),
-        math.sin(day), math.cos(day), math.sin(week), math.cos(week),
+        math.sin(day), math.cos(day), math.sin(week) * knows_week, math.cos(week) * knows_week,
     )  # fmt: skip
     for label in asked.labels:
         seen[label] = 1.0

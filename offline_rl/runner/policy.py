@@ -170,7 +170,9 @@ class Policy:
         candidate, told = reading.candidates_of(request.candidates, known, self.setting, bound=bound)
         large_enough = features.fits(known.facts, asked)
         choices = features.observe_nodes(known.facts, load, asked, told & large_enough)
-        context = features.observe_request(asked, self.vocabulary.num_features, self.setting.time_unit_s)
+        context = features.observe_request(
+            asked, self.vocabulary.num_features, self.setting.time_unit_s, knows_week=self.setting.knows_week
+        )
         legal = candidate & large_enough & available & known.choosable
         return Seen(choices, context, legal, candidate, large_enough)
 

@@ -41,6 +41,7 @@ class PlacementSetting:
         memory_s: Time in which the memory of recent waits fades to 1/e.
         node_of_machine: Machine -> node, where decisions name classes of machines.
         sees_all: Whether nodes of other sites are seen in full, instead of as the mean of their site.
+        knows_week: Whether training saw every weekday; otherwise policies are not shown the time of week.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -54,6 +55,7 @@ class PlacementSetting:
     memory_s: float
     node_of_machine: dict[str, str]
     sees_all: bool = False
+    knows_week: bool = True
 
     @cached_property
     def counted(self) -> tuple[bool, ...]:
@@ -83,6 +85,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             memory_s=float(content["memory_s"]),
             node_of_machine=dict(content.get("node_of_machine", {})),
             sees_all=bool(content.get("sees_all", False)),
+            knows_week=bool(content.get("knows_week", True)),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError) as error:

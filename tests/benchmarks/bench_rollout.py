@@ -47,6 +47,7 @@ from twin.rollout import rollout
 
 NUM_STEPS = 64
 LIMITS_S = (100.0, 200.0)
+ANSWERS = AnswerConfig(hidden=(256, 256))
 
 
 class Bench(NamedTuple):
@@ -65,8 +66,8 @@ def bench() -> Bench:
     encoding = made_encoding(cluster, depth=32, time_unit_s=1.0)
     rows = made_rows(np.random.default_rng(0), cluster, 4 * NUM_STEPS, gap_s=2)
     windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=NUM_STEPS)
-    network = answer_network(AnswerConfig())
-    keys = jax.random.split(jax.random.key(0), AnswerConfig().num_members)
+    network = answer_network(ANSWERS)
+    keys = jax.random.split(jax.random.key(0), ANSWERS.num_members)
     zeros = jnp.zeros((num_inputs(cluster), 1))
     members = jax.jit(jax.vmap(lambda key: network.init(key, zeros)))(keys)
     policy = MLP(ACTOR_HIDDEN, cluster.num_nodes, output_scale=0.01)
@@ -81,7 +82,7 @@ def _policy_inputs(encoding: Encoding) -> int:
 
 def operations(case: Bench) -> int:
     """Floating-point operations of the networks' matrix products in one decision."""
-    answer = (num_inputs(case.encoding.cluster), *AnswerConfig().hidden, NUM_OUTPUTS)
+    answer = (num_inputs(case.encoding.cluster), *ANSWERS.hidden, NUM_OUTPUTS)
     policy = (_policy_inputs(case.encoding), *ACTOR_HIDDEN, case.encoding.cluster.num_nodes)
     return sum(2 * a * b for widths in (answer, policy) for a, b in itertools.pairwise(widths))
 
@@ -89,7 +90,7 @@ def operations(case: Bench) -> int:
 def system_of(case: Bench, answers: Answers | None = None) -> Environment:
     """The environment: replayed arrivals, learned answers unless others are given."""
     encoding = case.encoding
-    answers = answers or learned_answers(encoding, AnswerConfig(), case.model)
+    answers = answers or learned_answers(encoding, ANSWERS, case.model)
     response = drawn_response(
         encoding.cluster, encoding.problem.depth, replayed_arrivals(case.windows), answers
     )
@@ -165,11 +166,11 @@ def rollout_run(
 
 def vmapped_run(case: Bench, num_streams: int) -> Callable[[], Any]:
     """The same work as `vmap` of the single-stream form, each stream answered by one member."""
-    members = AnswerConfig().num_members
+    members = ANSWERS.num_members
 
     def one(key: Array, parameters: PyTree) -> PyTree:
         model = AnswerModel(jax.tree.map(lambda leaf: leaf[None], parameters), *LIMITS_S)
-        system = system_of(case, _single(learned_answers(case.encoding, AnswerConfig(), model)))
+        system = system_of(case, _single(learned_answers(case.encoding, ANSWERS, model)))
         path = rollout(key, system, policy_of(case), NUM_STEPS, ())
         return path.reward, path.settled, path.action, path.outcome
 
@@ -193,7 +194,7 @@ def _single(answers: Answers) -> Answers:
 
 def networks_run(case: Bench, num_streams: int) -> Callable[[], Any]:
     """The networks alone, as often and as wide as in a rollout."""
-    network = answer_network(AnswerConfig())
+    network = answer_network(ANSWERS)
     parameters = jax.tree.map(jnp.asarray, case.model.parameters)
 
     def step(carry: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
@@ -212,7 +213,7 @@ def networks_run(case: Bench, num_streams: int) -> Callable[[], Any]:
 def loop_rate(case: Bench, num_decisions: int = 400) -> float:
     """Decisions a second of the plain loop, each stream with its own member."""
     cluster, problem = case.encoding.cluster, case.encoding.problem
-    members = [networks_loop.layers_of(case.model.parameters, m) for m in range(AnswerConfig().num_members)]
+    members = [networks_loop.layers_of(case.model.parameters, m) for m in range(ANSWERS.num_members)]
     policy = networks_loop.layers_of(case.policy_parameters)
     rng, done = np.random.default_rng(0), 0
     requests = [

@@ -1,5 +1,6 @@
 """The runner against training: names, numbers, and whole episodes retold to its own books as plain events."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,13 +43,14 @@ class Case(NamedTuple):
 
 @pytest.fixture(
     scope="module",
-    params=[(MLP, "summary"), (BOUND, "summary"), (FREE, "full")],
-    ids=["mlp", "bound", "free, sees all"],
+    params=[(MLP, "summary", True), (BOUND, "summary", True), (FREE, "full", False)],
+    ids=["mlp", "bound", "free, sees all, but no weekdays"],
 )
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder, (encoding, windows) = tmp_path_factory.mktemp("parity") / "bundle", made_system()
-    network, view = request.param
+    network, view, knows_week = request.param
     encoding = with_problem(encoding, view=view)
+    encoding = replace(encoding, cluster=replace(encoding.cluster, knows_week=knows_week))
     params = made_policy(folder, encoding, network)
     return Case(folder, encoding, windows, lived_by(params, network, encoding, windows))
 

@@ -1,6 +1,7 @@
 """What is fixed from training days of an archive: vocabularies, classes, depth, estimates; read back from its text."""
 
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.tables import NODES, REQUESTS, SCHEMA_VERSION
 from twin.placement.encode import cut_windows, read_rows
 from twin.placement.encoding import Encoding, day_start_s, fit_encoding
+from twin.placement.features import observe_request, request_features
 
 FIRST = dt.date(2024, 1, 1)
 DAYS = [FIRST + dt.timedelta(days=i) for i in range(2)]
@@ -105,3 +107,20 @@ def test_training_days_must_exist(archive: Archive) -> None:
         fit_encoding(archive, DAYS, granularity="rack")
     with pytest.raises(ConfigError, match="view"):
         fit_encoding(archive, DAYS, view="everything")
+
+
+def test_the_time_of_week_is_shown_only_to_who_was_trained_on_whole_weeks(archive: Archive) -> None:
+    encoding = fit_encoding(archive, DAYS)
+    assert not encoding.cluster.knows_week
+    assert not Encoding.from_json(encoding.to_json()).cluster.knows_week
+    rows, wanted = read_rows(archive, encoding, DAYS, known_until_s=np.inf)
+    request = cut_windows(rows, wanted, encoding, num_steps=4).request
+    names = [feature.name for feature in request_features(encoding.cluster)]
+    of_week = [names.index("week_sine"), names.index("week_cosine")]
+    knowing = replace(encoding.cluster, knows_week=True)
+    hidden, shown = (
+        np.asarray(observe_request(cluster, request, 1.0)) for cluster in (encoding.cluster, knowing)
+    )
+    assert not hidden[of_week].any()
+    assert shown[of_week].any()
+    np.testing.assert_array_equal(np.delete(hidden, of_week, 0), np.delete(shown, of_week, 0))

@@ -23,6 +23,7 @@ from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
 
 UNKNOWN_LABEL = "unknown"
 DAY_S = 86_400.0
+DAYS_A_WEEK = 7
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 
@@ -75,7 +76,7 @@ class Encoding:
         }
         arrays |= {"is_cloud": np.bool_, "rules": np.bool_}
         cluster: dict[str, Any] = {
-            name: np.array(value, arrays[name]) if name in arrays else tuple(value)
+            name: np.array(value, arrays[name]) if name in arrays else _kept(value)
             for name, value in content["cluster"].items()
         }
         return Encoding(
@@ -90,7 +91,11 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else list(value)  # type: ignore[call-overload]
+    return list(value) if isinstance(value, tuple) else getattr(value, "tolist", lambda: value)()
+
+
+def _kept(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def fit_encoding(
@@ -130,6 +135,7 @@ def fit_encoding(
     nodes = archive.nodes()
     by_class = granularity == "class" or (granularity == "auto" and _wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
+    cluster = replace(cluster, knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK)
     until_s = day_start_s(max(train_days)) + DAY_S
     run_s = _run_s(rows, until_s)
     run_of_service = _median_by(label_index(rows, "service", cluster.services), run_s, len(cluster.services))

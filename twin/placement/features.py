@@ -54,8 +54,8 @@ _NUMERIC_REQUEST_FEATURES = (
     Feature("input", "log1p(MiB)", "input to be sent to the node"),
     Feature("day_sine", "1", "sine of the time of day"),
     Feature("day_cosine", "1", "cosine of the time of day"),
-    Feature("week_sine", "1", "sine of the time of week"),
-    Feature("week_cosine", "1", "cosine of the time of week"),
+    Feature("week_sine", "1", "sine of the time of week; 0 where the days of training miss a weekday"),
+    Feature("week_cosine", "1", "cosine of the time of week; 0 where the days of training miss a weekday"),
 )
 
 
@@ -215,11 +215,10 @@ def observe_request(cluster: Cluster, request: Requests, time_unit_s: float) -> 
         jnp.log1p(jnp.where(has_deadline, request.deadline_s, 0.0) / time_unit_s),
         has_deadline.astype(jnp.float32),
         jnp.log1p(request.input_mib),
-        *(
-            turn(TWO_PI * fraction)
-            for fraction in (request.day_fraction, request.week_fraction)
-            for turn in (jnp.sin, jnp.cos)
-        ),
+        jnp.sin(TWO_PI * request.day_fraction),
+        jnp.cos(TWO_PI * request.day_fraction),
+        jnp.sin(TWO_PI * request.week_fraction) * cluster.knows_week,
+        jnp.cos(TWO_PI * request.week_fraction) * cluster.knows_week,
     ]
     flags = [
         one_hot(index, len(names)).astype(jnp.float32)

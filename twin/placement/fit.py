@@ -23,6 +23,8 @@ from twin.placement.types import Leaf
 
 MIN_ROWS = 200
 """Fewer labelled offers than this are refused: the held-out share would say nothing."""
+MEMORY = 0.99
+"""Of the moving mean over gradient steps that a member's parameters are taken from."""
 MIN_WINDOWS = 12
 """With fewer windows than this, rows are held out instead of whole windows."""
 
@@ -108,7 +110,7 @@ def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.nd
 class _Search(NamedTuple):
     """A member on its way: where it walks, the best place so far, and what was seen."""
 
-    walk: tuple[PyTree, PyTree]  # parameters, optimiser state
+    walk: tuple[PyTree, PyTree, PyTree]  # parameters, their moving mean, optimiser state
     best: PyTree
     best_loss: Array
     best_look: Array
@@ -163,23 +165,24 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         return -jnp.sum(weight * log_likelihood(told, some, unit_s)) / jnp.sum(weight)
 
     def gradient_step(carry: tuple, key_step: Array, data: _Rows, below: Array) -> tuple[tuple, Array]:
-        parameters, state = carry
+        parameters, mean, state = carry
         rows = jnp.searchsorted(below, jax.random.uniform(key_step, (config.batch_size,)))
         rows = jnp.minimum(rows, below.shape[0] - 1)
         loss, gradient = jax.value_and_grad(mean_loss)(parameters, data, rows, jnp.ones(rows.shape))
         updates, state = optimiser.update(gradient, state, parameters)
-        return (optax.apply_updates(parameters, updates), state), loss
+        parameters = optax.apply_updates(parameters, updates)
+        return (parameters, optax.incremental_update(parameters, mean, 1.0 - MEMORY), state), loss
 
     num_looks = max(1, config.num_steps // config.evaluate_every)
 
     def look(key_looks: Array, data: _Rows, below: Array, carry: _Search) -> _Search:
         keys = jax.random.split(jax.random.fold_in(key_looks, carry.num_looks), config.evaluate_every)
         walk, losses = jax.lax.scan(lambda c, k: gradient_step(c, k, data, below), carry.walk, keys)
-        loss = mean_loss(walk[0], data, data.aside, data.aside_weight)
+        loss = mean_loss(walk[1], data, data.aside, data.aside_weight)
         better = loss < carry.best_loss
         return _Search(
             walk=walk,
-            best=jax.tree.map(lambda new, old: jnp.where(better, new, old), walk[0], carry.best),
+            best=jax.tree.map(lambda new, old: jnp.where(better, new, old), walk[1], carry.best),
             best_loss=jnp.where(better, loss, carry.best_loss),
             best_look=jnp.where(better, carry.num_looks + 1, carry.best_look),
             num_looks=carry.num_looks + 1,
@@ -196,7 +199,13 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         none = jnp.full(num_looks, jnp.nan)
         zero = jnp.int32(0)
         start = _Search(
-            (parameters, optimiser.init(parameters)), parameters, jnp.float32(jnp.inf), zero, zero, none, none
+            (parameters, parameters, optimiser.init(parameters)),
+            parameters,
+            jnp.float32(jnp.inf),
+            zero,
+            zero,
+            none,
+            none,
         )
         last = jax.lax.while_loop(goes_on, lambda carry: look(key_looks, data, below, carry), start)
         return last.best, last.train, last.held_out, last.best_look * config.evaluate_every

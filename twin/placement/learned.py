@@ -56,7 +56,7 @@ class AnswerConfig:
         num_members: Networks in the ensemble.
         hidden: Widths of their hidden layers.
         learning_rate: Of Adam, decayed to zero by a cosine.
-        weight_decay: Decoupled (AdamW).
+        weight_decay: Decoupled (AdamW): times the learning rate it is the share that a weight loses in a step.
         batch_size: Rows per gradient step and member.
         num_steps: Gradient steps at most.
         held_out: Share of the windows kept for early stopping.
@@ -65,14 +65,14 @@ class AnswerConfig:
     """
 
     num_members: int = 5
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[int, ...] = (128, 128)
     learning_rate: float = 1.5e-3
-    weight_decay: float = 1e-4
+    weight_decay: float = 0.3
     batch_size: int = 512
-    num_steps: int = 1500
+    num_steps: int = 3000
     held_out: float = 0.15
     evaluate_every: int = 50
-    patience: int = 10
+    patience: int = 20
 
 
 class AnswerModel(NamedTuple):

@@ -37,6 +37,8 @@ class Cluster:
         is_cloud: [nodes] True for the cloud tier.
         sites, scenarios, services, queues: Vocabularies; index 0 of the latter three is "unknown".
         rules: [num_rules, nodes] candidate sets; rule 0 allows every node.
+        knows_week: Whether the days of training cover every weekday. Otherwise the time of week is not shown to
+            anybody (its features are 0): on a weekday never seen, whatever was learned of it would be made up.
     """
 
     node_names: tuple[str, ...]
@@ -49,6 +51,7 @@ class Cluster:
     services: tuple[str, ...]
     queues: tuple[str, ...]
     rules: np.ndarray
+    knows_week: bool = True
 
     @property
     def num_nodes(self) -> int:
