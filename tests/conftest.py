@@ -1,7 +1,7 @@
 """What every test stands on: strict JAX, a persistent compilation cache, fixed random examples, real logs."""
 
 import os
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("MPLBACKEND", "agg")
+# The older emitters compile in half the time.
+os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}"
 
 from hypothesis import settings  # noqa: E402
 
@@ -20,14 +22,20 @@ settings.register_profile("fixed", deadline=None, derandomize=True, database=Non
 settings.load_profile("fixed")
 
 
-@pytest.fixture(scope="module")
-def light_compilation() -> Iterator[None]:
-    """For modules that compile much and compute little: about half the compiler's work, and slower programs."""
-    import jax
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Quick tests compile much and compute little: their programs are left unoptimised, at half the compiler's work.
 
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    This runs before any fixture of the test; subprocesses inherit the variable.
+    """
+    light = item.get_closest_marker("slow") is None
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(light))
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_disable_most_optimizations", light)
+
+
+@pytest.fixture(scope="module")
+def light_compilation() -> None:
+    """What every quick test has by now."""
 
 
 @pytest.fixture(scope="session")

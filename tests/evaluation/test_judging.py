@@ -14,13 +14,11 @@ from twin.placement.encoding import Encoding
 from twin.placement.types import COMPLETED, REJECTED
 from twin.placement.windows import Windows, pad_windows
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 @pytest.fixture(scope="module")
 def logged() -> tuple[Rows, Encoding, list[Windows]]:
     cluster = made_cluster()
-    encoding = made_encoding(cluster, depth=24)
+    encoding = made_encoding(cluster, depth=40)
     rows = made_rows(np.random.default_rng(5), cluster, 150)
     rows.request.rule[:] = 0
     rows.request.demand[:] = 0.1

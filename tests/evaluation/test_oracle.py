@@ -27,8 +27,6 @@ SMALL = preset("small")
 TINY = OracleConfig(num_updates=4, requests_per_update=800, least_steps=100)
 BENCH = TruthBenchConfig(num_seeds=4, days_per_seed=2, num_steps=200)
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

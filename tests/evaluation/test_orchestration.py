@@ -27,8 +27,6 @@ from tests.evaluation.slot_runs import small_kais
 
 TWO = FrameConfig(num_changes=2)
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 @pytest.fixture(scope="module")
 def case() -> Instance:

@@ -58,8 +58,6 @@ from twin.rollout import follow, rollout
 SLOTS = SlotConfig(slots_per_frame=20, node_places=8, queue_places=10)
 FRAMES = FrameConfig(num_changes=2, samples_per_frame=5)
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 class Frames(NamedTuple):
     """Every frame of a run, as NumPy."""

@@ -52,8 +52,6 @@ TINY = RunConfig(
     intervals=BootstrapConfig(num_replicates=200),
 )
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 @pytest.fixture(scope="module")
 def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:

@@ -26,8 +26,6 @@ from twin.placement.responses import drawn_response
 from twin.placement.windows import Windows, replayed_arrivals, select
 from twin.rollout import rollout
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 def turned(encoding: Encoding) -> Encoding:
     """The same system with its nodes in reverse order."""

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
@@ -19,8 +18,6 @@ COLUMNS = (
     "cpu_cores", "memory_gib", "gpus", "num_nodes", "site", "service", "scenario", "queue", "requested_run_s",
     "deadline_s", "input_mib", "candidates",
 )  # fmt: skip
-
-pytestmark = pytest.mark.usefixtures("light_compilation")
 
 
 def told(row: dict[str, Any]) -> Request:

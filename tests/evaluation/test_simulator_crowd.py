@@ -20,8 +20,6 @@ from twin.placement.types import REJECTED
 
 NUM_AGENTS = 40
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 def annoying(reactions, *, requests_per_day=800.0, num_agents=NUM_AGENTS, load=0.2):
     """A queue in which every request is late."""

@@ -16,8 +16,6 @@ from twin.placement.types import DROPPED
 
 SMALL = preset("small")
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 def with_service(index, **change):
     services = list(SMALL.services)

@@ -20,8 +20,6 @@ from tests.evaluation.worlds import interval, lived
 SMALL = replace(preset("small"), requests_per_day=1_200.0)
 CROWDED = replace(preset("small"), requests_per_day=4_000.0, name="crowded")
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 def leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]

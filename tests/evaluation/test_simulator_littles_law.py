@@ -19,8 +19,6 @@ NUM_STEPS, NUM_STREAMS, DEPTH = 200, 32, 24
 QUICK = ("small", "kmps")
 NAMES = [feature.name for feature in NODE_FEATURES]
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 @pytest.mark.parametrize(
     "world",

@@ -30,8 +30,6 @@ SMALL = preset("small")
 REQUESTS_PER_DAY = 400.0
 NAMES = [feature.name for feature in NODE_FEATURES]
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 def made():
     services = [replace(service, output_mib=3.0) for service in SMALL.services]
@@ -144,7 +142,7 @@ def test_books_and_fates_agree_and_obey_littles_law_where_fates_unfold(encoding)
     rate is known), and what the books hold is what the fates say."""
     num_steps, num_streams = 200, 32
     still = replace(WORLD, reactions=Reactions(), outages=())
-    truth = truth_of(still, encoding.cluster, PlacementConfig(depth=32), 0.0)
+    truth = truth_of(still, encoding.cluster, PlacementConfig(depth=40), 0.0)
 
     def run(key):
         lived = rollout(key, truth, legal_policy, num_steps, (num_streams,))

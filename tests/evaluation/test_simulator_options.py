@@ -27,8 +27,6 @@ OUTAGE = Outage("north-2", (0,), 2_000.0, 6_000.0)
 WAN_DOWN = LinkFault("wan", (0,), 1_000.0, 3_000.0)
 CHUNK_STEPS = 500
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 def with_options(requests_per_day):
     """All but sharing and reactions; as crowded as `small`, and as many requests a day as asked for."""
@@ -218,7 +216,7 @@ def test_the_order_of_nodes_changes_no_outcome_that_unfolds():
     )
     outcomes = []
     for vocabulary, place in ((cluster, np.arange(len(order))), (moved, order)):
-        truth = truth_of(EVERYTHING, vocabulary, PlacementConfig(depth=24), 0.0, begin_s=1_500.0)
+        truth = truth_of(EVERYTHING, vocabulary, PlacementConfig(depth=48), 0.0, begin_s=1_500.0)
 
         def policy(key, _observation, legal, place=place):
             score = jax.random.uniform(key, legal.shape)[jnp.asarray(place)]

@@ -140,7 +140,7 @@ def test_arrivals_see_as_many_in_the_books_as_theory_says():
     """In M/M/1, Poisson arrivals see load / (1 - load) requests on average; the books must too."""
     load, num_steps, warm_up = 0.5, 1_500, 100
     world = queue(1, load, exponential())
-    config = PlacementConfig(depth=32, num_seats=1)
+    config = PlacementConfig(depth=40, num_seats=1)
     truth = truth_of(world, one_node_cluster(world), config, 0.0)
     run = jax.jit(lambda key: rollout(key, truth, uniform_policy, num_steps, (24,)).observation.node)
     names = [feature.name for feature in NODE_FEATURES]
@@ -172,7 +172,7 @@ def test_the_order_of_a_vocabulary_changes_no_outcome(archive, encoding):
         (encoding.cluster, actions),
         (reordered(encoding.cluster, order), np.argsort(order)[actions]),
     ):
-        truth = truth_environment(archive.facts, FIRST_DAY, cluster, replace(encoding.problem, depth=16))
+        truth = truth_environment(archive.facts, FIRST_DAY, cluster, replace(encoding.problem, depth=40))
         run = jax.jit(partial(follow, environment=truth, actions=jnp.asarray(taken, jnp.int32)))
         outcomes.append(run(jax.random.key(1)))
     for name in ("start_s", "finish_s", "status"):
@@ -182,7 +182,7 @@ def test_the_order_of_a_vocabulary_changes_no_outcome(archive, encoding):
 
 
 def test_an_episode_ends_with_its_day(archive, encoding):
-    config = replace(encoding.problem, depth=16)
+    config = replace(encoding.problem, depth=40)
     begin_s = SMALL.day_s - 600.0
     truth = truth_environment(archive.facts, FIRST_DAY, encoding.cluster, config, begin_s=begin_s)
     trajectory = jax.jit(lambda key: rollout(key, truth, uniform_policy, 60, (3,)))(jax.random.key(0))

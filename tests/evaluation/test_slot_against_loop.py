@@ -29,8 +29,6 @@ CONFIGS = {
 }  # fmt: skip
 """The first with everything that worlds and deployments can do; the others leave both alone."""
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 class Case(NamedTuple):
     """An instance and what was lived in it."""

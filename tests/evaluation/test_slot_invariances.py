@@ -25,8 +25,6 @@ from twin.contracts import Array, Environment
 from twin.placement.types import Cluster, Observation
 from twin.rollout import rollout
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 def reordered(cluster: Cluster, order: np.ndarray) -> Cluster:
     return replace(

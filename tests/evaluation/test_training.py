@@ -34,7 +34,7 @@ CONFIG = TrainingConfig(
 @pytest.fixture(scope="module")
 def twin() -> PlacementTwin:
     cluster = made_cluster()
-    encoding = made_encoding(cluster, depth=24)
+    encoding = made_encoding(cluster, depth=40)
     rows = made_rows(np.random.default_rng(1), cluster, 500)
     rows.request.demand[:] = 0.1
     everything = np.ones(500, bool)

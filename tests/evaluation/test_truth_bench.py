@@ -19,7 +19,7 @@ from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import interval, lived
 
 SMALL = preset("small")
-TINY = TruthBenchConfig(num_seeds=2, days_per_seed=3, num_steps=60, depth=16)
+TINY = TruthBenchConfig(num_seeds=2, days_per_seed=3, num_steps=60, depth=40)
 QUIET = replace(SMALL, requests_per_day=500.0, day_s=20_000.0)
 WHOLE_DAYS = TruthBenchConfig(num_seeds=8, days_per_seed=2, depth=64)
 

@@ -1,5 +1,7 @@
 """What every exported algorithm must keep to, whatever it learns by."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,44 +20,76 @@ NAMES = [name for name in algorithms.__all__ if not name.endswith("Config") and 
 KEY = jax.random.key(0)
 
 
-def experience(policy, key=KEY):
-    return jax.jit(lambda key: rollout(key, ENVIRONMENT, policy, 4, (4,)))(key)
+class Built:
+    """An algorithm, its first state and its step: compiled once for all tests, traces counted."""
+
+    def __init__(self, name):
+        self.algorithm, self.num_traces = getattr(algorithms, name)(example_of(ENVIRONMENT)), 0
+        self.state = jax.jit(self.algorithm.init)(KEY)
+        self.step = jax.jit(self._counted)
+
+    def _counted(self, key, state, trajectory):
+        self.num_traces += 1
+        return self.algorithm.step(key, state, trajectory)
+
+
+built = functools.cache(Built)
+
+
+@functools.cache
+def lived(*, ended=False):
+    """Four steps of four streams under random choices; or of streams that had ended before the first step."""
+
+    def anything(key, _observation, legal):
+        return jax.tree.map(lambda mask: jax.random.randint(key, mask.shape[1:], 0, mask.shape[0]), legal)
+
+    system = environment(toy_problem(), toy_response(length=0 if ended else 40))
+    return jax.jit(lambda key: rollout(key, system, anything, 4, (4,)))(KEY)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_keeps_the_state_s_shape_repeats_its_bits_and_is_traced_once(name):
-    algorithm = getattr(algorithms, name)(example_of(ENVIRONMENT))
-    state = jax.jit(algorithm.init)(KEY)
-    trajectory, traced = experience(algorithm.policy(state)), []
-
-    def counted(key, state, trajectory):
-        traced.append(1)
-        return algorithm.step(key, state, trajectory)
-
-    step = jax.jit(counted)
-    one, info = step(KEY, state, trajectory)
-    again, _ = step(KEY, state, trajectory)
-    further, _ = step(jax.random.key(1), one, trajectory)
-    assert len(traced) == 1
-    for before, after, same, later in zip(*map(jax.tree.leaves, (state, one, again, further)), strict=True):
+    subject, trajectory = built(name), lived()
+    one, info = subject.step(KEY, subject.state, trajectory)
+    again, _ = subject.step(KEY, subject.state, trajectory)
+    further, _ = subject.step(jax.random.key(1), one, trajectory)
+    assert subject.num_traces == 1
+    for before, after, same, later in zip(
+        *map(jax.tree.leaves, (subject.state, one, again, further)), strict=True
+    ):
         assert before.shape == after.shape
         assert before.dtype == after.dtype
         np.testing.assert_array_equal(after, same)
-        assert bool(jnp.all(jnp.isfinite(later)))
+        assert np.all(np.isfinite(later))
     for value in jax.tree.leaves(info):
         assert value.shape == ()
-        assert bool(jnp.isfinite(value))
+        assert np.isfinite(value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_policies_choose_one_legal_action_for_every_seat(name):
+    subject = built(name)
+    seen, legal = jax.tree.map(lambda leaf: leaf[0], (lived().observation, lived().legal))
+
+    @jax.jit
+    def decide(state):
+        return [
+            policy(state)(KEY, seen, legal) for policy in (subject.algorithm.policy, subject.algorithm.greedy)
+        ]
+
+    for action in decide(subject.state):
+        for chosen, mask in zip(jax.tree.leaves(action), jax.tree.leaves(legal), strict=True):
+            assert chosen.shape == mask.shape[1:]
+            assert jnp.issubdtype(chosen.dtype, jnp.integer)
+            assert np.take_along_axis(np.asarray(mask), np.asarray(chosen)[None], axis=0).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stream_that_ended_long_ago_teaches_nothing(name):
-    algorithm = getattr(algorithms, name)(example_of(ENVIRONMENT))
-    state = jax.jit(algorithm.init)(KEY)
-    ended = environment(toy_problem(), toy_response(length=0, drawn=False))
-    trajectory = jax.jit(lambda: rollout(KEY, ended, algorithm.policy(state), 4, (4,)))()
-    assert not bool(jnp.any(trajectory.active))
-    following, info = jax.jit(algorithm.step)(KEY, state, trajectory)
+    subject, trajectory = built(name), lived(ended=True)
+    assert not np.any(trajectory.active)
+    following, info = subject.step(KEY, subject.state, trajectory)
     losses = {field: float(value) for field, value in info._asdict().items() if field.endswith("loss")}
     assert losses == dict.fromkeys(losses, 0.0)
     assert losses
-    assert all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(following))
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(following))

@@ -17,7 +17,7 @@ from twin.placement.responses import Answers, Arrivals, First, Next, drawn_respo
 from twin.placement.types import COMPLETED, REJECTED, UNKNOWN, Fate, PlacementState, Requests
 
 CLUSTER = made_cluster(num_edge=3, num_sites=2, num_services=4)
-CONFIG = PlacementConfig(depth=16, time_unit_s=1.0, memory_s=30.0)
+CONFIG = PlacementConfig(depth=40, time_unit_s=1.0, memory_s=30.0)
 ACCEPTED = 0.9
 FAVOURITE = np.array([3, 1, 2, 3])
 """Node that suits each service; never the first, which the second candidate rule forbids."""

@@ -3,6 +3,7 @@
 A new problem joins by one more `Case`: with chance, without chance, and one whose episodes end early.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -62,6 +63,7 @@ def any_action(_key, _observation, legal):
     return jax.tree.map(lambda mask: jnp.full(mask.shape[1:], mask.shape[0] - 1, jnp.int32), legal)
 
 
+@functools.cache
 def random_actions(case: Case, streams=(NUM_STREAMS,)):
     """Random choices for every step, seat and stream, whether legal or not."""
     built = case.fixed()
@@ -70,14 +72,28 @@ def random_actions(case: Case, streams=(NUM_STREAMS,)):
 
     def draw(mask):
         shape = (case.num_steps, mask.shape[1], *streams)
-        return jnp.asarray(rng.integers(0, mask.shape[0], shape), jnp.int32)
+        return rng.integers(0, mask.shape[0], shape).astype(np.int32)
 
     return jax.tree.map(draw, legal)
 
 
-def run(built: Environment, actions):
-    """The jitted trajectory along the actions."""
-    return jax.jit(lambda actions: follow(KEY, built, actions, (NUM_STREAMS,)))(actions)
+@functools.cache
+def along(make: Callable[[], Environment]):
+    """The jitted trajectory along actions, compiled once for each environment."""
+    built = make()
+    return jax.jit(lambda actions: follow(KEY, built, actions, (NUM_STREAMS,)))
+
+
+@functools.cache
+def anywhere(case: Case):
+    """The jitted trajectory of a key under `any_action`, and how often the policy was traced."""
+    built, traced = case.drawn(), []
+
+    def policy(key, observation, legal):
+        traced.append(1)
+        return any_action(key, observation, legal)
+
+    return jax.jit(lambda key: rollout(key, built, policy, case.num_steps, (NUM_STREAMS,))), traced
 
 
 def assert_same(left, right, **tolerance) -> None:
@@ -87,18 +103,12 @@ def assert_same(left, right, **tolerance) -> None:
 
 
 def streams_of(tree, chosen):
-    return jax.tree.map(lambda leaf: leaf[..., chosen], tree)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[..., chosen], tree)
 
 
 @every_case
 def test_same_key_same_bits_other_key_other_bits_and_no_second_trace(case):
-    built, traced = case.drawn(), []
-
-    def policy(key, observation, legal):
-        traced.append(1)
-        return any_action(key, observation, legal)
-
-    unroll = jax.jit(lambda key: rollout(key, built, policy, case.num_steps, (NUM_STREAMS,)))
+    unroll, traced = anywhere(case)
     one, num_traces = unroll(KEY), len(traced)
     two, other = unroll(jax.random.key(11)), unroll(jax.random.key(12))
     assert len(traced) == num_traces
@@ -109,7 +119,7 @@ def test_same_key_same_bits_other_key_other_bits_and_no_second_trace(case):
 @every_case
 def test_shapes_are_as_the_contract_says(case):
     built = case.drawn()
-    trajectory = jax.jit(lambda: rollout(KEY, built, any_action, case.num_steps, (NUM_STREAMS,)))()
+    trajectory = anywhere(case)[0](KEY)
     seats, streams = built.problem.num_seats, (NUM_STREAMS,)
     decisions = (case.num_steps, seats, *streams)
     for leaf in [
@@ -133,7 +143,7 @@ def test_shapes_are_as_the_contract_says(case):
 @every_case
 def test_illegal_actions_are_replaced_and_flagged_and_legal_ones_kept(case):
     asked = random_actions(case)
-    trajectory = run(case.drawn(), asked)
+    trajectory = along(case.fixed)(asked)
     flagged = np.zeros(trajectory.illegal.shape, bool)
     for ask, took, legal in zip(
         *map(jax.tree.leaves, (asked, trajectory.action, trajectory.legal)), strict=True
@@ -155,21 +165,21 @@ def test_a_done_stream_changes_no_more(case):
     built, actions = case.ending(), random_actions(case)
     step = jax.jit(built.step)
     state = jax.jit(lambda: built.reset(KEY, (NUM_STREAMS,)))()
-    num_frozen = 0
+    num_frozen, keys = 0, jax.random.split(KEY, case.num_steps)
     for index in range(case.num_steps):
         action = jax.tree.map(lambda leaf, index=index: leaf[index], actions)
-        following, transition = step(jax.random.fold_in(KEY, index), state, action)
+        following, transition = step(keys[index], state, action)
         done = np.flatnonzero(state.done)
         num_frozen += len(done)
-        assert np.all(following.done[done])
+        assert np.all(np.asarray(following.done)[done])
         assert np.all(np.asarray(transition.elapsed_s)[done] == 0)
-        assert not transition.illegal[:, done].any()
+        assert not np.asarray(transition.illegal)[:, done].any()
         assert np.all(np.asarray(transition.left.decision)[:, done] < 0)
         assert_same(streams_of(following.problem, done), streams_of(state.problem, done), rtol=0, atol=0)
         state = following
     assert np.all(state.done)
     assert num_frozen > 0
-    trajectory = run(built, actions)
+    trajectory = along(case.ending)(actions)
     over = np.asarray(trajectory.done)[:-1]
     assert not np.any(np.asarray(trajectory.active)[1:] & over[:, None])
     assert np.all(
@@ -179,14 +189,14 @@ def test_a_done_stream_changes_no_more(case):
 
 @every_case
 def test_permuting_streams_permutes_results(case):
-    actions, order, built = random_actions(case), np.array([2, 0, 1]), case.fixed()
-    assert_same(run(built, streams_of(actions, order)), streams_of(run(built, actions), order), rtol=1e-6)
+    actions, order, run = random_actions(case), np.array([2, 0, 1]), along(case.fixed)
+    assert_same(run(streams_of(actions, order)), streams_of(run(actions), order), rtol=1e-6)
 
 
 @every_case
 def test_one_stream_alone_vmapped_or_beside_others_is_the_same(case):
     actions, built = random_actions(case), case.fixed()
-    beside = run(built, actions)
+    beside = along(case.fixed)(actions)
     alone = jax.jit(lambda actions: follow(KEY, built, actions, ()))
     mapped = jax.jit(jax.vmap(lambda actions: follow(KEY, built, actions, ()), in_axes=-1, out_axes=-1))(
         actions
@@ -199,10 +209,10 @@ def test_one_stream_alone_vmapped_or_beside_others_is_the_same(case):
 @every_case
 def test_a_longer_rollout_begins_as_the_shorter_one(case):
     """Nothing decided later changes what was seen before; at most more is settled."""
-    actions, built = random_actions(case), case.fixed()
+    actions, run = random_actions(case), along(case.fixed)
     short = case.num_steps - 2
-    long = run(built, actions)
-    cut = run(built, jax.tree.map(lambda leaf: leaf[:short], actions))
+    long = run(actions)
+    cut = run(jax.tree.map(lambda leaf: leaf[:short], actions))
     for field in ("observation", "legal", "active", "action", "elapsed_s", "done", "illegal", "facts"):
         first = jax.tree.map(lambda leaf: leaf[:short], getattr(long, field))
         assert_same(getattr(cut, field), first, rtol=1e-6)
@@ -242,13 +252,13 @@ def test_credit_brings_every_outcome_home(streams):
 
     def records(numbers, facts, lead):
         def shape(leaf, dtype):
-            return jnp.asarray(leaf.astype(dtype).reshape((*lead, *streams)))
+            return leaf.astype(dtype).reshape((*lead, *streams))
 
         outcome = {"code": shape(facts["code"], np.int32), "value": shape(facts["value"], np.float32)}
         return Records(shape(numbers, np.int32), shape(facts["settled"], bool), outcome)
 
-    active = jnp.ones((num_steps, num_seats, *streams), bool)
-    known, outcome = credit(records(passed, news, (num_steps, 3)), records(held, kept, (5,)), active)
+    active = np.ones((num_steps, num_seats, *streams), bool)
+    known, outcome = jax.jit(credit)(records(passed, news, (num_steps, 3)), records(held, kept, (5,)), active)
     np.testing.assert_array_equal(known, settled.reshape(active.shape))
     np.testing.assert_array_equal(outcome["value"], value.reshape(active.shape))
     np.testing.assert_array_equal(outcome["code"], code.reshape(active.shape))
@@ -264,7 +274,7 @@ def test_choose_legal_takes_the_first_legal_choice():
 def test_late_toy_outcomes_are_credited_to_the_batch_that_earned_them():
     """Response times by hand in NumPy, from the batches and actions alone."""
     case = CASES[1]
-    trajectory = jax.tree.map(np.asarray, run(case.fixed(), random_actions(case)))
+    trajectory = jax.tree.map(np.asarray, along(case.fixed)(random_actions(case)))
     assert trajectory.settled.all()
     batch, action = trajectory.global_observation, trajectory.action
     for step, stream in np.ndindex(case.num_steps, NUM_STREAMS):
@@ -280,7 +290,7 @@ def test_late_toy_outcomes_are_credited_to_the_batch_that_earned_them():
 
 
 def test_what_is_not_due_at_truncation_stays_unsettled_unless_foretold():
-    plain, told = (run(case.fixed(), random_actions(case)) for case in (CASES[0], CASES[1]))
+    plain, told = (along(case.fixed)(random_actions(case)) for case in (CASES[0], CASES[1]))
     # Batch k is revealed 1 + k % 3 steps after its decision; of 7 batches, number 5 falls due at step 8.
     expected = np.array([step + 1 + step % 3 <= 7 for step in range(7)])
     np.testing.assert_array_equal(plain.settled[:, 0, 0], expected)

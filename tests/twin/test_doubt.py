@@ -23,8 +23,6 @@ ROWS = made_rows(np.random.default_rng(2), CLUSTER, 64)
 ROWS = ROWS._replace(request=ROWS.request._replace(deadline_s=np.full(64, np.inf, np.float32)))
 WINDOWS = cut_windows(ROWS, np.ones(64, bool), ENCODING, num_steps=32)
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 def ensemble(first: float, second: float) -> AnswerModel:
     """Two members that accept every offer with fixed probabilities; what they accept is done at once and on time."""

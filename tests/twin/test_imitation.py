@@ -67,31 +67,38 @@ def test_kinds_are_drawn_by_their_weights() -> None:
 
 def test_marginal_likelihood_by_hand() -> None:
     """Two kinds; agent 7 asks twice, a hidden agent once, the last step is padding; first requests set the weights."""
-    of_kind = jnp.log(jnp.array([[0.9, 0.8, 0.5, 0.1], [0.2, 0.4, 0.3, 0.1]]))
-    weight = jnp.log(jnp.array([[0.7, 0.1, 0.6, 0.5], [0.3, 0.9, 0.4, 0.5]]))
-    agent, valid = jnp.array([7, 7, -1, 7]), jnp.array([True, True, True, False])
-    told = marginal_log_likelihood(of_kind, weight, same_agent(agent, valid), valid)
+    of_kind = np.log(np.float32([[0.9, 0.8, 0.5, 0.1], [0.2, 0.4, 0.3, 0.1]]))
+    weight = np.log(np.float32([[0.7, 0.1, 0.6, 0.5], [0.3, 0.9, 0.4, 0.5]]))
+    agent, valid = np.array([7, 7, -1, 7]), np.array([True, True, True, False])
+    likelihood = jax.jit(
+        lambda agent: marginal_log_likelihood(of_kind, weight, same_agent(agent, valid), valid)
+    )
+    told = likelihood(agent)
     by_hand = np.log(0.7 * 0.9 * 0.8 + 0.3 * 0.2 * 0.4) + np.log(0.6 * 0.5 + 0.4 * 0.3)
     assert float(told) == pytest.approx(by_hand / 3, rel=1e-5)
-    alone = marginal_log_likelihood(of_kind, weight, same_agent(jnp.full(4, -1), valid), valid)
+    alone = likelihood(np.full(4, -1))
     singly = (0.7 * 0.9 + 0.3 * 0.2, 0.1 * 0.8 + 0.9 * 0.4, 0.6 * 0.5 + 0.4 * 0.3)
     assert float(alone) == pytest.approx(np.mean(np.log(singly)), rel=1e-5)
 
 
 def test_answers_drawn_again_are_the_same_and_have_gradients() -> None:
-    outputs = jax.random.normal(jax.random.key(1), (NUM_OUTPUTS, 40))
-    uniforms = jax.random.uniform(jax.random.key(2), (NUM_UNIFORMS, 40), minval=1e-6)
-    limits = Limits(1e4, 1e4)
-    once = sample_answer(split_outputs(outputs), uniforms, 2.0, limits)
-    twice = draw_again(split_outputs(outputs), uniforms, 2.0, limits)
-    for one, two in zip(once, twice, strict=True):
+    random, limits = np.random.default_rng(1), Limits(1e4, 1e4)
+    outputs = random.normal(size=(NUM_OUTPUTS, 40)).astype(np.float32)
+    uniforms = random.uniform(1e-6, 1.0, (NUM_UNIFORMS, 40)).astype(np.float32)
+
+    @jax.jit
+    def ways(outputs):
+        split = split_outputs(outputs)
+        return sample_answer(split, uniforms, 2.0, limits), draw_again(split, uniforms, 2.0, limits)
+
+    for one, two in zip(*ways(outputs), strict=True):
         np.testing.assert_allclose(np.asarray(one, np.float32), two, rtol=1e-6)
 
     def accepted(outputs: jax.Array) -> jax.Array:
         return jnp.sum(draw_again(split_outputs(outputs), uniforms, 2.0, limits).accepted)
 
-    share = jax.nn.sigmoid(outputs[0])
-    np.testing.assert_allclose(jax.grad(accepted)(outputs)[0], share * (1.0 - share), rtol=1e-5)
+    share = 1.0 / (1.0 + np.exp(-outputs[0]))
+    np.testing.assert_allclose(jax.jit(jax.grad(accepted))(outputs)[0], share * (1.0 - share), rtol=1e-5)
 
 
 def test_the_engine_draws_by_its_probabilities_and_only_what_is_legal() -> None:
@@ -104,17 +111,23 @@ def test_the_engine_draws_by_its_probabilities_and_only_what_is_legal() -> None:
 
 
 def test_rows_show_the_past_of_the_agent_and_never_the_future() -> None:
-    key = jax.random.key(4)
-    seen = Observation(jax.random.normal(key, (3, 2, 5, 1)), jax.random.normal(key, (4, 5, 1)))
-    chosen = jax.nn.one_hot(jnp.array([0, 1, 1, 0, 1]), 2, axis=0)[:, :, None]
-    answers = jax.random.normal(key, (NUM_ANSWER_FEATURES, 5, 1))
-    same = same_agent(jnp.array([1, 2, 1, -1, 1])[:, None], jnp.ones((5, 1), bool))
-    shown = np.asarray(rows(seen, chosen, answers, same, 3))
+    random = np.random.default_rng(4)
+    seen = Observation(*(random.normal(size=shape).astype(np.float32) for shape in ((3, 2, 5, 1), (4, 5, 1))))
+    chosen = np.eye(2, dtype=np.float32)[[0, 1, 1, 0, 1]].T[:, :, None]
+    answers = random.normal(size=(NUM_ANSWER_FEATURES, 5, 1)).astype(np.float32)
+
+    @jax.jit
+    def rows_of(answers):
+        same = same_agent(jnp.array([1, 2, 1, -1, 1])[:, None], jnp.ones((5, 1), bool))
+        return rows(seen, chosen, answers, same, 3)
+
+    shown = np.asarray(rows_of(answers))
     mean = shown[-1 - NUM_ANSWER_FEATURES : -1, :, 0]
     np.testing.assert_allclose(mean[:, 4], 0.5 * (answers[:, 0, 0] + answers[:, 2, 0]), rtol=1e-5)
     np.testing.assert_allclose(mean[:, 3], 0.0)
     assert np.expm1(shown[-1, 4, 0]) == pytest.approx(2.0, rel=1e-5)
-    changed = np.asarray(rows(seen, chosen, answers.at[:, 3].add(5.0), same, 3))
+    answers[:, 3] += 5.0
+    changed = np.asarray(rows_of(answers))
     np.testing.assert_array_equal(changed[:, :3], shown[:, :3])
     assert (changed[:, 4] != shown[:, 4]).any()
 
@@ -123,10 +136,9 @@ def test_rows_have_the_width_that_is_promised() -> None:
     config = DiscriminatorConfig(window=3)
     num_request = len(request_features(CLUSTER))
     nodes = CLUSTER.num_nodes
-    seen = Observation(jnp.zeros((len(NODE_FEATURES), nodes, 4, 2)), jnp.zeros((num_request, 4, 2)))
-    shown = rows(
-        seen, jnp.zeros((nodes, 4, 2)), jnp.zeros((NUM_ANSWER_FEATURES, 4, 2)), jnp.zeros((4, 4, 2)), 3
-    )
+    seen = Observation(np.zeros((len(NODE_FEATURES), nodes, 4, 2)), np.zeros((num_request, 4, 2)))
+    others = (np.zeros((nodes, 4, 2)), np.zeros((NUM_ANSWER_FEATURES, 4, 2)), np.zeros((4, 4, 2)))
+    shown = jax.eval_shape(lambda seen, *others: rows(seen, *others, 3), seen, *others)
     assert shown.shape[0] == num_row_features(CLUSTER, num_request, config)
 
 
@@ -221,7 +233,8 @@ def test_too_few_windows_are_refused() -> None:
 
 def test_an_imitation_kept_is_the_same_when_read(tmp_path) -> None:
     config = anchored(num_kinds=3, hidden=(8,), num_steps=5, guards=Guards((0.2, 0.9), 0.1, 2))
-    model = ImitationModel(init_generator(jax.random.key(0), CLUSTER, config), Limits(3.0, 70.5))
+    generator = jax.jit(lambda key: init_generator(key, CLUSTER, config))(jax.random.key(0))
+    model = ImitationModel(generator, Limits(3.0, 70.5))
     save_imitation(tmp_path, config, model)
     read, again = load_imitation(tmp_path, CLUSTER)
     assert read == config

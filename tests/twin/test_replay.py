@@ -88,20 +88,20 @@ def system() -> tuple:
 def test_nothing_leaks_before_it_is_due(system: tuple[Windows, Encoding, object, object]) -> None:
     """Fates that lie ahead are changed in the private response: nothing seen differs until one falls due."""
     windows, _, made, step = system
-    state = made.reset(jax.random.key(0), (windows.num_windows,))
+    state = jax.jit(lambda key: made.reset(key, (windows.num_windows,)))(jax.random.key(0))
     nodes = np.maximum(windows.node, 0)[:, None]
     for number in range(20):
         state, _ = step(jax.random.key(number), state, jnp.asarray(nodes[number]))
-    hidden, clock = state.response.hidden, np.asarray(state.problem.clock_s)
-    later_s = 25.0
+    hidden, clock = jax.tree.map(np.asarray, (state.response.hidden, state.problem.clock_s))
+    later_s = np.float32(25.0)
 
-    def delay(times: jax.Array) -> jax.Array:
-        return jnp.where(times > clock[None, None], times + later_s, times)
+    def delay(times: np.ndarray) -> np.ndarray:
+        return np.where(times > clock, times + later_s, times)
 
-    assert np.sum(np.isfinite(hidden.finish_s) & (np.asarray(hidden.finish_s) > clock)) > 5
+    assert np.sum(np.isfinite(hidden.finish_s) & (hidden.finish_s > clock)) > 5
     changed = hidden._replace(
-        start_s=delay(hidden.start_s), finish_s=delay(hidden.finish_s), status=jnp.where(
-            hidden.finish_s > clock[None, None], DROPPED, hidden.status
+        start_s=delay(hidden.start_s), finish_s=delay(hidden.finish_s), status=np.where(
+            hidden.finish_s > clock, np.int32(DROPPED), hidden.status
         )
     )  # fmt: skip
     ahead = np.minimum(
@@ -110,14 +110,12 @@ def test_nothing_leaks_before_it_is_due(system: tuple[Windows, Encoding, object,
     due_s = ahead.min(axis=(0, 1))  # per window: the first change that could be seen
     twin = state._replace(response=state.response._replace(hidden=changed))
     problem, num_compared, num_differing = made.problem, 0, 0
+    seen = jax.jit(
+        lambda state: (problem.observe(state), problem.observe_global(state), problem.legal(state))
+    )
     for number in range(20, 39):
         clock = np.asarray(state.problem.clock_s)
-        before, after = (
-            jax.tree.leaves(
-                (problem.observe(s.problem), problem.observe_global(s.problem), problem.legal(s.problem))
-            )
-            for s in (state, twin)
-        )
+        before, after = (jax.tree.leaves(seen(each.problem)) for each in (state, twin))
         quiet = clock < due_s
         for one, other in zip(before, after, strict=True):
             np.testing.assert_array_equal(np.asarray(one)[..., quiet], np.asarray(other)[..., quiet])
@@ -135,18 +133,13 @@ def test_nothing_leaks_before_it_is_due(system: tuple[Windows, Encoding, object,
 
 
 def test_second_call_does_not_retrace(system: tuple) -> None:
-    windows, _, made, _ = system
-    traces = []
-
-    @jax.jit
-    def go(state: object, node: jax.Array) -> object:
-        traces.append(1)
-        return made.step(jax.random.key(0), state, node)[0]
-
-    state = made.reset(jax.random.key(0), (windows.num_windows,))
+    windows, _, made, step = system
+    state = jax.jit(lambda key: made.reset(key, (windows.num_windows,)))(jax.random.key(0))
+    sizes = []
     for number in range(3):
-        state = go(state, jnp.full((1, windows.num_windows), number, jnp.int32))
-    assert len(traces) == 1
+        state, _ = step(jax.random.key(0), state, np.full((1, windows.num_windows), number, np.int32))
+        sizes.append(step._cache_size())
+    assert sizes == sizes[:1] * 3
 
 
 def test_done_streams_stand_still(system: tuple) -> None:
@@ -154,7 +147,7 @@ def test_done_streams_stand_still(system: tuple) -> None:
     shorter = windows._replace(length=np.array([2, *windows.length[1:]], np.int32))
     made = replay_environment(shorter, encoding)
     step = jax.jit(made.step)
-    state = made.reset(jax.random.key(0), (windows.num_windows,))
+    state = jax.jit(lambda key: made.reset(key, (windows.num_windows,)))(jax.random.key(0))
     still = None
     for number in range(6):
         state, transition = step(jax.random.key(1), state, jnp.zeros((1, windows.num_windows), jnp.int32))

@@ -102,7 +102,7 @@ def test_an_episode_may_branch_off_from_a_logged_state(pool: RequestPool, times:
     windows = cut_windows(rows, np.ones(200, bool), ENCODING, num_steps=20)
     arrivals = generated_arrivals(times, pool, begins=windows)
     streams = (windows.num_windows,)
-    private, first = arrivals.init(jax.random.key(0), streams)
+    private, first = jax.jit(lambda key: arrivals.init(key, streams))(jax.random.key(0))
     assert np.array_equal(first.clock_s, windows.arrival_s[0])
     assert np.array_equal(first.request.service[0], windows.request.service[0])
     assert np.array_equal(first.request.demand[:, 0], windows.request.demand[:, 0])
@@ -113,7 +113,7 @@ def test_an_episode_may_branch_off_from_a_logged_state(pool: RequestPool, times:
 
 def test_times_of_day_go_on_with_the_clock(pool: RequestPool, times: ArrivalModel) -> None:
     arrivals = generated_arrivals(times, pool, offset_s=DAY_S - 2.0)
-    _, first = arrivals.init(jax.random.key(3), (500,))
+    _, first = jax.jit(lambda key: arrivals.init(key, (500,)))(jax.random.key(3))
     week_s = (DAY_S - 2.0 + np.asarray(first.clock_s)) % (7 * DAY_S)
     assert np.allclose(first.request.week_fraction[0], week_s / (7 * DAY_S), atol=1e-6)
     assert np.any(week_s < DAY_S)

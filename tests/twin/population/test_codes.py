@@ -21,13 +21,21 @@ def rows_of(counts: list[int]) -> np.ndarray:
 
 
 def test_divergences_and_entropy_of_known_tables() -> None:
-    real, bent = (codes.tables(BLOCKS, jnp.asarray(rows_of(c))) for c in ([25] * 4, [40, 10, 10, 40]))
+    tables = jax.jit(lambda rows: codes.tables(BLOCKS, rows))
+    real, bent = (tables(rows_of(c)) for c in ([25] * 4, [40, 10, 10, 40]))
     share = np.zeros((4, 4), np.float32)
     share[:2, 2:] = 1.0
     expected = 0.5 * np.log(0.25 / 0.4) + 0.5 * np.log(0.25 / 0.1)
-    assert np.isclose(codes.pairwise_kl(share, real, bent), expected, atol=1e-4)
-    assert np.isclose(codes.marginal_kl(2, real, bent), 0.0, atol=1e-5)  # marginals cannot see it
-    assert np.isclose(codes.marginal_entropy(2, bent), np.log(2.0), atol=1e-4)
+    pairs, marginal, entropy = jax.jit(
+        lambda: (
+            codes.pairwise_kl(share, real, bent),
+            codes.marginal_kl(2, real, bent),
+            codes.marginal_entropy(2, bent),
+        )
+    )()
+    assert np.isclose(pairs, expected, atol=1e-4)
+    assert np.isclose(marginal, 0.0, atol=1e-5)  # marginals cannot see it
+    assert np.isclose(entropy, np.log(2.0), atol=1e-4)
 
 
 def test_pairs_are_counted_once_and_columns_not_with_themselves() -> None:
@@ -48,31 +56,38 @@ def test_ranks_fall_into_their_bins() -> None:
 
 
 def test_drawn_levels_follow_their_law_and_carry_a_gradient() -> None:
-    law = jnp.array([0.6, 0.3, 0.1])
-    logits = jnp.log(law)[:, None] + jnp.zeros((1, 20_000))
+    law = np.array([0.6, 0.3, 0.1], np.float32)
+    logits = np.log(law)[:, None] + np.zeros((1, 20_000), np.float32)
 
     def mean_of_first(shift: jax.Array) -> jax.Array:
-        drawn = draw_levels(jax.random.key(0), logits.at[0].add(shift), 0.5)
+        drawn = draw_levels(jax.random.key(0), jnp.asarray(logits).at[0].add(shift), 0.5)
         return jnp.mean(drawn.hard[0])
 
-    drawn = draw_levels(jax.random.key(0), logits, 0.5)
+    drawn = jax.jit(lambda: draw_levels(jax.random.key(0), logits, 0.5))()
     assert set(np.unique(np.round(drawn.hard, 5))) == {0.0, 1.0}
     assert np.allclose(np.mean(drawn.hard, axis=1), law, atol=0.015)
-    assert float(jax.grad(mean_of_first)(0.0)) > 0.05
+    assert float(jax.jit(jax.grad(mean_of_first))(0.0)) > 0.05
 
 
 def test_the_likelihood_of_the_chain_is_the_law_it_draws_from() -> None:
     generator = in_chain(ENCODING, (8,), 0.5)
-    parameters = generator.init(jax.random.key(0))
-    asked = jnp.asarray(ENCODING.encode_conditions(agents(1).conditions))
-    drawn = generator.generate(parameters, jax.random.key(1), jnp.repeat(asked, 20_000, axis=1)).hard
+    asked = ENCODING.encode_conditions(agents(1).conditions)
+    many = np.repeat(asked, 20_000, axis=1)
+
+    @jax.jit
+    def drawing(key):
+        parameters = generator.init(key)
+        return parameters, generator.generate(parameters, jax.random.key(1), many).hard
+
+    parameters, drawn = drawing(jax.random.key(0))
     assert generator.log_likelihood is not None
+    likelihood = jax.jit(generator.log_likelihood)
     for service in range(3):
-        row = jnp.zeros((6, 64)).at[service].set(1.0)
-        rank = (2.0 * (jnp.arange(64) % 32) + 1.0) / 32 - 1.0
-        row = row.at[3].set(jnp.arange(64) < 32).at[4].set(jnp.arange(64) >= 32).at[5].set(rank)
-        mass = jnp.sum(jnp.exp(generator.log_likelihood(parameters, row, jnp.repeat(asked, 64, axis=1))))
-        assert abs(float(mass) - float(jnp.mean(drawn[service]))) < 0.015
+        row, place = np.zeros((6, 64), np.float32), np.arange(64)
+        row[service] = 1.0
+        row[3:] = place < 32, place >= 32, (2.0 * (place % 32) + 1.0) / 32 - 1.0
+        mass = np.sum(np.exp(likelihood(parameters, row, np.repeat(asked, 64, axis=1))))
+        assert abs(mass - np.mean(drawn[service])) < 0.015
 
 
 def test_adversaries_at_known_scores() -> None:
