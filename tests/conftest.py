@@ -25,7 +25,7 @@ settings.load_profile("fixed")
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Quick tests compile much and compute little: their programs are left unoptimised, at half the compiler's work.
 
-    This runs before any fixture of the test; subprocesses inherit the variable.
+    Not so in slow tests. This runs before any fixture of the test; subprocesses inherit the variable.
     """
     light = item.get_closest_marker("slow") is None
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(light))

@@ -110,7 +110,7 @@ def toy_problem() -> Problem:
     def start(outcome: Outcome) -> ToyState:
         batch = outcome.news.batch
         shape = (DEPTH, *batch.size.shape)
-        empty = ToyOutcome(jnp.full(shape, jnp.nan), jnp.full(shape, jnp.nan))
+        empty = ToyOutcome(jnp.full(shape, jnp.nan, jnp.float32), jnp.full(shape, jnp.nan, jnp.float32))
         pending = Pending(jnp.full(shape, -1, jnp.int32), jnp.zeros(shape, bool), empty)
         zero = jnp.zeros(batch.size.shape[1:])
         return ToyState(zero, zero.astype(jnp.int32), batch, pending)
@@ -167,7 +167,7 @@ def toy_response(
         batch = draw_batch(key_batch, streams) if drawn else _batch_of(steps)
         shorter = jax.random.bernoulli(key_length, 0.5, streams) if drawn else jnp.zeros(streams, bool)
         shape = (DEPTH, NUM_REQUESTS, *streams)
-        nothing = ToyOutcome(jnp.full(shape, jnp.nan), jnp.full(shape, jnp.nan))
+        nothing = ToyOutcome(jnp.full(shape, jnp.nan, jnp.float32), jnp.full(shape, jnp.nan, jnp.float32))
         private = ToyPrivate(
             steps, jnp.int32(length) - shorter, batch, nothing, jnp.zeros((DEPTH, *streams), jnp.int32)
         )

@@ -93,14 +93,16 @@ def test_annoyance_is_the_fading_share_of_late_requests():
     reactions = Reactions(memory=0.25, refusing=0.5)
     crowd = fresh_crowd(3, ())
     agent, lateness = jnp.int32(1), []
+    judged = jax.jit(lambda crowd, clock_s: judge(reactions, crowd, agent, clock_s))
     for due_s, end_s, clock_s in [
         (10.0, 8.0, 9.0),
         (20.0, 25.0, 26.0),
         (30.0, np.inf, 31.0),
         (40.0, np.inf, 35.0),
     ]:
-        crowd = crowd._replace(due_s=crowd.due_s.at[1].set(due_s), end_s=crowd.end_s.at[1].set(end_s))
-        crowd = judge(reactions, crowd, agent, jnp.float32(clock_s))
+        crowd = jax.tree.map(np.array, crowd)
+        crowd.due_s[1], crowd.end_s[1] = due_s, end_s
+        crowd = judged(crowd, np.float32(clock_s))
         lateness.append(float(crowd.annoyance[1]))
     assert lateness == pytest.approx([0.0, 0.25, 0.4375, 0.4375])  # on time, late, overdue, not known yet
     assert np.isinf(crowd.due_s[0])
@@ -111,13 +113,17 @@ def test_annoyance_is_the_fading_share_of_late_requests():
 
 def test_only_streams_with_a_request_react():
     reactions = Reactions(leaving=1.0)
-    crowd = fresh_crowd(2, (2,))._replace(annoyance=jnp.ones((2, 2)))
     world = annoying(reactions)
-    clock_s = jnp.array([5.0, 6.0])
-    request = ask(world, conditions(world, 0), own_names(world), jnp.full((4, 2), 0.5), clock_s, 0)
-    request = request._replace(agent=jnp.array([0, 1], jnp.int32))
-    asked = jnp.array([True, False])
-    crowd, leaves = react(jax.random.key(0), reactions, crowd, request, clock_s, asked, asked)
+    today, clock_s, asked = conditions(world, 0), np.float32([5.0, 6.0]), np.array([True, False])
+
+    @jax.jit
+    def reacted(key):
+        crowd = fresh_crowd(2, (2,))._replace(annoyance=jnp.ones((2, 2)))
+        request = ask(world, today, own_names(world), jnp.full((4, 2), 0.5), clock_s, 0)
+        request = request._replace(agent=jnp.array([0, 1], jnp.int32))
+        return react(key, reactions, crowd, request, clock_s, asked, asked)
+
+    crowd, leaves = reacted(jax.random.key(0))
     assert list(map(bool, leaves)) == [True, False]
     np.testing.assert_array_equal(crowd.back_s, [[np.inf, 0.0], [0.0, 0.0]])
     assert np.isfinite(crowd.due_s[0, 0])

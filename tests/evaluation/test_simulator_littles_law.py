@@ -15,8 +15,8 @@ from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.features import NODE_FEATURES
 from twin.rollout import rollout
 
-NUM_STEPS, NUM_STREAMS, DEPTH = 200, 32, 24
-QUICK = ("small", "kmps")
+NUM_STEPS, NUM_STREAMS, DEPTH = 200, 32, 40
+QUICK = ("small",)
 NAMES = [feature.name for feature in NODE_FEATURES]
 
 

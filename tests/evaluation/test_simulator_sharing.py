@@ -59,6 +59,7 @@ def check(rows, run_s):
         assert abs(mean - (1.0 - LOAD) * LOAD**held) < 3.5 * error
 
 
+@pytest.mark.slow
 def test_equal_runs_that_share_a_core_respond_as_exponential_ones_would():
     """1 / (mu - lambda), though runs are all alike; first come, first served would take 1.75 of a run, not 2.5."""
     world = sharing(constant())

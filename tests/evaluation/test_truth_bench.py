@@ -24,17 +24,11 @@ QUIET = replace(SMALL, requests_per_day=500.0, day_s=20_000.0)
 WHOLE_DAYS = TruthBenchConfig(num_seeds=8, days_per_seed=2, depth=64)
 
 
-@pytest.fixture(scope="module")
-def quiet_days() -> dict[str, Score]:
-    """Policies in the environment, on whole days."""
-    names = ("random", "least_expected_delay")
-    return {score.policy: score for score in bench_truth(QUIET, [0], WHOLE_DAYS, policies=names)}
-
-
-@pytest.mark.parametrize("name", ["random", "least_expected_delay"])
-def test_a_policy_scores_in_the_bench_what_it_scores_in_the_history(quiet_days, name):
+@pytest.mark.parametrize("name", ["random", pytest.param("least_expected_delay", marks=pytest.mark.slow)])
+def test_a_policy_scores_in_the_bench_what_it_scores_in_the_history(name):
     """Over whole days, from an empty midnight to the last request."""
-    mean, error = interval(quiet_days[name].per_day.ravel())
+    (score,) = bench_truth(QUIET, [0], WHOLE_DAYS, policies=(name,))
+    mean, error = interval(score.per_day.ravel())
     rows = lived(QUIET, name, num_streams=16)
     shares = [on_time(day_of(rows, column)).mean() for column in range(16)]
     expected, other_error = interval(np.array(shares))

@@ -39,7 +39,7 @@ def logged_counts(rows: Rows, node: int, now: float, first: int) -> tuple[int, i
 def test_replay_gives_the_logged_occupancy_back(seed: int) -> None:
     """Ties, refusals, drops, carried requests: at every decision every node holds what the log says."""
     cluster = made_cluster()
-    encoding = made_encoding(cluster, depth=16)
+    encoding = made_encoding(cluster, depth=40)
     rows = made_rows(np.random.default_rng(seed), cluster, 160, gap_s=4)
     known = rows.status != UNKNOWN
     rows = rows._replace(

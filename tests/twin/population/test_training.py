@@ -22,7 +22,7 @@ from twin.population.encoding import AgentEncoding, fit_agent_encoding
 from twin.population.fidelity import Judged, Reference, mean_pairwise_kl
 from twin.population.training import Search, SearchConfig, train
 
-CHAINED = tiny(chained=True, rows=1.0, adversary=0.1)
+CHAINED = tiny(chained=True, rows=1.0)
 
 
 class Killed(Exception):
