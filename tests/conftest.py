@@ -33,11 +33,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         sys.modules["jax"].config.update("jax_disable_most_optimizations", light)
 
 
-@pytest.fixture(scope="module")
-def light_compilation() -> None:
-    """What every quick test has by now."""
-
-
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real logs beside the project; the test is skipped, visibly, where there is none."""

@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="what policies see of the nodes of other sites: full, as the oracle does, or summary (default: full)",
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
-    parser.add_argument("--quick", action="store_true", help="train for less long and live fewer days")
+    parser.add_argument("--quick", action="store_true", help="train for less long, and fewer seeds")
     parser.add_argument("--no-oracle", action="store_true", help="leave the oracles out")
     parser.add_argument(
         "--oracles", metavar="FOLDER", type=Path,

@@ -25,8 +25,6 @@ from twin.rollout import follow
 
 STEPS = 48
 
-pytestmark = pytest.mark.usefixtures("light_compilation")
-
 
 @pytest.fixture(scope="module", params=[("on_time", "summary"), ("slowdown", "full")])
 def case(request: pytest.FixtureRequest) -> tuple[Encoding, Windows]:
