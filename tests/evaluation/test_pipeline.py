@@ -57,6 +57,8 @@ TINY = RunConfig(
 def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evaluation.truth_judging.NUM_DAYS", 8)  # enough for an interval
+        patch.setattr("evaluation.off_policy.judging.CLONE_UPDATES", 10)
+        patch.setattr("evaluation.off_policy.judging.NUM_DRAWS", 4)
         return do(tmp_path_factory.mktemp("job"))
 
 
@@ -187,6 +189,7 @@ def test_every_seed_is_judged(products: dict[str, Path]) -> None:
     jax.tree.map(lambda one, other: np.testing.assert_array_equal(one + 1.0, other), first, second)
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Path], tmp_path: Path) -> None:
     archive = Archive(products["archive"] / "archive")
