@@ -74,6 +74,11 @@ class Decisions:
         return int(np.sum(~self.settled))
 
     @property
+    def lost(self) -> np.ndarray:
+        """[rows] bool: found no slot among those in flight and was never seen again; a node as full as that is late."""
+        return ~self.settled & np.isnan(self.finish_s)
+
+    @property
     def started(self) -> np.ndarray:
         """[rows] bool: the request is known to have begun to run."""
         return np.isfinite(self.start_s) & self.accepted

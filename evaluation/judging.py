@@ -11,6 +11,7 @@ those days, which training never saw (the practice of paper 000, section 4.2.2).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -213,9 +214,16 @@ def replay_judge(
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
         judged = all_at_once(program, key, candidates, *arrays, kinds_known=kinds)
-        return [_trial(one, encoding, windows, copies=1) for one in judged]
+        return [_unknown(_trial(one, encoding, windows, copies=1)) for one in judged]
 
     return Judge("replay", try_out)
+
+
+def _unknown(trial: Trial) -> Trial:
+    """A replayed trial: what was lost from sight lay among requests whose end no donor knows, and is as unknown."""
+    decisions = trial.decisions
+    finish_s = np.where(decisions.lost, np.inf, decisions.finish_s)
+    return trial._replace(decisions=replace(decisions, finish_s=finish_s))
 
 
 def twin_judge(

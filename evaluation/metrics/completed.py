@@ -1,4 +1,4 @@
-"""Completed ratio: the share of accepted requests that ended well."""
+"""Completed ratio: the share of accepted requests that ended well; those lost from sight on overfull nodes did not."""
 
 from evaluation.bootstrap import Statistic
 from evaluation.decisions import Decisions
@@ -7,7 +7,8 @@ from twin.placement.types import COMPLETED
 
 
 def _statistic(decisions: Decisions) -> Statistic:
-    return mean(decisions, decisions.status == COMPLETED, decisions.settled & decisions.accepted)
+    told = (decisions.settled | decisions.lost) & decisions.accepted
+    return mean(decisions, decisions.status == COMPLETED, told)
 
 
 COMPLETED_RATIO = Metric(

@@ -55,6 +55,14 @@ def test_a_finish_exactly_at_the_deadline_is_on_time():
     assert metrics.ON_TIME.compute(made_decisions(1, wait_s=[100.0], deadline_s=[200.0])) == 1.0
 
 
+def test_what_was_lost_on_an_overfull_node_was_neither_on_time_nor_completed():
+    fates = {"start_s": [10.0, NAN, 30.0], "finish_s": [110.0, NAN, INF], "settled": [True, False, False]}
+    decisions = made_decisions(3, arrival_s=[0.0] * 3, status=[COMPLETED, UNKNOWN, UNKNOWN], **fates)
+    assert decisions.lost.tolist() == [False, True, False]
+    assert metrics.ON_TIME.compute(decisions) == pytest.approx(1 / 2)
+    assert metrics.COMPLETED_RATIO.compute(decisions) == pytest.approx(1 / 2)
+
+
 def test_utilisation_counts_only_what_runs_inside_the_window():
     decisions = made_decisions(
         3,
@@ -154,7 +162,7 @@ def test_what_the_log_lacks_is_not_applicable_and_says_why():
 
 
 def test_nothing_settled_is_undefined_not_zero():
-    decisions = made_decisions(2, settled=[False, False], start_s=[NAN, NAN], finish_s=[NAN, NAN])
+    decisions = made_decisions(2, settled=[False, False], start_s=[INF, INF], finish_s=[INF, INF])
     assert np.isnan(metrics.ON_TIME.compute(decisions))
     assert np.isnan(metrics.MEAN_WAIT.compute(decisions))
     assert np.isnan(metrics.WAIT_P90.compute(decisions))
