@@ -1,7 +1,8 @@
 """Does the twin rank policies as the truth does? Fixed policies of every quality, where the log is a simulated one.
 
 Published rules, and networks with random parameters that no log would show: in the twin on the held-out day's
-arrivals, and in the simulated world on that day lived afresh.
+arrivals, and in the simulated world on that day lived afresh. The twin lives the day in one piece: begun again and
+again from logged states, a policy that lets work pile up would be excused.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,6 @@ SECTION = "values of fixed policies"
 LINES = ("rank correlation with the truth", "mean absolute error against the truth")
 NUM_POLICIES = 12
 """At least so many policies are ranked: rules first, then networks with random parameters."""
-NUM_STEPS = 512
 
 
 def ranking_lines(
@@ -69,7 +69,8 @@ def policy_values(
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names of the policies and their values in the twin and in the truth, [policies]."""
     encoding = twin.encoding
-    windows = encode_days(archive, encoding, [day.day], num_steps=NUM_STEPS)
+    num_steps = archive.num_rows("requests", day.day)
+    windows = encode_days(archive, encoding, [day.day], num_steps=num_steps)
     network = actor(example_for(encoding, windows))
     tried = _policies(twin, network.init, seed)
     shape = windows.num_steps, windows.num_windows
