@@ -74,8 +74,8 @@ class TrainingConfig:
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     num_updates: int = 25
-    learning_rate: float = 5e-4
-    gae_lambda: float = 0.95
+    learning_rate: float = 3e-3
+    gae_lambda: float = 0.8
     entropy: float = 0.01
     num_streams: int = 320
     clone_updates: int = 600
