@@ -88,9 +88,9 @@ def predicted_ranks(
 
     def member(parameters: PyTree, inputs: Array, wait_s: Array, run_s: Array) -> tuple[Array, Array, Array]:
         told = answer_parameters(apply(network, parameters, inputs), inputs)
-        at_once = jax.nn.sigmoid(told.zero_wait_logit)
-        wait = at_once[None] + (1.0 - at_once)[None] * distribution(told.wait, log_wait(wait_s, unit_s))
-        none = jnp.stack([jnp.zeros_like(at_once), at_once])
+        at_once = jax.nn.sigmoid(told.zero_wait_logit)[None]
+        wait = at_once + (1.0 - at_once) * distribution(told.wait, log_wait(wait_s, unit_s))
+        none = jnp.concatenate([jnp.zeros_like(at_once), at_once])
         run = distribution(told.run, log_run(run_s, unit_s))
         return jnp.where((wait_s <= 0.0)[None], none, wait), run, jax.nn.sigmoid(told.accept_logit)
 

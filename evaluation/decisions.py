@@ -79,6 +79,11 @@ class Decisions:
         return ~self.settled & np.isnan(self.finish_s)
 
     @property
+    def judged(self) -> np.ndarray:
+        """[rows] bool: it can be said whether the request ended well, because it is settled or lost."""
+        return self.settled | self.lost
+
+    @property
     def started(self) -> np.ndarray:
         """[rows] bool: the request is known to have begun to run."""
         return np.isfinite(self.start_s) & self.accepted

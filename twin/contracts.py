@@ -31,6 +31,7 @@ class Outcome(NamedTuple):
     elapsed_s: Array  # [*streams], >= 0: time from this decision to the next one
     done: Array  # [*streams] bool: no further decision will be asked for in this episode
     news: PyTree  # of the problem's own kind: answers, starts, finishes, the next requests
+    note: PyTree = None  # leaves [..., seats, *streams]: what the answers depended on and nobody observes
 
 
 class Records(NamedTuple):
@@ -72,10 +73,8 @@ class Response(NamedTuple):
     advance: Callable[[Array, PyTree, PyTree, PyTree], tuple[PyTree, Outcome]]
     # (key, private state, problem state, action) -> private state, outcome
     foretell: Callable[[PyTree, PyTree], PyTree]
-    # (private state, problem state) -> problem state with every fate that is already drawn filled in. Used to credit
+    # (private state, problem state) -> problem state with every fate that is already drawn filled in, to credit
     # decisions that are unfinished at truncation; never observed. A response that cannot tell returns the state.
-    note: Callable[[PyTree, PyTree, PyTree], PyTree] = lambda _private, _state, _action: None
-    # (private state, problem state, action) -> what the answer depends on and nobody observes, for the trajectory
 
 
 class EnvironmentState(NamedTuple):
@@ -96,7 +95,7 @@ class Transition(NamedTuple):
     illegal: Array  # [seats, *streams] bool: the action was illegal and replaced by the first legal one
     facts: PyTree  # leaves [..., seats, *streams]: `Problem.facts` of the action taken
     left: Records  # the records that left the state in this step
-    note: PyTree = None  # leaves [..., seats, *streams]: `Response.note` of the action taken
+    note: PyTree = None  # leaves [..., seats, *streams]: `Outcome.note` of the action taken
 
 
 class Environment(NamedTuple):
@@ -133,6 +132,4 @@ class Trajectory(NamedTuple):
     elapsed_s: Array  # [T, *streams]: time to the next decision
     done: Array  # [T, *streams] bool: the episode ended with this step
     illegal: Array  # [T, seats, *streams] bool
-    note: PyTree = (
-        None  # leaves [T, ..., seats, *streams]: what the answers depended on; never shown to a policy
-    )
+    note: PyTree = None  # leaves [T, ..., seats, *streams]: `Outcome.note`; never shown to a policy

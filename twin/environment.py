@@ -54,7 +54,6 @@ def environment(problem: Problem, response: Response) -> Environment:
     def step(key: Array, state: EnvironmentState, action: PyTree) -> tuple[EnvironmentState, Transition]:
         action, illegal = _legalise(problem, state, action)
         facts = problem.facts(state.problem, action)
-        note = response.note(state.response, state.problem, action)
         private, outcome = response.advance(key, state.response, state.problem, action)
         elapsed_s = jnp.where(state.done, 0.0, outcome.elapsed_s)
         outcome = outcome._replace(elapsed_s=elapsed_s, done=outcome.done | state.done)
@@ -67,7 +66,7 @@ def environment(problem: Problem, response: Response) -> Environment:
             )
         left = left._replace(decision=jnp.where(beside(state.done, left.decision), -1, left.decision))
         following = EnvironmentState(public, private, state.step + 1, outcome.done)
-        return following, Transition(action, elapsed_s, outcome.done, illegal, facts, left, note)
+        return following, Transition(action, elapsed_s, outcome.done, illegal, facts, left, outcome.note)
 
     def settle(state: EnvironmentState) -> Records:
         return problem.remaining(response.foretell(state.response, state.problem))

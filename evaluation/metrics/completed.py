@@ -7,8 +7,7 @@ from twin.placement.types import COMPLETED
 
 
 def _statistic(decisions: Decisions) -> Statistic:
-    told = (decisions.settled | decisions.lost) & decisions.accepted
-    return mean(decisions, decisions.status == COMPLETED, told)
+    return mean(decisions, decisions.status == COMPLETED, decisions.judged & decisions.accepted)
 
 
 COMPLETED_RATIO = Metric(

@@ -9,7 +9,7 @@ from evaluation.metrics.metric import Metric, mean
 
 
 def _statistic(decisions: Decisions) -> Statistic:
-    return mean(decisions, decisions.on_time, decisions.settled | decisions.lost)
+    return mean(decisions, decisions.on_time, decisions.judged)
 
 
 ON_TIME = Metric(

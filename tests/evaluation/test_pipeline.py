@@ -190,7 +190,6 @@ def test_every_seed_is_judged(products: dict[str, Path]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Path], tmp_path: Path) -> None:
     archive = Archive(products["archive"] / "archive")
     pool = archive.nodes().slice(0, 1)

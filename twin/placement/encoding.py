@@ -91,7 +91,7 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    return list(value) if isinstance(value, tuple) else getattr(value, "tolist", lambda: value)()
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _kept(value: object) -> object:

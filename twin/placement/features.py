@@ -157,8 +157,7 @@ def node_load(in_flight: InFlight, clock_s: Array, limited: tuple[int, ...]) -> 
 
 def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: float) -> Array:
     """[dynamic features, nodes, *streams]: the load of every node, in the order of NODE_FEATURES."""
-    limited = np.flatnonzero(np.any((cluster.capacity > 0.0) & np.isfinite(cluster.capacity), axis=1))
-    load = node_load(state.in_flight, state.clock_s, tuple(limited.tolist()))
+    load = node_load(state.in_flight, state.clock_s, cluster.limited)
     trailing = (1,) * state.clock_s.ndim
     capacity = jnp.asarray(cluster.capacity, jnp.float32).reshape((*cluster.capacity.shape, *trailing))
     free = 1.0 - load.used / jnp.maximum(capacity, 1e-9)

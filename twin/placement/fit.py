@@ -198,15 +198,8 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         parameters = network.init(key_init, jnp.zeros((num_inputs(encoding.cluster), 1)))
         none = jnp.full(num_looks, jnp.nan)
         zero = jnp.int32(0)
-        start = _Search(
-            (parameters, parameters, optimiser.init(parameters)),
-            parameters,
-            jnp.float32(jnp.inf),
-            zero,
-            zero,
-            none,
-            none,
-        )
+        walk = (parameters, parameters, optimiser.init(parameters))
+        start = _Search(walk, parameters, jnp.float32(jnp.inf), zero, zero, none, none)
         last = jax.lax.while_loop(goes_on, lambda carry: look(key_looks, data, below, carry), start)
         return last.best, last.train, last.held_out, last.best_look * config.evaluate_every
 

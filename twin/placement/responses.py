@@ -54,7 +54,7 @@ class Answers(NamedTuple):
     init: Callable[[Array, Streams], PyTree]  # (key, streams) -> memory
     answer: Callable[[Array, PyTree, PlacementState, Array], tuple[PyTree, Fate]]
     # (key, memory, state, node [seats, *streams]) -> memory, fate on the episode's clock
-    note: Callable[[PlacementState, Array], PyTree] | None = None
+    note: Callable[[PlacementState, Array], PyTree] = lambda _state, _node: None
     # (state, node) -> what an answer depends on and no policy observes; kept in the trajectory
 
 
@@ -135,7 +135,8 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         key: Array, private: _Private, state: PlacementState, node: Array
     ) -> tuple[_Private, Outcome]:
         key_arrivals, key_answers = jax.random.split(key)
-        memory, fate = answers.answer(key_answers, private.memory, foretell(private, state), node)
+        known = foretell(private, state)
+        memory, fate = answers.answer(key_answers, private.memory, known, node)
         slots = choose_slots(state, node)
         slots = jnp.where(fate.accepted.reshape(slots.shape), slots, private.hidden.start_s.size)
         hidden = _hide(private.hidden, slots, fate)
@@ -145,7 +146,8 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
             following.clock_s, fate.accepted & state.active, *shown, following.request, following.active,
             available(state.clock_s.shape),
         )  # fmt: skip
-        outcome = Outcome(following.clock_s - state.clock_s, following.done, news)
+        note = answers.note(known, node)
+        outcome = Outcome(following.clock_s - state.clock_s, following.done, news, note)
         return _Private(arrivals_state, memory, hidden), outcome
 
     def foretell(private: _Private, state: PlacementState) -> PlacementState:
@@ -156,7 +158,4 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         status = jnp.where(known, private.hidden.status, table.status)
         return state._replace(in_flight=table._replace(start_s=start_s, finish_s=finish_s, status=status))
 
-    def note(private: _Private, state: PlacementState, node: Array) -> PyTree:
-        return None if answers.note is None else answers.note(foretell(private, state), node)
-
-    return Response(init, advance, foretell, note)
+    return Response(init, advance, foretell)

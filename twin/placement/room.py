@@ -10,7 +10,6 @@ servers, 1955); for other disciplines, and for classes of machines summed up, a 
 """
 
 import jax.numpy as jnp
-import numpy as np
 
 from twin.contracts import Array
 from twin.placement.slots import fold_slots
@@ -46,7 +45,7 @@ def room_in_s(cluster: Cluster, state: PlacementState, node: Array) -> Array:
 
     enough = jnp.ones(until_s.shape, bool)
     enough_now = jnp.ones(node.shape, bool)
-    for resource in np.flatnonzero(np.any((cluster.capacity > 0.0) & np.isfinite(cluster.capacity), axis=1)):
+    for resource in cluster.limited:
         capacity = jnp.asarray(cluster.capacity[resource], jnp.float32)[node]
         limited = jnp.isfinite(capacity)
         share = jnp.where(

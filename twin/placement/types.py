@@ -54,6 +54,12 @@ class Cluster:
     knows_week: bool = True
 
     @property
+    def limited(self) -> tuple[int, ...]:
+        """The resources (indices) that some node has a finite amount of."""
+        some = np.any((self.capacity > 0.0) & np.isfinite(self.capacity), axis=1)
+        return tuple(np.flatnonzero(some).tolist())
+
+    @property
     def num_nodes(self) -> int:
         """Number of nodes a decision can name."""
         return len(self.node_names)

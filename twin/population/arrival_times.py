@@ -27,14 +27,14 @@ from scipy.optimize import nnls
 from scipy.special import ndtri
 
 from twin.contracts import Array
+from twin.placement.encode import MONDAY_S
+from twin.placement.encoding import DAY_S, DAYS_A_WEEK
 from twin.placement.types import Leaf
 from twin.population.errors import PopulationError
 
-DAY_S, HOUR_S = 86_400.0, 3_600.0
-HOURS_A_DAY, DAYS_A_WEEK = 24, 7
+HOUR_S, HOURS_A_DAY = 3_600.0, 24
 HOURS_A_WEEK = HOURS_A_DAY * DAYS_A_WEEK
 WEEK_S = DAYS_A_WEEK * DAY_S
-MONDAY_S = 4 * DAY_S  # 1970-01-01 was a Thursday
 WEEKEND = np.array([False] * 5 + [True] * 2)
 MIN_ARRIVALS = 100
 GRID_SIZE = 4096
