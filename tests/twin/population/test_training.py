@@ -39,6 +39,7 @@ def fitted(checkpoint: Path | None = None, killed_after: int | None = None) -> P
     )
 
 
+@pytest.mark.slow
 def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     whole = fitted()
     checkpoint = tmp_path / "fit.npz"
