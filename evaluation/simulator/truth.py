@@ -75,7 +75,9 @@ def _drawn_answers(world: World, today: Conditions, names: Names) -> Answers:
     def init(_key: Array, streams: Streams) -> Queues:
         return empty_queues(today, streams)
 
-    def answer_seat(key: Array, queues: Queues, state: PlacementState, node: Array) -> tuple[Queues, Fate]:
+    def answer_seat(
+        key: Array, queues: Queues, state: PlacementState, node: Array, _note: PyTree
+    ) -> tuple[Queues, Fate]:
         request = unseated(state.request)
         held, fate = answer(key, world, today, names, queues, request, state.clock_s, node[0])
         queues = Queues(jnp.where(state.active[0][None, None], held.free_s, queues.free_s))

@@ -117,7 +117,9 @@ def random_policy(key: Array, _observation: PyTree, legal: Array) -> Array:
 def short_answers() -> Answers:
     """Answers from uniforms alone: what a rollout costs without the answers' networks."""
 
-    def answer(key: Array, memory: None, state: PlacementState, node: Array) -> tuple[None, Fate]:
+    def answer(
+        key: Array, memory: None, state: PlacementState, node: Array, _note: None
+    ) -> tuple[None, Fate]:
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape))
         start_s = state.clock_s[None] + 5.0 * uniforms[4]
         status = jnp.full(node.shape, COMPLETED, jnp.int32)
@@ -184,12 +186,22 @@ def vmapped_run(case: Bench, num_streams: int) -> Callable[[], Any]:
 def _single(answers: Answers) -> Answers:
     """Answers of one stream axis, for states without any."""
 
-    def answer(key: Array, memory: PyTree, state: PlacementState, node: Array) -> tuple[PyTree, Fate]:
-        widened = jax.tree.map(lambda leaf: leaf[..., None], state)
-        memory, fate = answers.answer(key, memory, widened, node[..., None])
-        return memory, jax.tree.map(lambda leaf: leaf[..., 0], fate)
+    def widen(tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf[..., None], tree)
 
-    return Answers(lambda key, _streams: answers.init(key, (1,)), answer)
+    def narrow(tree: PyTree) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf[..., 0], tree)
+
+    def answer(
+        key: Array, memory: PyTree, state: PlacementState, node: Array, note: PyTree
+    ) -> tuple[PyTree, Fate]:
+        memory, fate = answers.answer(key, memory, widen(state), node[..., None], widen(note))
+        return memory, narrow(fate)
+
+    def note(state: PlacementState, node: Array) -> PyTree:
+        return narrow(answers.note(widen(state), node[..., None]))
+
+    return Answers(lambda key, _streams: answers.init(key, (1,)), answer, note)
 
 
 def networks_run(case: Bench, num_streams: int) -> Callable[[], Any]:

@@ -68,7 +68,9 @@ def mechanical(*, length: int, drawn: bool = True) -> Environment:
         request = request_of(key_request, number)
         return number, Next(state.clock_s + gap_s, request, ~done[None], done)
 
-    def answer(key: Array, memory: Array, state: PlacementState, node: Array) -> tuple[Array, Fate]:
+    def answer(
+        key: Array, memory: Array, state: PlacementState, node: Array, _note: None
+    ) -> tuple[Array, Fate]:
         favourite = jnp.asarray(FAVOURITE)[state.request.service]
         uniform = jax.random.uniform(key, node.shape) if drawn else jnp.zeros(node.shape)
         accepted = (uniform < ACCEPTED) & state.active

@@ -111,7 +111,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
     system = environment(placement(cluster, encoding.problem), response)
     state = jax.jit(lambda key: system.reset(key, (streams,)))(jax.random.key(6))
     step, observe_global = jax.jit(system.step), jax.jit(system.problem.observe_global)
-    answer = jax.jit(lambda key, state, node: answers.answer(key, None, state, node)[1])
+    answer = jax.jit(lambda key, *offer: answers.answer(key, None, *offer)[1])
     foretell = jax.jit(lambda state: response.foretell(state.response, state.problem))
     room = jax.jit(lambda state, node: room_in_s(cluster, state, node))
     for number in range(20):
@@ -123,9 +123,8 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
         _, key_answers = jax.random.split(key)
         low = float(np.finfo(np.float32).tiny)
         uniforms = np.asarray(jax.random.uniform(key_answers, (NUM_UNIFORMS, 1, streams), minval=low))
-        known = foretell(state)
-        fate = answer(key_answers, known, node)
-        room_s = np.asarray(room(known, node))
+        room_s = np.asarray(room(foretell(state), node))
+        fate = answer(key_answers, state.problem, node, room_s)
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
             inputs = np.concatenate(

@@ -60,3 +60,29 @@ def test_what_ends_at_an_unknown_time_is_expected_to_run_as_long_as_it_said() ->
     table.decision[0, 0], table.start_s[0, 0], table.demand[0, 0, 0] = 1, 2.0, 4.0
     table.expected_run_s[0, 0] = 10.0
     assert float(room(state_of(table, 5.0), np.array([0], np.int32))[0]) == pytest.approx(7.0)
+
+
+@pytest.mark.slow
+def test_many_streams_are_computed_as_few_are() -> None:
+    """As many as in training, compiled as there: a compiler that got sums over wide arrays wrong once went unseen."""
+    rng, streams, clock_s = np.random.default_rng(3), 640, np.float32(5.0)
+    shape = (3, 32, streams)
+    table = jax.tree.map(lambda leaf: np.array(leaf), empty_table(3, 32, (streams,)))
+    table = table._replace(
+        decision=rng.integers(-1, 2, shape).astype(np.int32),
+        start_s=rng.uniform(0.0, 10.0, shape).astype(np.float32),
+        finish_s=rng.uniform(0.0, 20.0, shape).astype(np.float32),
+        demand=rng.uniform(0.0, 1.0, (3, *shape)).astype(np.float32),
+    )
+    request = made_requests(rng, CLUSTER, (1, streams))
+    empty = np.zeros((3, streams), np.float32)
+    state = PlacementState(
+        np.full(streams, clock_s), request, np.ones((1, streams), bool), np.ones((3, streams), bool), table,
+        empty, empty, np.zeros(streams, np.int32),
+    )  # fmt: skip
+    node = (np.arange(streams, dtype=np.int32) % 3)[None]
+    wide = np.asarray(room(state, node))
+    with jax.disable_jit():
+        plain = np.asarray(room_in_s(CLUSTER, state, node))
+    np.testing.assert_allclose(wide, plain, atol=1e-4)
+    assert 0.2 < np.mean(wide > 0.0) < 1.0

@@ -219,7 +219,9 @@ def imitated_answers(
         slots = NUM_SLOTS if config.num_kinds > 1 else 0
         return _Memory(seeds, jnp.int32(0), jnp.full((slots, *streams), -1, jnp.int32))
 
-    def answer(key: Array, memory: _Memory, state: PlacementState, node: Array) -> tuple[_Memory, Fate]:
+    def answer(
+        key: Array, memory: _Memory, state: PlacementState, node: Array, _note: PyTree
+    ) -> tuple[_Memory, Fate]:
         seen = observe(encoding.cluster, state, unit_s, in_full=True)
         inputs = offer_inputs(encoding.cluster, seen, node)
         memory, kind = _met(config, parameters, memory, slot_of(state.request.agent), inputs)

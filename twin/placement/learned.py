@@ -177,7 +177,6 @@ def learned_answers(
     parameters = jax.tree.map(jnp.asarray, model.parameters)
     limits_s = (model.longest_wait_s, model.longest_run_s)
     strays = randomisation is not None and randomisation.is_on
-    note = partial(room_in_s, cluster)
 
     def init(key: Array, streams: Streams) -> Array | None:
         if len(streams) != 1 or streams[0] % num_members:
@@ -189,10 +188,10 @@ def learned_answers(
         return draw_seeds(key, streams) if strays else None
 
     def answer(
-        key: Array, seeds: Array | None, state: PlacementState, node: Array
+        key: Array, seeds: Array | None, state: PlacementState, node: Array, room_s: Array
     ) -> tuple[Array | None, Fate]:
         seen = observe(cluster, state, unit_s, in_full=True)
-        inputs = answer_inputs(cluster, seen, node, note(state, node), unit_s)
+        inputs = answer_inputs(cluster, seen, node, room_s, unit_s)
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
@@ -202,7 +201,7 @@ def learned_answers(
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
         return seeds, as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
 
-    return Answers(init, answer, note)
+    return Answers(init, answer, partial(room_in_s, cluster))
 
 
 def as_fate(drawn: Drawn, clock_s: Array) -> Fate:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, Streams
+from twin.contracts import Array, PyTree, Streams
 from twin.placement.responses import Answers
 from twin.placement.types import REJECTED, UNKNOWN, Fate, PlacementState
 from twin.placement.windows import Windows, choose_windows, take
@@ -173,7 +173,7 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
         return jnp.int32(0), take(table.fate, window)
 
     def answer(
-        _key: Array, memory: tuple[Array, Fate], _state: PlacementState, node: Array
+        _key: Array, memory: tuple[Array, Fate], _state: PlacementState, node: Array, _note: PyTree
     ) -> tuple[tuple[Array, Fate], Fate]:
         step, fates = memory
         inside = jnp.minimum(step, windows.num_steps - 1)

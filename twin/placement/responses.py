@@ -46,16 +46,14 @@ class Arrivals(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """How an offer is answered: pure functions of a private memory.
-
-    The state that answers see has the fates that are drawn already filled in: who answers knows what it has answered.
-    """
+    """How an offer is answered: pure functions of a private memory."""
 
     init: Callable[[Array, Streams], PyTree]  # (key, streams) -> memory
-    answer: Callable[[Array, PyTree, PlacementState, Array], tuple[PyTree, Fate]]
-    # (key, memory, state, node [seats, *streams]) -> memory, fate on the episode's clock
+    answer: Callable[[Array, PyTree, PlacementState, Array, PyTree], tuple[PyTree, Fate]]
+    # (key, memory, state, node [seats, *streams], note) -> memory, fate on the episode's clock
     note: Callable[[PlacementState, Array], PyTree] = lambda _state, _node: None
-    # (state, node) -> what an answer depends on and no policy observes; kept in the trajectory
+    # (state, node) -> what an answer depends on and no policy observes; kept in the trajectory. The state it is made
+    # from has the fates that are drawn already filled in: who answers knows what it has answered.
 
 
 class _Hidden(NamedTuple):
@@ -135,8 +133,8 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         key: Array, private: _Private, state: PlacementState, node: Array
     ) -> tuple[_Private, Outcome]:
         key_arrivals, key_answers = jax.random.split(key)
-        known = foretell(private, state)
-        memory, fate = answers.answer(key_answers, private.memory, known, node)
+        note = answers.note(foretell(private, state), node)
+        memory, fate = answers.answer(key_answers, private.memory, state, node, note)
         slots = choose_slots(state, node)
         slots = jnp.where(fate.accepted.reshape(slots.shape), slots, private.hidden.start_s.size)
         hidden = _hide(private.hidden, slots, fate)
@@ -146,7 +144,6 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
             following.clock_s, fate.accepted & state.active, *shown, following.request, following.active,
             available(state.clock_s.shape),
         )  # fmt: skip
-        note = answers.note(known, node)
         outcome = Outcome(following.clock_s - state.clock_s, following.done, news, note)
         return _Private(arrivals_state, memory, hidden), outcome
 

@@ -52,7 +52,9 @@ def times() -> ArrivalModel:
 def prompt_answers() -> Answers:
     """Everything is accepted and runs two seconds."""
 
-    def answer(_key: Array, memory: Array, state: PlacementState, node: Array) -> tuple[Array, Fate]:
+    def answer(
+        _key: Array, memory: Array, state: PlacementState, node: Array, _note: None
+    ) -> tuple[Array, Fate]:
         start_s = jnp.broadcast_to(state.clock_s[None], node.shape)
         return memory, Fate(state.active, start_s, start_s + 2.0, jnp.full(node.shape, COMPLETED, jnp.int32))
 
