@@ -1,5 +1,5 @@
 """The digital twin: contracts, exact bookkeeping, learned responses, rollouts."""
 
-from twin.backend import avoid_wrong_reductions
+from twin.backend import prepare
 
-avoid_wrong_reductions()
+prepare()
