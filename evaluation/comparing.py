@@ -329,6 +329,7 @@ def _spread(judge: str, shift: TestDays, name: str, metric: Metric, trials: Sequ
 def _joined(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> Run:
     decisions = concatenate([trial.decisions for trial in trials])
     agreements = [trial.agreement for trial in trials if trial.agreement is not None]
+    unfamiliar = [trial.unfamiliar for trial in trials if trial.unfamiliar is not None]
     overflow = decisions.num_censored if judge != "replay" else 0
     return Run(
         judge, shift.shift_days, name, decisions,
@@ -336,6 +337,7 @@ def _joined(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> 
         num_overflow=overflow,
         num_illegal=sum(trial.num_illegal for trial in trials),
         by_seed=tuple(trial.decisions for trial in trials) if len(trials) > 1 else (),
+        unfamiliar=float(np.mean(unfamiliar)) if unfamiliar else None,
     )  # fmt: skip
 
 

@@ -26,6 +26,14 @@ from logs_schema.errors import ConfigError
 
 SCHEMA_VERSION = 1
 REFERENCES = ("random", "history", "bc_greedy")
+FAR = 0.05
+"""Share of unfamiliar decisions above which a twin's value of a policy is marked. The log itself has a hundredth."""
+
+
+def is_far(unfamiliar: float | None) -> bool:
+    """Whether a policy led a twin where its log is silent, by the share of its decisions: what it is worth there is a
+    guess. Without a share nothing is known, and nothing said."""
+    return unfamiliar is not None and unfamiliar > FAR
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,8 @@ class Run:
         num_overflow: Requests that found no slot in the bookkeeping, and are in no number.
         num_illegal: Decisions replaced because they were not legal.
         by_seed: For a policy trained with several seeds, the decisions of each; intervals then draw seeds too.
+        unfamiliar: Share of decisions on nodes with longer queues than the twin that judges has learned from; None
+            where no twin judges.
     """
 
     judge: str
@@ -49,6 +59,7 @@ class Run:
     num_overflow: int = 0
     num_illegal: int = 0
     by_seed: tuple[Decisions, ...] = ()
+    unfamiliar: float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +135,7 @@ class Tally:
     num_overflow: int
     num_illegal: int
     agreement: float | None
+    unfamiliar: float | None = None
 
 
 @dataclass(frozen=True)
@@ -138,6 +150,8 @@ class JudgeTrust:
         bias: Mean signed distance to the truth.
         rank_correlation: Spearman's, between its values of the policies and the true ones; None where one is constant.
         num_policies: How many policies the last three rest on.
+        error_near: The error over the policies alone that did not lead a twin where its log is silent.
+        num_near: How many those are.
     """
 
     judge: str
@@ -148,6 +162,8 @@ class JudgeTrust:
     bias: float | None = None
     rank_correlation: float | None = None
     num_policies: int = 0
+    error_near: float | None = None
+    num_near: int = 0
 
 
 @dataclass(frozen=True)
@@ -214,6 +230,13 @@ class Comparison:
             if (cell.judge, cell.shift_days, cell.policy, cell.metric) == wanted:
                 return cell.estimate
         return None
+
+    def is_far(self, judge: str, shift_days: int, policy: str) -> bool:
+        """Whether a judge's value of a policy is a guess, see `is_far`."""
+        where = (judge, shift_days, policy)
+        return any(
+            is_far(one.unfamiliar) for one in self.tallies if (one.judge, one.shift_days, one.policy) == where
+        )
 
     def difference(
         self, judge: str, shift_days: int, policy: str, reference: str, metric: str
@@ -371,4 +394,4 @@ def _tally(run: Run) -> Tally:
     decisions = run.decisions
     counts = (decisions.num_rows, decisions.num_censored, run.num_overflow, run.num_illegal)
     agreement = None if run.agreement is None or np.isnan(run.agreement) else run.agreement
-    return Tally(run.judge, run.shift_days, run.policy, *counts, agreement)
+    return Tally(run.judge, run.shift_days, run.policy, *counts, agreement, run.unfamiliar)

@@ -5,6 +5,8 @@ import math
 from evaluation.bootstrap import Estimate
 
 NO_VALUE = "n/a"
+FAR_MARK = "\N{DAGGER}"
+"""Beside a twin's value of a policy that led it where its log is silent."""
 _DECIMALS = ((1e-12, 3), (0.1, 4), (10.0, 3), (100.0, 2), (1000.0, 1))
 
 

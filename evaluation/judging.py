@@ -79,11 +79,17 @@ class Judged(NamedTuple):
     settled: Array
     illegal: Array
     action: Array
+    unfamiliar: Array | None = (
+        None  # offers to nodes with longer queues than the twin knows; None outside of twins
+    )
 
 
-def slim(trajectory: Trajectory) -> Judged:
-    """What of a trajectory is kept."""
-    return Judged(*(getattr(trajectory, name) for name in Judged._fields))
+def slim(trajectory: Trajectory, usual_room_s: Array | None = None) -> Judged:
+    """What of a trajectory is kept; of one in a twin, its `AnswerModel.usual_room_s` [nodes] too."""
+    kept = Judged(*(getattr(trajectory, name) for name in Judged._fields[:-1]))
+    if usual_room_s is None:
+        return kept
+    return kept._replace(unfamiliar=trajectory.note > jnp.asarray(usual_room_s)[trajectory.action])
 
 
 def common_shape(parts: Sequence[Windows]) -> tuple[int, int]:
@@ -97,6 +103,8 @@ class Trial(NamedTuple):
     decisions: Decisions
     agreement: float | None  # fraction of decisions that are those of the log
     num_illegal: int
+    unfamiliar: float | None = None
+    """Share of decisions on nodes with longer queues than the log knows; None outside of twins."""
 
 
 class Judge(NamedTuple):
@@ -168,7 +176,8 @@ def replay_program(encoding: Encoding, network: Actor, kinds: Sequence[str] = KI
             replayed_arrivals(windows),
             replayed_answers(windows, table),
         )
-        return _play(key, encoding, chooser(encoding, network, kind, params, kinds), windows, response)
+        decide = chooser(encoding, network, kind, params, kinds)
+        return slim(_play(key, encoding, decide, windows, response))
 
     return compiled(run, 2)
 
@@ -183,7 +192,8 @@ def twin_program(
         response = drawn_response(
             encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
         )
-        return _play(key, encoding, chooser(encoding, network, kind, params, kinds), windows, response)
+        decide = chooser(encoding, network, kind, params, kinds)
+        return slim(_play(key, encoding, decide, windows, response), model.usual_room_s)
 
     return compiled(run, 2)
 
@@ -194,10 +204,10 @@ def _play(
     decide: Callable[..., Array],
     windows: Windows,
     response: Response,
-) -> Judged:
+) -> Trajectory:
     system: Environment = environment(placement(encoding.cluster, encoding.problem), response)
     streams = (windows.arrival_s.shape[1],)
-    return slim(unroll(key, system, decide, _logged_actions(windows), windows.arrival_s.shape[0], streams))
+    return unroll(key, system, decide, _logged_actions(windows), windows.arrival_s.shape[0], streams)
 
 
 def replay_judge(
@@ -284,7 +294,8 @@ def _trial(judged: Judged, encoding: Encoding, windows: Windows, *, copies: int)
     same = judged.action[:, 0] == logged
     known = active & (logged >= 0)
     agreement = float(np.mean(same[known])) if known.any() else None
-    return Trial(decisions, agreement, int(judged.illegal.sum()))
+    unfamiliar = None if judged.unfamiliar is None else float(np.mean(judged.unfamiliar[:, 0][active]))
+    return Trial(decisions, agreement, int(judged.illegal.sum()), unfamiliar)
 
 
 _EPOCH_ORDINAL = 719_163

@@ -5,8 +5,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evaluation.bootstrap import Verdict
-from evaluation.comparison import Comparison
-from evaluation.formatting import NO_VALUE, shift_label, with_interval
+from evaluation.comparison import Comparison, is_far
+from evaluation.formatting import FAR_MARK, NO_VALUE, shift_label, with_interval
 
 _STYLE = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.CANNOT_TELL: "dim"}
 _SIGN = {Verdict.BETTER: "+", Verdict.WORSE: "\N{MINUS SIGN}", Verdict.CANNOT_TELL: "~"}
@@ -40,8 +40,13 @@ def tabulate(comparison: Comparison, *, metric: str | None = None, reference: st
                 _cell(comparison, judge.name, shift.shift_days, policy.name, name, against)
                 for shift in comparison.shifts
             ]
-            table.add_row(Text(policy.name), *cells)
+            if any(cell.plain != NO_VALUE for cell in cells):
+                table.add_row(Text(policy.name), *cells)
         tables.append(table)
+    if any(is_far(tally.unfamiliar) for tally in comparison.tallies):
+        tables.append(
+            Text(f"{FAR_MARK} the twin only guesses: decisions met longer queues than its log knows")
+        )
     tables += [Text(f"note: {note}") for note in _shift_notes(comparison)]
     return Group(*tables)
 
@@ -57,7 +62,8 @@ def _cell(
     estimate = comparison.cell(judge, shift_days, policy, metric)
     if estimate is None or estimate.value is None:
         return Text(NO_VALUE, style="dim")
-    text = with_interval(estimate)
+    mark = FAR_MARK if comparison.is_far(judge, shift_days, policy) else ""
+    text = f"{with_interval(estimate)}{mark}"
     found = comparison.difference(judge, shift_days, policy, against, metric)
     if found is None or found.verdict not in _SIGN:
         return Text(text)

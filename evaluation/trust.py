@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import spearmanr
 
-from evaluation.comparison import JudgeTrust, Run
+from evaluation.comparison import JudgeTrust, Run, is_far
 from evaluation.metrics import Metric
 
 HISTORY, REPLAY, TRUTH = "history", "replay", "truth"
@@ -27,7 +27,10 @@ def judges_trust(runs: Sequence[Run], metric: Metric) -> list[JudgeTrust]:
         One entry for each judge but the truth, and each shift, where anything is known.
     """
     values: dict[tuple[str, int], dict[str, float]] = {}
+    far: dict[tuple[str, int], set[str]] = {}
     for run in runs:
+        if is_far(run.unfamiliar):
+            far.setdefault((run.judge, run.shift_days), set()).add(run.policy)
         value = metric.compute(run.decisions)
         if isinstance(value, float) and np.isfinite(value):
             values.setdefault((run.judge, run.shift_days), {})[run.policy] = value
@@ -36,8 +39,11 @@ def judges_trust(runs: Sequence[Run], metric: Metric) -> list[JudgeTrust]:
         if judge == TRUTH:
             continue
         logged = values.get((REPLAY, shift), {}).get(HISTORY)
+        true, beyond = values.get((TRUTH, shift), {}), far.get((judge, shift), set())
+        near = {policy: value for policy, value in found.items() if policy not in beyond}
+        error_near, _, _, num_near = _against(near, true)
         one = JudgeTrust(
-            judge, shift, found.get(HISTORY), logged, *_against(found, values.get((TRUTH, shift), {}))
+            judge, shift, found.get(HISTORY), logged, *_against(found, true), error_near, num_near
         )
         if one.error is not None or (judge != REPLAY and None not in (one.told, one.logged)):
             trust.append(one)

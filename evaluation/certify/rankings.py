@@ -16,6 +16,7 @@ from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit, not_applicable
 from evaluation.certify.playing import Day
+from evaluation.comparison import is_far
 from evaluation.judging import Candidate, twin_judge, twin_program
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.report import Chart, Curve
@@ -27,7 +28,11 @@ from offline_rl.networks import actor
 from twin.placement.model import PlacementTwin, encode_days
 
 SECTION = "values of fixed policies"
-LINES = ("rank correlation with the truth", "mean absolute error against the truth")
+LINES = (
+    "rank correlation with the truth",
+    "mean absolute error against the truth",
+    "the same, of policies it need not guess",
+)
 NUM_POLICIES = 12
 """At least so many policies are ranked: rules first, then networks with random parameters."""
 
@@ -45,20 +50,30 @@ def ranking_lines(
         reason = "one node only: whoever decides, decides alike"
     if reason is not None:
         return [not_applicable(SECTION, name, reason) for name in LINES], ()
-    names, told, true = policy_values(archive, twin, day, seed=config.seed)
+    names, told, true, far = policy_values(archive, twin, day, seed=config.seed)
+    limit, error = config.thresholds.value_error, np.abs(told - true)
     lines = [
         against_limit(SECTION, LINES[0], "1", weighted_spearman(told, true), len(names),
                       config.thresholds.rank_correlation, config.intervals(), higher_is_better=True),
-        against_limit(SECTION, LINES[1], "share on time", _mean(np.abs(told - true)), len(names),
-                      config.thresholds.value_error, config.intervals()),
+        against_limit(SECTION, LINES[1], "share on time", _mean(error), len(names), limit, config.intervals()),
     ]  # fmt: skip
+    if far.all():
+        lines.append(not_applicable(SECTION, LINES[2], "it had to guess at every policy"))
+    else:
+        near = error[~far]
+        lines.append(
+            against_limit(
+                SECTION, LINES[2], "share on time", _mean(near), len(near), limit, config.intervals()
+            )
+        )
+    guessed = ", ".join(name for name, is_guess in zip(names, far, strict=True) if is_guess) or "none"
     order = np.argsort(true, kind="stable")
     worst = int(np.argmax(np.abs(told - true)))
     chart = Chart(
         "Values of fixed policies", "value in the truth", "value in the twin",
         (Curve("policies", tuple(map(float, true[order])), tuple(map(float, told[order]))),),
         f"{len(names)} policies on {day.day}. The twin is furthest off for {names[worst]}: {told[worst]:.3f} against "
-        f"{true[worst]:.3f}.",
+        f"{true[worst]:.3f}. It had to guess, because their queues were longer than those in the log, at: {guessed}.",
         True,
     )  # fmt: skip
     return lines, (chart,)
@@ -66,8 +81,8 @@ def ranking_lines(
 
 def policy_values(
     archive: Archive, twin: PlacementTwin, day: Day, *, seed: int
-) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Names of the policies and their values in the twin and in the truth, [policies]."""
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+    """Policies by name: values in the twin and in the truth, and whether the twin had to guess, [policies]."""
     encoding = twin.encoding
     num_steps = archive.num_rows("requests", day.day)
     windows = encode_days(archive, encoding, [day.day], num_steps=num_steps)
@@ -83,11 +98,13 @@ def policy_values(
     truth = truth_judge(program, archive.facts, encoding, TestDays(0, (day.day,), None), workload)
     metric = ON_TIME if encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
     keys = jax.random.split(jax.random.key(seed))
+    lived = [one.try_out(key, tried) for one, key in zip((judge, truth), keys, strict=True)]
     told, true = (
-        np.array([float(metric.compute(trial.decisions)) for trial in one.try_out(key, tried)])  # type: ignore[arg-type]
-        for one, key in zip((judge, truth), keys, strict=True)
+        np.array([float(metric.compute(trial.decisions)) for trial in trials])  # type: ignore[arg-type]
+        for trials in lived
     )
-    return [candidate.name for candidate in tried], told, true
+    far = np.array([is_far(trial.unfamiliar) for trial in lived[0]])
+    return [candidate.name for candidate in tried], told, true, far
 
 
 def weighted_spearman(one: np.ndarray, two: np.ndarray) -> Statistic:

@@ -35,7 +35,7 @@ from evaluation.refresh.contender import Contender
 from evaluation.refresh.views import Translation, Views, answered, translation_of, two_views
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, PyTree, Response
+from twin.contracts import Array, PyTree, Response, Trajectory
 from twin.environment import environment
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerModel, learned_answers
@@ -157,7 +157,7 @@ def _runs(key: Array, judge: Judge) -> list[Run]:
         Run(
             judge.name, 0, kind, trial.decisions, agreement=trial.agreement,
             num_overflow=trial.decisions.num_censored if judge.name != REPLAY else 0,
-            num_illegal=trial.num_illegal,
+            num_illegal=trial.num_illegal, unfamiliar=trial.unfamiliar,
         )
         for kind, trial in zip(KINDS, trials, strict=True)
     ]  # fmt: skip
@@ -178,7 +178,7 @@ def _replay_program(encoding: Encoding, new: Contender, running: Contender) -> P
         answers = replayed_answers(windows, table)
         return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
 
-    return _program(encoding, new, running, response)
+    return _program(encoding, new, running, response, slim)
 
 
 def _twin_program(encoding: Encoding, newest: PlacementTwin, new: Contender, running: Contender) -> Program:
@@ -186,11 +186,17 @@ def _twin_program(encoding: Encoding, newest: PlacementTwin, new: Contender, run
         answers = learned_answers(encoding, newest.config, model)
         return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
 
-    return _program(encoding, new, running, response)
+    return _program(
+        encoding, new, running, response, lambda lived: slim(lived, jnp.asarray(newest.model.usual_room_s))
+    )
 
 
 def _program(
-    encoding: Encoding, new: Contender, running: Contender, response: Callable[..., Response]
+    encoding: Encoding,
+    new: Contender,
+    running: Contender,
+    response: Callable[..., Response],
+    keep: Callable[[Trajectory], Judged],
 ) -> Program:
     """One compiled program for `KINDS`; shared arguments: windows, answers, translation, both policies' parameters."""
 
@@ -210,7 +216,7 @@ def _program(
             two_views(encoding, running.encoding, translation), answered(response(windows, answers))
         )
         logged = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
-        return slim(
+        return keep(
             unroll(key, system, decide, logged, windows.arrival_s.shape[0], windows.arrival_s.shape[1:])
         )
 

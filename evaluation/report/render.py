@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from evaluation.bootstrap import Verdict
 from evaluation.comparison import Comparison
-from evaluation.formatting import NO_VALUE, interval, number, shift_label
+from evaluation.formatting import FAR_MARK, NO_VALUE, interval, number, shift_label
 from evaluation.records import to_plain
 from evaluation.report.content import Chart, Report
 from evaluation.report.plots import chart_plot, shift_plot
-from evaluation.report.words import not_applicable, references, standing_limits, summary
+from evaluation.report.words import far_policies, not_applicable, references, standing_limits, summary
 
 _WORDS = {
     Verdict.BETTER: "better",
@@ -47,6 +47,8 @@ def render(report: Report) -> str:
         comparison=comparison,
         summary=summary(comparison),
         leading=_tables(comparison, comparison.main_metric),
+        far=far_policies(comparison),
+        far_mark=FAR_MARK,
         reference=next(iter(references(comparison)), ""),
         improvements=_shift_plots(comparison, over) if over is not None else [],
         values=_shift_plots(comparison, None),
@@ -85,7 +87,7 @@ def _cell(
         return {"value": NO_VALUE, "interval": "", "units": 0, "verdict": "", "reason": reason}
     found = comparison.difference(judge, shift_days, policy, reference, metric)
     return {
-        "value": number(estimate.value),
+        "value": number(estimate.value) + (FAR_MARK if comparison.is_far(judge, shift_days, policy) else ""),
         "interval": "" if estimate.low is None else interval(estimate),
         "units": estimate.num_units,
         "verdict": "" if found is None else _WORDS[found.verdict],

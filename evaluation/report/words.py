@@ -1,8 +1,8 @@
 """The verdict in plain words, and the limits that every reader of a comparison should know."""
 
 from evaluation.bootstrap import Verdict
-from evaluation.comparison import Comparison, Difference
-from evaluation.formatting import number, shift_label, with_interval
+from evaluation.comparison import FAR, Comparison, Difference, is_far
+from evaluation.formatting import FAR_MARK, number, shift_label, with_interval
 
 TRAINED = "trained"
 _WORDS = {
@@ -74,6 +74,15 @@ def _listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
+def far_policies(comparison: Comparison) -> dict[str, list[str]]:
+    """Judge -> policies that led it, at one shift or more, where its log is silent; only judges with such policies."""
+    found: dict[str, dict[str, None]] = {}
+    for tally in comparison.tallies:
+        if is_far(tally.unfamiliar):
+            found.setdefault(tally.judge, {})[tally.policy] = None
+    return {judge: list(policies) for judge, policies in found.items()}
+
+
 def not_applicable(comparison: Comparison) -> list[tuple[str, str]]:
     """Metrics without a value anywhere, with the reason."""
     reasons: dict[str, dict[str, None]] = {}
@@ -97,6 +106,13 @@ def standing_limits(comparison: Comparison) -> list[str]:
         "called better or worse. An interval of no width means that no draw of units changed "
         "the number, not that it is certain.",
     ]
+    guessed = far_policies(comparison)
+    if guessed:
+        said = "; ".join(f"{judge}: {_listed(policies)}" for judge, policies in guessed.items())
+        limits.append(
+            f"{FAR_MARK} marks what a twin only guesses: more than {100 * FAR:.0f} % of the policy's decisions went to "
+            f"nodes with longer queues than 99 % of the logged offers to them found. {said}."
+        )
     silent = [shift for shift in comparison.shifts if not shift.days]
     if silent:
         names = _listed([shift_label(shift.shift_days) for shift in silent])

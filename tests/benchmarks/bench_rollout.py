@@ -72,7 +72,7 @@ def bench() -> Bench:
     members = jax.jit(jax.vmap(lambda key: network.init(key, zeros)))(keys)
     policy = MLP(ACTOR_HIDDEN, cluster.num_nodes, output_scale=0.01)
     seen = jnp.zeros((_policy_inputs(encoding), 1))
-    model = AnswerModel(jax.tree.map(np.asarray, members), *LIMITS_S)
+    model = AnswerModel(jax.tree.map(np.asarray, members), *LIMITS_S, np.zeros(cluster.num_nodes))
     return Bench(encoding, windows, model, policy, jax.jit(policy.init)(jax.random.key(1), seen))
 
 
@@ -171,7 +171,8 @@ def vmapped_run(case: Bench, num_streams: int) -> Callable[[], Any]:
     members = ANSWERS.num_members
 
     def one(key: Array, parameters: PyTree) -> PyTree:
-        model = AnswerModel(jax.tree.map(lambda leaf: leaf[None], parameters), *LIMITS_S)
+        member = jax.tree.map(lambda leaf: leaf[None], parameters)
+        model = case.model._replace(parameters=member)
         system = system_of(case, _single(learned_answers(case.encoding, ANSWERS, model)))
         path = rollout(key, system, policy_of(case), NUM_STEPS, ())
         return path.reward, path.settled, path.action, path.outcome

@@ -105,7 +105,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
     keys = jax.random.split(jax.random.key(5), 2)
     parameters = jax.vmap(lambda key: network.init(key, jnp.zeros((num_inputs(cluster), 1))))(keys)
     parameters = jax.tree.map(lambda leaf: np.asarray(leaf) * 2.0, parameters)
-    model = AnswerModel(parameters, 40.0, 60.0)
+    model = AnswerModel(parameters, 40.0, 60.0, np.zeros(cluster.num_nodes))
     answers = learned_answers(encoding, config, model)
     response = drawn_response(cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
     system = environment(placement(cluster, encoding.problem), response)

@@ -119,7 +119,7 @@ def learned(rows: Rows) -> tuple:
     keys = jax.random.split(jax.random.key(0), 2)
     zeros = jnp.zeros((num_inputs(encoding.cluster), 1))
     parameters = jax.tree.map(np.asarray, jax.vmap(lambda key: network.init(key, zeros))(keys))
-    answers = learned_answers(encoding, config, AnswerModel(parameters, 30.0, 60.0))
+    answers = learned_answers(encoding, config, AnswerModel(parameters, 30.0, 60.0, 0.0))
     response = drawn_response(encoding.cluster, 8, replayed_arrivals(windows), answers)
     system = environment(placement(encoding.cluster, encoding.problem), response)
 

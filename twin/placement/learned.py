@@ -40,6 +40,7 @@ from twin.placement.types import (
     REJECTED,
     Cluster,
     Fate,
+    Leaf,
     Observation,
     PlacementState,
 )
@@ -76,11 +77,12 @@ class AnswerConfig:
 
 
 class AnswerModel(NamedTuple):
-    """A fitted ensemble: parameters and the largest durations it has seen."""
+    """A fitted ensemble: parameters, the largest durations it has seen, and the queues that it knows."""
 
     parameters: PyTree  # leaves [members, ...]
     longest_wait_s: float
     longest_run_s: float
+    usual_room_s: Leaf  # [nodes] of `familiar.usual_room_s`
 
 
 def answer_network(config: AnswerConfig) -> MLP:

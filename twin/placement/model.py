@@ -87,7 +87,7 @@ class PlacementTwin:
         return PlacementTwin(
             encoding,
             config,
-            load_structure(folder / "answers.npz", AnswerModel(shape, 0.0, 0.0)),
+            load_structure(folder / "answers.npz", AnswerModel(shape, 0.0, 0.0, 0.0)),
             load_windows(folder / "windows.npz"),
             load_structure(folder / "fit.npz", report),
         )
