@@ -8,7 +8,7 @@ step made again with the same content as before leaves the steps after it standi
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,25 +51,28 @@ class Step:
     code_version: int = 1
 
 
-def run_job(steps: Sequence[Step], workdir: Path | str, progress: Progress) -> dict[str, Path]:
+def run_job(
+    steps: Sequence[Step], workdir: Path | str, progress: Progress, *, done: Mapping[str, Path] | None = None
+) -> dict[str, Path]:
     """Run a job's steps in order, reusing every product that still stands.
 
     Args:
         steps: each after the steps whose products it reads.
         workdir: folder of the products, one for each step; made if absent.
         progress: where to show how far it is.
+        done: products of an earlier call, by step, that these steps may read too.
 
     Returns:
-        Step name -> path of its product.
+        Step name -> path of its product, those of `done` among them.
 
     Raises:
         ConfigError: names or inputs of the steps make no job, an outside file is missing, or another run is
             at work in the folder.
         ProductError: something that is no product stands where one should be.
     """
-    _check_steps(steps)
+    products: dict[str, Path] = dict(done or {})
+    _check_steps(steps, products)
     workdir = Path(workdir).absolute()
-    products: dict[str, Path] = {}
     with _alone_in(workdir), progress.stage("job", total=len(steps), unit="steps") as stage:
         for num_done, step in enumerate(steps):
             stage(num_done, text=step.name)
@@ -124,8 +127,8 @@ def _why_not_reusable(path: Path, expected: str) -> str | None:
     return None
 
 
-def _check_steps(steps: Sequence[Step]) -> None:
-    earlier: set[str] = set()
+def _check_steps(steps: Sequence[Step], done: Iterable[str]) -> None:
+    earlier: set[str] = set(done)
     for step in steps:
         where = f"step '{step.name}'"
         if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", step.name):

@@ -24,8 +24,8 @@ from twin.contracts import Array, PyTree, Trajectory
 
 PAIRS = 256
 """Transitions in a gradient step."""
-STREAMS = 16
-"""Windows in a gradient step of a learner that wants more than pairs."""
+STREAMS = 4
+"""Windows in a gradient step of a learner that wants more than pairs: some hundred decisions, like theirs."""
 
 
 class Learner(NamedTuple):

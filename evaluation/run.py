@@ -53,17 +53,13 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
     first = [archive_step(config.log, here), twin_step(config), _certificate_step(config)]
     products = run_job(first, workdir, progress)
     has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
-    steps = (
-        [*first, *_policy_steps(config, title)]
-        if has_choice
-        else [*first, _comparison_step(config, title, ())]
-    )
+    steps = _policy_steps(config, title) if has_choice else [_comparison_step(config, title, ())]
     if not has_choice:
         progress.note(
             "one node only: nothing to choose, so nothing is trained or exported; to learn the order of its queue add "
             f"a table [order] to the configuration, or: schedtwin order {products['archive'] / ARCHIVE}"
         )
-    products = run_job(steps, workdir, progress)
+    products = run_job(steps, workdir, progress, done=products)
     return products | {"report": products["comparison"] / "report.html"}
 
 
@@ -163,7 +159,7 @@ def _policy_steps(config: RunConfig, title: str) -> list[Step]:
             inputs=("twin", KIND),
             config=to_plain(config.train),
             seed=config.seed,
-            code_version=3,
+            code_version=4,
         ),
         _comparison_step(config, title, ("policy",)),
         Step("bundle", "job-bundle", export, inputs=("policy",)),

@@ -65,6 +65,16 @@ def test_a_second_run_builds_nothing(workshop):
     assert "fit: unchanged, reused" in workshop.notes.getvalue()
 
 
+def test_a_job_in_two_halves_tells_nothing_of_what_it_has_just_made(workshop):
+    *first, last = workshop.steps.values()
+    made = run_job(first, workshop.workdir, SilentProgress(workshop.notes))
+    products = run_job([last], workshop.workdir, SilentProgress(workshop.notes), done=made)
+    assert list(products) == workshop.built == ["import", "fit", "export"]
+    assert "reused" not in workshop.notes.getvalue()
+    with pytest.raises(ConfigError, match="no earlier step"):
+        run_job([last], workshop.workdir, SilentProgress(workshop.notes))
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "expected"),
     [
