@@ -178,6 +178,7 @@ def uniform_policy(key, _observation, legal):
     return jnp.argmax(score, axis=0).astype(jnp.int32)
 
 
+@pytest.mark.slow
 def test_history_and_truth_have_one_law_with_everything_on(everything):
     """The same behaviour in the log's history and in the environment: as many on time, dropped and failed."""
     num_steps, num_streams = 400, 16

@@ -67,6 +67,7 @@ def small() -> tuple[World, Environment]:
     return world, slot_environment(world, config)
 
 
+@pytest.mark.slow
 def test_what_learns_and_decides_elsewhere_does_so_here() -> None:
     world, system = small()
     algorithm = ppo(example_of(system), PPOConfig(num_minibatches=2, actor_hidden=(8,), critic_hidden=(8,)))

@@ -252,6 +252,7 @@ def test_one_stream_alone_mapped_or_padded_is_the_same(trajectory):
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_policies_play_drawn_windows_and_rules_leave_actions_to_follow(trajectory):
     """Shortest of the visible first, as a policy and as a rule, on windows that a generator draws at reset."""
     given = jax.tree.map(jnp.asarray, WINDOWS)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from tests.twin.made import made_cluster, made_encoding
-from twin.placement.fit import fit_answers
+from twin.placement.fit import fit_answers, fit_program
 from twin.placement.history import Offers
 from twin.placement.learned import AnswerConfig, answer_network, num_inputs
 from twin.placement.outcome_model import (
@@ -175,8 +175,9 @@ def test_fit_recovers_known_answers() -> None:
     observed = Observed(accepted, no, no, np.zeros(count, np.float32), accepted, run_s, accepted)
     offers = Offers(inputs, observed, np.arange(count) // 100)
     config = AnswerConfig(num_members=2, hidden=(32,), num_steps=400, batch_size=256, learning_rate=1e-2)
-    model, report = fit_answers(jax.random.key(4), offers, encoding, config)
-    again, _ = fit_answers(jax.random.key(4), offers, encoding, config)
+    program = fit_program(encoding, config)
+    model, report = fit_answers(jax.random.key(4), offers, encoding, config, program)
+    again, _ = fit_answers(jax.random.key(4), offers, encoding, config, program)
     assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (model, again)), strict=True))
     assert report.num_train + report.num_held_out == count
     for member in range(2):
