@@ -9,10 +9,10 @@ Exact for nodes that serve first come, first served (J. Kiefer and J. Wolfowitz,
 servers, 1955); for other disciplines, and for classes of machines summed up, a hint like any other.
 """
 
+import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
-from twin.placement.slots import fold_slots
 from twin.placement.types import EMPTY, Cluster, PlacementState
 
 _TOLERANCE = 1e-5
@@ -41,30 +41,40 @@ def room_in_s(cluster: Cluster, state: PlacementState, node: Array) -> Array:
     ends_s = jnp.where(jnp.isfinite(finish_s), finish_s, begins_s + here(table.expected_run_s))
     given_up = jnp.isfinite(finish_s) & ~jnp.isfinite(start_s)
     holds = (here(table.decision) != EMPTY) & ~given_up
-    until_s = jnp.where(holds, jnp.maximum(ends_s, clock), clock)
+    leaves_in_s = jnp.where(holds, jnp.maximum(ends_s - clock, 0.0), 0.0)
 
-    enough = jnp.ones(until_s.shape, bool)
-    enough_now = jnp.ones(node.shape, bool)
+    shares, left = [], []
     for resource in cluster.limited:
         capacity = jnp.asarray(cluster.capacity[resource], jnp.float32)[node]
         limited = jnp.isfinite(capacity)
-        share = jnp.where(
-            limited[None] & holds, here(table.demand[resource]) / jnp.maximum(capacity, 1e-9)[None], 0.0
-        )
-        asked = jnp.where(limited, state.request.demand[resource] / jnp.maximum(capacity, 1e-9), 0.0)
-        left = 1.0 + _TOLERANCE - jnp.minimum(asked, 1.0)
-        enough &= _held_after(until_s, share) <= left[None]
-        enough_now &= jnp.sum(jnp.where(until_s > clock, share, 0.0), axis=0) <= left
-    ready_s = jnp.min(jnp.where(enough, until_s, jnp.inf), axis=0)
-    ready_s = jnp.where(jnp.isfinite(ready_s), ready_s, jnp.max(until_s, axis=0))
-    return jnp.where(enough_now, 0.0, ready_s - state.clock_s[None])
+        per_unit = jnp.where(limited, 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
+        shares.append(jnp.where(holds, here(table.demand[resource]) * per_unit[None], 0.0))
+        left.append(1.0 + _TOLERANCE - jnp.minimum(state.request.demand[resource] * per_unit, 1.0))
+    return _first_enough(leaves_in_s, shares, left)
 
 
-def _held_after(until_s: Array, share: Array) -> Array:
-    """[depth, seats, *streams]: what is still held when each slot's time [depth, seats, *streams] has come."""
+def _first_enough(leaves_in_s: Array, shares: list[Array], left: list[Array]) -> Array:
+    """[seats, *streams] the first time at which, of every resource, what has not left takes no more than is left.
 
-    def per_slot(leaves: tuple[Array, ...], _: Array) -> Array:
-        end_s, of_slot = leaves  # [1, seats, *streams]
-        return jnp.where(end_s > until_s, of_slot, 0.0)
+    Bisection over the order of the numbers themselves: floats >= 0 are ordered as their bits are. So it is exact, and
+    its cost grows with the depth as that of one look at the table does, times 31.
 
-    return fold_slots(per_slot, jnp.add, (until_s[None], share[None]))
+    Args:
+        leaves_in_s: [depth, seats, *streams] >= 0, when each slot is free again.
+        shares: For each resource, what each slot takes until then, of the node's whole.
+        left: For each resource, [seats, *streams] how much of the whole may be taken.
+    """
+    order = jax.lax.bitcast_convert_type(leaves_in_s, jnp.int32)
+    order, *shares = jax.lax.optimization_barrier((order, *shares))
+
+    def halve(_: int, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bounds
+        middle = low + (high - low) // 2
+        later, enough = order > middle[None], jnp.ones(middle.shape, bool)
+        for share, most in zip(shares, left, strict=True):
+            enough &= jnp.sum(jnp.where(later, share, 0.0), axis=0) <= most
+        return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
+
+    latest = jnp.max(order, axis=0)
+    _, first = jax.lax.fori_loop(0, 31, halve, (jnp.zeros_like(latest), latest))
+    return jax.lax.bitcast_convert_type(first, jnp.float32)
