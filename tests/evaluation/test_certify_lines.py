@@ -150,6 +150,7 @@ def verdicts(changed, seeds):
     return found
 
 
+@pytest.mark.slow
 def test_size_two_samples_of_one_law_hardly_ever_fail():
     told = verdicts({}, range(4))
     all_of = [verdict for one in told for verdict in one.values()]

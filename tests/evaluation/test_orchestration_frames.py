@@ -302,6 +302,7 @@ def small_frames() -> Environment:
     return frame_environment(case, observing(case, RANDOM.policy(case.cluster)), FRAMES)
 
 
+@pytest.mark.slow
 def test_a_learner_finds_the_shapes_it_needs() -> None:
     """Both parts of the action, node and change, travel in one pytree through PPO; traced, not compiled."""
     system = small_frames()

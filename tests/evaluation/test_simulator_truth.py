@@ -164,6 +164,7 @@ def reordered(cluster, order):
     )
 
 
+@pytest.mark.slow
 def test_the_order_of_a_vocabulary_changes_no_outcome(archive, encoding):
     order = np.array([3, 0, 4, 2, 1])
     actions = np.random.default_rng(0).integers(0, len(order), (60, 1))
