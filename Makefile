@@ -13,8 +13,6 @@ SHARED_OUT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
-# See twin/backend.py; benchmarks import JAX before it can say so.
-export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: help env demo test test-slow bench lint types lock clean
 

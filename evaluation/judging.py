@@ -29,6 +29,7 @@ from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import drawn_response
+from twin.placement.types import Leaf
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import unroll
 
@@ -79,12 +80,10 @@ class Judged(NamedTuple):
     settled: Array
     illegal: Array
     action: Array
-    unfamiliar: Array | None = (
-        None  # offers to nodes with longer queues than the twin knows; None outside of twins
-    )
+    unfamiliar: Array | None = None  # bool: a longer queue than the twin knows; None outside of twins
 
 
-def slim(trajectory: Trajectory, usual_room_s: Array | None = None) -> Judged:
+def slim(trajectory: Trajectory, usual_room_s: Leaf | None = None) -> Judged:
     """What of a trajectory is kept; of one in a twin, its `AnswerModel.usual_room_s` [nodes] too."""
     kept = Judged(*(getattr(trajectory, name) for name in Judged._fields[:-1]))
     if usual_room_s is None:

@@ -1,0 +1,1 @@
+import twin  # noqa: F401 - before JAX, which reads what this sets

@@ -18,8 +18,6 @@ os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get(
 
 from hypothesis import settings  # noqa: E402
 
-import twin  # noqa: E402, F401 - before JAX, which reads what this sets
-
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
 settings.load_profile("fixed")
 

@@ -68,7 +68,7 @@ def ranking_lines(
         )
     guessed = ", ".join(name for name, is_guess in zip(names, far, strict=True) if is_guess) or "none"
     order = np.argsort(true, kind="stable")
-    worst = int(np.argmax(np.abs(told - true)))
+    worst = int(np.argmax(error))
     chart = Chart(
         "Values of fixed policies", "value in the truth", "value in the twin",
         (Curve("policies", tuple(map(float, true[order])), tuple(map(float, told[order]))),),

@@ -35,13 +35,14 @@ from evaluation.refresh.contender import Contender
 from evaluation.refresh.views import Translation, Views, answered, translation_of, two_views
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, PyTree, Response, Trajectory
+from twin.contracts import Array, PyTree, Response
 from twin.environment import environment
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerModel, learned_answers
 from twin.placement.model import PlacementTwin, encode_days, fit_twin
 from twin.placement.replay import ReplayTable, replayed_answers
 from twin.placement.responses import drawn_response
+from twin.placement.types import Leaf
 from twin.placement.windows import Windows, replayed_arrivals, select
 from twin.rollout import unroll
 
@@ -178,7 +179,7 @@ def _replay_program(encoding: Encoding, new: Contender, running: Contender) -> P
         answers = replayed_answers(windows, table)
         return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
 
-    return _program(encoding, new, running, response, slim)
+    return _program(encoding, new, running, response)
 
 
 def _twin_program(encoding: Encoding, newest: PlacementTwin, new: Contender, running: Contender) -> Program:
@@ -186,9 +187,7 @@ def _twin_program(encoding: Encoding, newest: PlacementTwin, new: Contender, run
         answers = learned_answers(encoding, newest.config, model)
         return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
 
-    return _program(
-        encoding, new, running, response, lambda lived: slim(lived, jnp.asarray(newest.model.usual_room_s))
-    )
+    return _program(encoding, new, running, response, newest.model.usual_room_s)
 
 
 def _program(
@@ -196,7 +195,7 @@ def _program(
     new: Contender,
     running: Contender,
     response: Callable[..., Response],
-    keep: Callable[[Trajectory], Judged],
+    usual_room_s: Leaf | None = None,
 ) -> Program:
     """One compiled program for `KINDS`; shared arguments: windows, answers, translation, both policies' parameters."""
 
@@ -216,8 +215,7 @@ def _program(
             two_views(encoding, running.encoding, translation), answered(response(windows, answers))
         )
         logged = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
-        return keep(
-            unroll(key, system, decide, logged, windows.arrival_s.shape[0], windows.arrival_s.shape[1:])
-        )
+        num_steps, *streams = windows.arrival_s.shape
+        return slim(unroll(key, system, decide, logged, num_steps, tuple(streams)), usual_room_s)
 
     return compiled(run, 5)
