@@ -29,7 +29,10 @@ def prepare() -> None:
 
 def _installed() -> str:
     """The version of jaxlib, empty without it. Every command starts here: asking `importlib.metadata` takes 80 ms."""
-    found = find_spec("jaxlib")
+    try:
+        found = find_spec("jaxlib")
+    except ImportError:  # something keeps it from being found
+        return ""
     if found is None or found.submodule_search_locations is None:
         return ""
     names = os.listdir(os.path.dirname(found.submodule_search_locations[0]))
