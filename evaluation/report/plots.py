@@ -21,6 +21,7 @@ from evaluation.report.content import Chart
 
 COLOURS = ("#2A8FD0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#8C8C8C", "#56B4E9")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
+FILLS = ("full", "none", "left")
 _INK, _GRID = "#010203", "#a0a1a2"
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -137,6 +138,12 @@ def _series(
     return series
 
 
+def series_style(order: int) -> dict[str, Any]:
+    """Colour and marker of a series, by its place: filled markers first, then the same ones open, then half filled."""
+    turn, place = divmod(order, len(COLOURS))
+    return {"color": COLOURS[place], "marker": MARKERS[place], "fillstyle": FILLS[turn % len(FILLS)]}
+
+
 def _draw_series(axes: Axes, series: Sequence[_Series], num_policies: int) -> None:
     for index, found in enumerate(series):
         offset = (index - (num_policies - 1) / 2) * min(0.11, 0.7 / num_policies)
@@ -146,8 +153,7 @@ def _draw_series(axes: Axes, series: Sequence[_Series], num_policies: int) -> No
             [position + offset for position in found.x],
             found.y,
             yerr=[below, above],
-            color=COLOURS[found.order % len(COLOURS)],
-            marker=MARKERS[found.order % len(MARKERS)],
+            **series_style(found.order),
             markersize=6,
             linewidth=0.0,
             elinewidth=1.8,

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparing import POLICIES
 from evaluation.comparison import Comparison, JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.formatting import interval, number
 from evaluation.records import from_plain, to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
+from evaluation.report.plots import COLOURS, series_style
 from evaluation.report.words import summary
 from tests.evaluation.made import made_decisions
 
@@ -202,6 +204,12 @@ def test_plots_carry_labels_with_units_and_follow_the_page(plain):
         assert label in plain
     assert "currentColor" in plain
     assert "#010203" not in plain
+
+
+def test_no_two_policies_of_a_comparison_look_alike():
+    num_policies = len(POLICIES)
+    assert num_policies > len(COLOURS)
+    assert len({tuple(series_style(order).items()) for order in range(num_policies)}) == num_policies
 
 
 def test_the_verdict_comes_first_and_in_words(plain):
