@@ -7,7 +7,6 @@ from logs_schema import NODES, REQUESTS, ArchiveError, ArchiveWriter
 from logs_schema.capabilities import percent, unsupported
 from logs_schema.check import check_archive, render
 from logs_schema.formats.reading import tabulate
-from logs_schema.importing import import_log
 
 DAY_S = 86_400
 START = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
@@ -213,33 +212,3 @@ def test_the_text_fits_the_terminal_and_says_what_the_report_knows(tmp_path, wid
         assert piece in text
     assert "\x1b[" not in text
     assert "\x1b[" in render(report, width=width, colour=True)
-
-
-def test_real_logs_report_what_their_readme_says(shared_data, tmp_path):
-    import_log("wagap", [shared_data / "wagap-2013"], tmp_path / "wagap")
-    wagap = check_archive(tmp_path / "wagap")
-    assert wagap.usable
-    cores, memory = wagap.capacities
-    assert (cores.num_places, cores.largest_share, cores.over) == (44, 1.0, ())
-    assert [place.place for place in memory.over if place.peak > 1.05 * place.capacity] == ["1247", "1246"]
-    assert wagap.timing.num_overruns == 702
-    answers = {line.name: line.answer for line in wagap.capabilities}
-    assert [answers[name] for name in ("decisions", "true_waits", "node_capacities", "days")] == ["yes"] * 4
-    assert [answers[name] for name in ("deadlines", "tiers", "propensities")] == ["no"] * 3
-
-    import_log("swf", [shared_data / "kth-sp2-1996"], tmp_path / "kth")
-    kth = check_archive(tmp_path / "kth")
-    assert [(place.peak, place.capacity) for place in kth.capacities[0].over] == [(104.0, 100.0)]
-
-    import_log("openb", [shared_data / "openb-2023"], tmp_path / "openb")
-    openb = check_archive(tmp_path / "openb")
-    assert openb.days.training_days(30) == 4
-
-    import_log("lumos", [shared_data / "alcf-theta-2023"], tmp_path / "theta")
-    theta = check_archive(tmp_path / "theta")
-    assert theta.capacities[0].largest_share == pytest.approx(1.0)
-    assert theta.capacities[0].over == ()
-
-    import_log("philly", [shared_data / "philly-2017"], tmp_path / "philly")
-    philly = check_archive(tmp_path / "philly")
-    assert "simulat" in unsupported(philly.capabilities)["true_waits"]

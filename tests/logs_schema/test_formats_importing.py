@@ -135,21 +135,3 @@ def test_nothing_is_written_when_reading_fails_half_way(tmp_path):
     with pytest.raises(FormatError, match="compressed data is broken"):
         import_log("swf", [tmp_path / "log.swf.gz"], tmp_path / "archive")
     assert [path.name for path in tmp_path.iterdir()] == ["log.swf.gz"]
-
-
-REAL = [
-    ("wagap", "wagap-2013", 17_898, {"negative:run": 2}),
-    ("swf", "kth-sp2-1996", 28_481, {}),
-    ("swf", "kth-sp2-resimulated/easy.swf.gz", 28_481, {}),
-    ("lumos", "alcf-theta-2023", 14_374, {}),
-    ("openb", "openb-2023", 8_152, {}),
-    ("alibaba2018", "alibaba-2018-sample", 39_931, {}),
-    ("philly", "philly-2017", 77_102, {}),
-]
-
-
-@pytest.mark.parametrize(("name", "path", "num_rows", "quarantined"), REAL)
-def test_real_logs_import_whole(shared_data, tmp_path, name, path, num_rows, quarantined):
-    report = import_log(name, [shared_data / path], tmp_path / "archive")
-    assert report.rows["requests"] == num_rows
-    assert report.quarantined.get("requests", {}) == quarantined
