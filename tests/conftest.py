@@ -23,7 +23,8 @@ settings.load_profile("fixed")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Quick tests compile much and compute little: their programs are left unoptimised, at half the compiler's work.
+    """Quick tests compile much and compute little: their programs are small and left unoptimised, at a third of the
+    compiler's work.
 
     Not so in slow tests. This runs before any fixture of the test; subprocesses inherit the variable.
     """
@@ -31,6 +32,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(light))
     if "jax" in sys.modules:
         sys.modules["jax"].config.update("jax_disable_most_optimizations", light)
+    if "twin.placement.slots" in sys.modules:
+        sys.modules["twin.placement.slots"].MAX_UNROLLED = 8 if light else 32
 
 
 @pytest.fixture(scope="session")

@@ -49,9 +49,9 @@ CASES = [
     ),
     Case(
         "placement",
-        lambda: mechanical(length=50),
-        lambda: mechanical(length=50, drawn=False),
-        lambda: mechanical(length=4),
+        lambda: mechanical(length=50, depth=8),
+        lambda: mechanical(length=50, drawn=False, depth=8),
+        lambda: mechanical(length=4, depth=8),
         num_steps=7,
     ),
 ]

@@ -13,8 +13,8 @@ from twin.environment import environment
 from twin.rollout import follow
 
 LENGTH = 24
-ENVIRONMENT = mechanical(length=1000, drawn=False)
-ENDING = mechanical(length=10, drawn=False)
+ENVIRONMENT = mechanical(length=1000, drawn=False, depth=8)
+ENDING = mechanical(length=10, drawn=False, depth=8)
 TOY = environment(toy_problem(), toy_response(noise=0.0, foretells=True))
 KEY = jax.random.key(0)
 
