@@ -7,6 +7,7 @@ same bits as one run.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def train(
     return updates(algorithm, num_updates)(key_updates, state, as_argument(experience), 0)
 
 
+@lru_cache(maxsize=1)  # the seeds of one algorithm share one traced program
 def updates(algorithm: Algorithm, num_updates: int) -> Callable[..., tuple[PyTree, PyTree]]:
     """The jitted loop `(key, state, experience, first, count=num_updates) -> state, info [num_updates]` of the updates
     first, first + 1, ..., first + count - 1; info beyond `count` is zero.

@@ -57,9 +57,9 @@ def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
     again = train_resumable(KEY, algorithm, experience, 5, updates_per_chunk=2, checkpoint=file)
     assert_same_bits(again, whole)
     with pytest.raises(TrainingError, match="another key"):
-        train_resumable(jax.random.key(4), algorithm, experience, 5, checkpoint=file)
+        train_resumable(jax.random.key(4), algorithm, experience, 5, updates_per_chunk=2, checkpoint=file)
     with pytest.raises(TrainingError, match="5 updates behind it"):
-        train_resumable(KEY, algorithm, experience, 3, checkpoint=file)
+        train_resumable(KEY, algorithm, experience, 3, updates_per_chunk=2, checkpoint=file)
     wider = ppo(
         example_of(ENVIRONMENT),
         PPOConfig(num_epochs=1, num_minibatches=2, actor_hidden=(9,), critic_hidden=(8,)),
