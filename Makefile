@@ -11,10 +11,13 @@ PYTEST := $(BIN)/python -m pytest -q
 # A file stays with one worker, in the order of collection: its fixtures and programs are made once.
 SHARED_OUT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Compiled modules and programs are kept, and all in one place.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/python
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
-.PHONY: help env demo test test-slow bench lint types lock clean
+.PHONY: help env demo test test-quick test-slow bench lint types lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -32,7 +35,10 @@ $(STAMP): requirements.lock pyproject.toml
 demo: env ## run the main job on a log archive the project generates itself
 	$(BIN)/schedtwin run --out demo-out
 
-test: env lint types ## lint, types and the quick tests
+test: lint ## lint, types and the quick tests
+	@$(MAKE) --no-print-directory --jobs=2 types test-quick
+
+test-quick: env ## the quick tests alone
 	$(PYTEST) -m "not slow" $(SHARED_OUT)
 
 test-slow: env ## the slow tests
