@@ -121,7 +121,7 @@ def twin_step(config: RunConfig) -> Step:
     }
     return Step(
         "twin", "twin", build, inputs=("archive",),
-        config=to_plain(settings), seed=config.seed, code_version=4,
+        config=to_plain(settings), seed=config.seed, code_version=5,
     )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ def _policy_steps(config: RunConfig, title: str) -> list[Step]:
             inputs=("twin", KIND),
             config=to_plain(config.train),
             seed=config.seed,
-            code_version=4,
+            code_version=5,
         ),
         _comparison_step(config, title, ("policy",)),
         Step("bundle", "job-bundle", export, inputs=("policy",)),
@@ -180,5 +180,5 @@ def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> 
         inputs=("archive", "twin", *policy),
         config=settings,
         seed=config.judge.seed,
-        code_version=3,
+        code_version=4,
     )

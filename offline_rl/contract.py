@@ -14,7 +14,7 @@ from typing import Any
 from logs_schema.errors import ProductError
 
 CONTRACT = "contract.json"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the bundle's files."""
 PROBLEMS = ("placement", "ordering", "orchestration", "assignment", "autoscaling")
 """Kinds of decisions a bundle may hold."""

@@ -91,6 +91,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         for resource, kind in enumerate(RESOURCES):
             node[kind] = _finite(cluster.capacity[resource, row])
             node[f"machine_{kind}"] = _finite(cluster.unit_capacity[resource, row])
+        node["run_ratio"] = cluster.run_ratio[:, row].tolist()
         nodes.append(node)
     machines = {name: names[row] for name, row in encoding.node_of_name.items() if name not in names}
     return {
@@ -102,6 +103,8 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "candidate_sets": [
             [name for name, allowed in zip(names, rule, strict=True) if allowed] for rule in cluster.rules
         ],
+        "acceptance_of_agent": dict(zip(cluster.agents, cluster.acceptance_of_agent.tolist(), strict=True)),
+        "acceptance_of_scenario": cluster.acceptance_of_scenario.tolist(),
         "run_of_service_s": list(encoding.run_of_service_s),
         "time_unit_s": encoding.problem.time_unit_s,
         "memory_s": encoding.problem.memory_s,

@@ -21,6 +21,7 @@ from offline_rl.runner.setting import PlacementSetting
 from twin.contracts import Array, PyTree
 from twin.placement.encoding import Encoding
 from twin.placement.types import Cluster, Observation
+from twin.placement.usual import OFFER_KINDS
 
 
 class OtherNodesError(ConfigError):
@@ -112,6 +113,7 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
     """
     cluster, names = judged.cluster, judged.cluster.node_names
     known = {node.name: node.site for node in setting.nodes}
+    known_ratio = {node.name: node.run_ratio for node in setting.nodes}
     sites = [cluster.sites[index] for index in cluster.site_of_node]
     told = [
         site if site in setting.sites else known.get(name, setting.sites[0])
@@ -129,6 +131,12 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         services=setting.services,
         queues=setting.queues,
         rules=np.array(rules, bool),
+        run_ratio=np.array([known_ratio.get(name, setting.run_ratio_elsewhere) for name in names]).T,
+        agents=tuple(setting.acceptance_of_agent),
+        acceptance_of_agent=np.array(list(setting.acceptance_of_agent.values())).reshape(
+            -1, len(OFFER_KINDS)
+        ),
+        acceptance_of_scenario=np.array(setting.acceptance_of_scenario),
     )
     problem = replace(judged.problem, time_unit_s=setting.time_unit_s, memory_s=setting.memory_s)
     return replace(judged, cluster=seen_as, run_of_service_s=setting.run_of_service_s, problem=problem)

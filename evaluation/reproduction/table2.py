@@ -140,7 +140,7 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
 
     settings = to_plain(config.train)
     policy = Step(
-        "policy", "policy", train, inputs=("twin",), config=settings, seed=config.seed, code_version=4
+        "policy", "policy", train, inputs=("twin",), config=settings, seed=config.seed, code_version=5
     )
     return run_job([log_step(log, config.num_requests), twin_step(job), policy], workdir, progress)
 

@@ -87,7 +87,14 @@ def ask(
         input_mib=jnp.asarray(today.input_mib)[service] * world.input.quantile(uniforms[3]),
         day_fraction=day_fraction,
         week_fraction=(weekday + day_fraction) / DAYS_A_WEEK,
+        **accepting(names, agent),
     )
+
+
+def accepting(names: Names, agent: Array) -> dict[str, Array]:
+    """What is known of the agents' [*batch] readiness, as leaves of `Requests`."""
+    home, elsewhere, cloud = jnp.asarray(names.acceptance)[:, agent]
+    return {"accepts_home": home, "accepts_elsewhere": elsewhere, "accepts_cloud": cloud}
 
 
 def listed(today: Conditions, asked: Asked, names: Names, row: Array, weekday: int | Array) -> Requests:
@@ -109,6 +116,7 @@ def listed(today: Conditions, asked: Asked, names: Names, row: Array, weekday: i
         input_mib=jnp.asarray(asked.input_mib)[row],
         day_fraction=day_fraction,
         week_fraction=(weekday + day_fraction) / DAYS_A_WEEK,
+        **accepting(names, agent),
     )
 
 

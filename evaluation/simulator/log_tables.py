@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from evaluation.simulator.conditions import hosting
 from evaluation.simulator.history import History
+from evaluation.simulator.names import agent_name
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema.columns import INSTANT
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Fate
@@ -132,7 +133,7 @@ def _agent_names(world: World, generation: np.ndarray | None) -> list[str]:
     """Who has left for good is replaced by somebody with a name of his own."""
     if generation is None:
         generation = np.zeros(world.num_agents, np.int64)
-    return [f"agent-{index:03d}" + (f".{times}" if times else "") for index, times in enumerate(generation)]
+    return [agent_name(agent, times) for agent, times in enumerate(generation.tolist())]
 
 
 def _labels(names: list[str] | tuple[str, ...], index: Any) -> pa.DictionaryArray:

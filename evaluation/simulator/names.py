@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.simulator.conditions import hosting
+from evaluation.simulator.conditions import hosting, world_draw
 from evaluation.simulator.hosting import host_rules, rule_of_services
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError, first
+from twin.placement.encoding import acceptance_of
 from twin.placement.types import Cluster
+from twin.placement.usual import OFFER_KINDS
 
 
 class Names(NamedTuple):
@@ -26,6 +28,12 @@ class Names(NamedTuple):
     world_service: np.ndarray
     world_node: np.ndarray  # [nodes of the vocabulary] int32
     rule: np.ndarray  # [services of the world] int32, index into the cluster's rules
+    acceptance: np.ndarray  # [OFFER_KINDS, agents of the world] float32, as far as the cluster knows them
+
+
+def agent_name(agent: int, generation: int = 0) -> str:
+    """What a log calls an agent; whoever replaces one that has left for good has a name of his own."""
+    return f"agent-{agent:03d}" + (f".{generation}" if generation else "")
 
 
 def own_names(world: World) -> Names:
@@ -34,7 +42,8 @@ def own_names(world: World) -> Names:
         np.arange(len(part), dtype=np.int32)
         for part in (world.sites, world.scenarios, world.services, world.nodes)
     )
-    return Names(sites, scenarios, services, sites, services, nodes, host_rules(world)[1])
+    accepted = np.ones((len(OFFER_KINDS), world.num_agents), np.float32)
+    return Names(sites, scenarios, services, sites, services, nodes, host_rules(world)[1], accepted)
 
 
 def names_in(world: World, cluster: Cluster) -> Names:
@@ -52,6 +61,7 @@ def names_in(world: World, cluster: Cluster) -> Names:
     service[[services.index(name) for name in known]] = _positions("service", known, cluster.services)
     scenario = _positions("scenario", [one.name for one in world.scenarios], cluster.scenarios)
     node = _positions("node", cluster.node_names, nodes)
+    agents = [agent_name(agent) for agent in range(world.num_agents)]
     return Names(
         site=site,
         scenario=scenario,
@@ -60,6 +70,7 @@ def names_in(world: World, cluster: Cluster) -> Names:
         world_service=_inverse(service, len(cluster.services)),
         world_node=node,
         rule=rule_of_services(hosting(world)[:, node], np.asarray(cluster.rules, bool)),
+        acceptance=acceptance_of(cluster, agents, scenario[world_draw(world).scenario]),
     )
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from evaluation.simulator.hosting import host_rules
 from evaluation.simulator.world import World
 from twin.placement.types import Cluster
+from twin.placement.usual import OFFER_KINDS
 
 UNKNOWN_NAME = "unknown"
 
@@ -31,4 +32,8 @@ def cluster_of(world: World) -> Cluster:
         services=(UNKNOWN_NAME, *(service.name for service in world.services)),
         queues=(UNKNOWN_NAME,),
         rules=host_rules(world)[0],
+        run_ratio=np.ones((1 + len(world.services), len(world.nodes))),
+        agents=(),
+        acceptance_of_agent=np.ones((0, len(OFFER_KINDS))),
+        acceptance_of_scenario=np.ones((1 + len(world.scenarios), len(OFFER_KINDS))),
     )

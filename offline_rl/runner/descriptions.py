@@ -28,6 +28,7 @@ class Request:
         deadline_s: Largest useful time from arrival to finish; None without one.
         input_mib: Input to be sent to the node.
         candidates: Names of the nodes that may run it; None allows all.
+        agent: Who asks; by default, and where training did not know them, somebody of the scenario.
     """
 
     cpu_cores: float = 1.0
@@ -42,6 +43,7 @@ class Request:
     deadline_s: float | None = None
     input_mib: float = 0.0
     candidates: Sequence[str] | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

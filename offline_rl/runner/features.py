@@ -5,6 +5,7 @@ names, numbers and whole episodes against the array code of training.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from offline_rl.runner.setting import RESOURCES
 NODE_FEATURES = (
     "fits", "same_site", "is_cloud", *(f"free_{name}" for name in RESOURCES), "needed_share", "waiting_share",
     "num_running", "num_waiting", "backlog", "oldest_wait", "recent_wait", "recent_starts",
+    "usual_run", "core_time", "slack", "acceptance",
 )  # fmt: skip
 NUMERIC_REQUEST_FEATURES = (
     *(f"asked_{name}" for name in RESOURCES), "asked_num_nodes", "expected_run", "deadline", "has_deadline", "input",
@@ -33,7 +35,14 @@ MONDAY_S = 4 * DAY_S
 """1970-01-01 was a Thursday; the first Monday began this many seconds later."""
 SLACK = 1.000001
 """A demand may exceed a capacity by this factor; rounding must not decide."""
+MOST_SLACK = 2.0
+"""Logarithms of the slack end here."""
+_TINY_S = 1e-6
 _FREE = len(RESOURCES)
+_CPU, _NEEDED, _WAITING, _BACKLOG, _USUAL = (
+    NODE_FEATURES.index(name)
+    for name in ("free_cpu_cores", "needed_share", "waiting_share", "backlog", "usual_run")
+)
 
 
 class NodeFacts(NamedTuple):
@@ -49,6 +58,10 @@ class NodeFacts(NamedTuple):
         np.ndarray
     )  # [load rows, nodes] what a load is multiplied by to become a feature (before the logarithm)
     whole: np.ndarray  # [resources, nodes] 1 where there is any capacity, else 0
+    run_ratio: (
+        np.ndarray
+    )  # [services, nodes] how long a service runs there, over what is expected of it anywhere
+    time_unit_s: float
     # [nodes, sites] takes a row to its means over the nodes of every site; None: no need
     to_site: np.ndarray | None
 
@@ -63,6 +76,8 @@ class Asked(NamedTuple):
     deadline_s: float  # inf without one
     input_mib: float
     labels: tuple[int, ...]  # positions of the flags that are set, among the request's features
+    service: int  # index of the service, 0 where training did not know it
+    accepts: Sequence[float]  # how readily an offer at home, at another site and in the cloud is accepted
     clock_s: float  # seconds since 1970
 
 
@@ -71,6 +86,7 @@ def node_facts(
     is_cloud: np.ndarray,
     capacity: np.ndarray,
     machine: np.ndarray,
+    run_ratio: np.ndarray,
     counted: tuple[bool, ...],
     time_unit_s: float,
     *,
@@ -82,6 +98,7 @@ def node_facts(
         site: [nodes] index of the node's site.
         is_cloud: [nodes] bool.
         capacity, machine: [resources, nodes] of the node and of its largest machine; inf where no limit is known.
+        run_ratio: [services, nodes] how long a service runs there, over what is expected of it anywhere.
         counted: Which resources are accounted for; of the others all is free.
         time_unit_s: Unit of durations.
         sees_all: Whether nodes of other sites are seen in full.
@@ -101,6 +118,8 @@ def node_facts(
         limits=np.concatenate([machine, capacity]).astype(np.float32) * np.float32(SLACK),
         scale=scale,
         whole=has_any.astype(float),
+        run_ratio=run_ratio,
+        time_unit_s=time_unit_s,
         to_site=members / np.maximum(members.sum(axis=0), 1) if has_summaries else None,
     )
 
@@ -137,8 +156,27 @@ def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np
     seen[:, 0], seen[:, 1], seen[:, 2] = possible, same_site, facts.is_cloud
     seen[:, 3 : 3 + _FREE] = dynamic[:_FREE].T
     seen[:, 3 + _FREE] = asked.demand[0] / facts.cores
-    seen[:, 4 + _FREE :] = dynamic[_FREE:].T
+    seen[:, 4 + _FREE : _USUAL] = dynamic[_FREE:].T
+    _expect(seen, facts, asked)
+    home, elsewhere, cloud = asked.accepts
+    seen[:, -1] = np.where(same_site, home, np.where(facts.is_cloud > 0.0, cloud, elsewhere))
     return seen
+
+
+def _expect(seen: np.ndarray, facts: NodeFacts, asked: Asked) -> None:
+    """Fills in usual run, core time and slack [nodes, :] from the features before them."""
+    run_s = facts.run_ratio[asked.service] * asked.expected_run_s
+    needed, units = seen[:, _NEEDED], run_s / facts.time_unit_s
+    seen[:, _USUAL] = np.log1p(units)
+    seen[:, _USUAL + 1] = np.log1p(units * needed)
+    if math.isinf(asked.deadline_s):
+        seen[:, _USUAL + 2] = 0.0
+        return
+    is_free = seen[:, _CPU] - np.expm1(seen[:, _WAITING]) >= needed - 1e-3
+    wait_s = np.where(is_free, 0.0, np.expm1(seen[:, _BACKLOG]) * facts.time_unit_s)
+    left_s = np.maximum(asked.deadline_s - wait_s, _TINY_S)
+    slack = np.log(left_s / np.maximum(run_s, _TINY_S))
+    seen[:, _USUAL + 2] = np.minimum(np.maximum(slack, -MOST_SLACK), MOST_SLACK)
 
 
 def observe_request(

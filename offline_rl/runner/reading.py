@@ -47,6 +47,9 @@ def asked_of(
         deadline_s=math.inf if request.deadline_s is None else request.deadline_s,
         input_mib=request.input_mib,
         labels=tuple(labels),
+        service=vocabulary.offsets["service"][1].get(request.service, 0),  # type: ignore[arg-type]
+        accepts=setting.acceptance_of_agent.get(request.agent)  # type: ignore[arg-type]
+        or setting.acceptance_of_scenario[vocabulary.offsets["scenario"][1].get(request.scenario, 0)],  # type: ignore[arg-type]
         clock_s=clock_s,
     )
 

@@ -19,13 +19,21 @@ RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 
 @dataclass(frozen=True)
 class KnownNode:
-    """A node as training knew it; capacities in the order of `RESOURCES`, inf where no limit is known."""
+    """A node as training knew it.
+
+    Attributes:
+        name, site, is_cloud: Where it stands.
+        capacity, machine: Of the node and of its largest machine, in the order of `RESOURCES`; inf where no limit is
+            known.
+        run_ratio: How long each service runs there, over what is expected of it anywhere.
+    """
 
     name: str
     site: str
     is_cloud: bool
     capacity: tuple[float, ...]
     machine: tuple[float, ...]
+    run_ratio: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,9 @@ class PlacementSetting:
         nodes: In the order of the contract's choices.
         sites, scenarios, services, queues: Vocabularies; "unknown" comes first, but for sites.
         candidate_sets: Node names of every candidate set seen in training; the first holds all nodes.
+        acceptance_of_agent: Agent -> how readily offers at home, at other sites and in the cloud are accepted, where it
+            is known to differ from the scenario's.
+        acceptance_of_scenario: The same of every scenario.
         run_of_service_s: Median run time of every service.
         time_unit_s: Unit of durations in features.
         memory_s: Time in which the memory of recent waits fades to 1/e.
@@ -50,6 +61,8 @@ class PlacementSetting:
     services: tuple[str, ...]
     queues: tuple[str, ...]
     candidate_sets: tuple[frozenset[str], ...]
+    acceptance_of_agent: Mapping[str, Sequence[float]]
+    acceptance_of_scenario: Sequence[Sequence[float]]
     run_of_service_s: tuple[float, ...]
     time_unit_s: float
     memory_s: float
@@ -69,6 +82,11 @@ class PlacementSetting:
         capacity = np.array([node.capacity for node in self.nodes]).T
         return tuple(bool(np.isfinite(row).any() and (row > 0.0).any()) for row in capacity)
 
+    @cached_property
+    def run_ratio_elsewhere(self) -> tuple[float, ...]:
+        """Of every service, on a node that training did not know: the mean over those it knew."""
+        return tuple(np.mean([node.run_ratio for node in self.nodes], axis=0).tolist())
+
 
 def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
     """Reads a placement contract's `setting`.
@@ -80,6 +98,10 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
         setting = PlacementSetting(
             nodes=tuple(_known_node(one) for one in content["nodes"]),
             candidate_sets=tuple(frozenset(names) for names in content["candidate_sets"]),
+            acceptance_of_agent={
+                name: _readiness(one) for name, one in content["acceptance_of_agent"].items()
+            },
+            acceptance_of_scenario=[_readiness(one) for one in content["acceptance_of_scenario"]],
             run_of_service_s=tuple(float(run_s) for run_s in content["run_of_service_s"]),
             time_unit_s=float(content["time_unit_s"]),
             memory_s=float(content["memory_s"]),
@@ -94,7 +116,10 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
         setting.nodes
         and setting.candidate_sets
         and min(len(setting.sites), len(setting.scenarios), len(setting.services), len(setting.queues)) > 0
+        and len(setting.acceptance_of_scenario) == len(setting.scenarios)
         and len(setting.run_of_service_s) == len(setting.services)
+        and all(len(node.run_ratio) == len(setting.services) for node in setting.nodes)
+        and all(min(node.run_ratio) > 0.0 for node in setting.nodes)
         and setting.time_unit_s > 0.0
         and setting.memory_s > 0.0
         and all(node.site in setting.sites for node in setting.nodes)
@@ -107,7 +132,13 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
 def _known_node(content: Mapping[str, Any]) -> KnownNode:
     capacity = _amounts([content[name] for name in RESOURCES])
     machine = _amounts([content[f"machine_{name}"] for name in RESOURCES])
-    return KnownNode(content["name"], content["site"], bool(content["is_cloud"]), capacity, machine)
+    ratio = tuple(float(one) for one in content["run_ratio"])
+    return KnownNode(content["name"], content["site"], bool(content["is_cloud"]), capacity, machine, ratio)
+
+
+def _readiness(values: Sequence[float]) -> tuple[float, float, float]:
+    home, elsewhere, cloud = map(float, values)
+    return home, elsewhere, cloud
 
 
 def _amounts(values: Sequence[float | None]) -> tuple[float, ...]:

@@ -79,12 +79,13 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         each = _laid_over(told.get(name), known.get(name), setting)
         if each is None:
             refused[name] = NO_CAPACITY
-            each = KnownNode(name, setting.sites[0], False, (0.0,) * len(RESOURCES), (0.0,) * len(RESOURCES))
+            each = _stranger(name, setting, (0.0,) * len(RESOURCES))
         site_index.setdefault(each.site, len(site_index))
         facts.append(each)
     row_of = {name: row for row, name in enumerate(row_names)}
     capacity = np.array([each.capacity for each in facts]).reshape(-1, len(RESOURCES)).T
     machine = np.array([each.machine for each in facts]).reshape(-1, len(RESOURCES)).T
+    run_ratio = np.array([each.run_ratio for each in facts]).reshape(-1, len(setting.services)).T
     _refuse_impossible(capacity, machine, row_names)
     site = np.array([site_index[each.site] for each in facts], int)
     is_cloud = np.array([each.is_cloud for each in facts], bool)
@@ -96,7 +97,14 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         refused=refused,
         choosable=np.array([name in told and name not in refused for name in row_names], bool),
         facts=node_facts(
-            site, is_cloud, capacity, machine, setting.counted, setting.time_unit_s, sees_all=setting.sees_all
+            site,
+            is_cloud,
+            capacity,
+            machine,
+            run_ratio,
+            setting.counted,
+            setting.time_unit_s,
+            sees_all=setting.sees_all,
         ),
         everyone=np.ones(len(row_names), bool),
         as_described=names == tuple(row_names),
@@ -113,7 +121,7 @@ def _laid_over(node: Node | None, known: KnownNode | None, setting: PlacementSet
     if known is None:
         if node.cpu_cores is None:
             return None
-        known = KnownNode(node.name, setting.sites[0], False, (0.0, np.inf, 0.0), (0.0, np.inf, 0.0))
+        known = _stranger(node.name, setting, (0.0, np.inf, 0.0))
     elif told == (None,) * len(told) and machine == told and node.site is None and node.is_cloud is None:
         return known
     total = tuple(
@@ -124,9 +132,13 @@ def _laid_over(node: Node | None, known: KnownNode | None, setting: PlacementSet
         for own, now, before in zip(machine, told, known.machine, strict=True)
     )
     site = known.site if node.site is None else node.site
-    return KnownNode(
-        node.name, site, known.is_cloud if node.is_cloud is None else node.is_cloud, total, largest
-    )
+    is_cloud = known.is_cloud if node.is_cloud is None else node.is_cloud
+    return KnownNode(node.name, site, is_cloud, total, largest, known.run_ratio)
+
+
+def _stranger(name: str, setting: PlacementSetting, capacity: tuple[float, ...]) -> KnownNode:
+    """A node that training did not know."""
+    return KnownNode(name, setting.sites[0], False, capacity, capacity, setting.run_ratio_elsewhere)
 
 
 def _refuse_impossible(capacity: np.ndarray, machine: np.ndarray, names: tuple[str, ...]) -> None:

@@ -70,6 +70,7 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
     expected = marks.get(PREFIX + "expected-run-seconds", spec.get("activeDeadlineSeconds"))
     input_mib = number_of(marks.get(PREFIX + "input-mib"), "input-mib", upper=1e12) or 0.0
     unsaid = {"cpu_cores": cores, "memory_gib": memory_gib, "input_mib": input_mib}
+    agent = text_of(marks.get(PREFIX + "agent"), "agent") or namespace
     request = Request(
         cpu_cores=cores or 1.0,  # as in training, where a log says nothing
         memory_gib=memory_gib,
@@ -81,8 +82,8 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
         requested_run_s=number_of(expected, "expected run time", upper=1e9),
         deadline_s=number_of(marks.get(PREFIX + "deadline-seconds"), "deadline-seconds", upper=1e9),
         input_mib=input_mib,
+        agent=agent,
     )
-    agent = text_of(marks.get(PREFIX + "agent"), "agent") or namespace
     return Ask(
         identity, min(now_s, arrival_s or now_s), request, names, machines, agent,
         unsaid=frozenset(column for column, asked in unsaid.items() if asked == 0.0),

@@ -71,13 +71,14 @@ def ask_of_json(content: Any, known: Sequence[str], now_s: float) -> Ask:
     named = {name: value for name, value in amounts.items() if value is not None}
     arrival_s = instant_of(said.get("arrival"), "request.arrival")
     names, machines = _nodes(asked.get("nodes"), known)
+    agent = text_of(said.get("agent"), "request.agent")
     return Ask(
         request_id=identity,
         arrival_s=min(now_s, now_s if arrival_s is None else arrival_s),
-        request=Request(**labels, **named),  # type: ignore[arg-type]
+        request=Request(**labels, **named, agent=agent),  # type: ignore[arg-type]
         names=names,
         machines=machines,
-        agent=text_of(said.get("agent"), "request.agent"),
+        agent=agent,
         session=text_of(said.get("session"), "request.session"),
         output_mib=number_of(said.get("output_mib"), "request.output_mib"),
         unsaid=frozenset(AMOUNTS) - named.keys(),

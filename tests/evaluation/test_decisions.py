@@ -38,6 +38,10 @@ def cluster(num_sites=2):
         services=("unknown",),
         queues=("unknown",),
         rules=np.ones((1, 2), bool),
+        run_ratio=np.ones((1, 2)),
+        agents=(),
+        acceptance_of_agent=np.ones((0, 3)),
+        acceptance_of_scenario=np.ones((1, 3)),
     )
 
 

@@ -39,6 +39,7 @@ def turned(encoding: Encoding) -> Encoding:
         site_of_node=cluster.site_of_node[::-1],
         is_cloud=cluster.is_cloud[::-1],
         rules=cluster.rules[:, ::-1],
+        run_ratio=cluster.run_ratio[:, ::-1],
     )
     names = {name: last - node for name, node in encoding.node_of_name.items()}
     return replace(encoding, cluster=changed, node_of_name=names)
@@ -48,6 +49,13 @@ def coarse(encoding: Encoding) -> Encoding:
     """An encoding that knows fewer services and other scales, as one of other days might."""
     services = encoding.cluster.services[:3]
     cluster = replace(encoding.cluster, services=services, scenarios=encoding.cluster.scenarios[:2])
+    cluster = replace(
+        cluster,
+        run_ratio=encoding.cluster.run_ratio[:3],
+        agents=(),
+        acceptance_of_agent=np.ones((0, 3)),
+        acceptance_of_scenario=encoding.cluster.acceptance_of_scenario[:2],
+    )
     problem = replace(encoding.problem, time_unit_s=3.0 * encoding.problem.time_unit_s, memory_s=40.0)
     return replace(encoding, cluster=cluster, run_of_service_s=encoding.run_of_service_s[:3], problem=problem)
 

@@ -16,7 +16,7 @@ from twin.placement.windows import select
 
 COLUMNS = (
     "cpu_cores", "memory_gib", "gpus", "num_nodes", "site", "service", "scenario", "queue", "requested_run_s",
-    "deadline_s", "input_mib", "candidates",
+    "deadline_s", "input_mib", "candidates", "agent",
 )  # fmt: skip
 
 

@@ -133,6 +133,8 @@ def one_node_cluster(world):
         node_names=("node",), capacity=capacity, unit_capacity=capacity, site_of_node=np.array([0]),
         is_cloud=np.array([False]), sites=("here",), scenarios=("unknown", "default"),
         services=("unknown", "only"), queues=("unknown",), rules=np.ones((1, 1), bool),
+        run_ratio=np.ones((2, 1)),
+        agents=(), acceptance_of_agent=np.ones((0, 3)), acceptance_of_scenario=np.ones((2, 3)),
     )  # fmt: skip
 
 
@@ -157,6 +159,7 @@ def reordered(cluster, order):
         node_names=tuple(cluster.node_names[index] for index in order),
         capacity=cluster.capacity[:, order],
         unit_capacity=cluster.unit_capacity[:, order],
+        run_ratio=cluster.run_ratio[:, order],
         site_of_node=cluster.site_of_node[order],
         is_cloud=cluster.is_cloud[order],
         rules=cluster.rules[:, order],

@@ -32,6 +32,7 @@ def reordered(cluster: Cluster, order: np.ndarray) -> Cluster:
         node_names=tuple(cluster.node_names[node] for node in order),
         capacity=cluster.capacity[:, order],
         unit_capacity=cluster.unit_capacity[:, order],
+        run_ratio=cluster.run_ratio[:, order],
         site_of_node=cluster.site_of_node[order],
         is_cloud=cluster.is_cloud[order],
         rules=cluster.rules[:, order],

@@ -11,7 +11,7 @@ from offline_rl.contract import NetworkFacts
 from offline_rl.export import export_policy, original
 from offline_rl.placement_contract import placement_contract
 from offline_rl.runner import Held, Request
-from tests.twin.made import made_cluster, made_encoding, made_rows
+from tests.twin.made import agent_name, made_cluster, made_encoding, made_rows
 from twin.contracts import PyTree
 from twin.placement.encode import MONDAY_S, cut_windows
 from twin.placement.encoding import DAY_S, Encoding
@@ -74,6 +74,7 @@ def told_request(encoding: Encoding, requests: Requests, *index: int) -> Request
         deadline_s=one["deadline_s"] if np.isfinite(one["deadline_s"]) else None,
         input_mib=one["input_mib"],
         candidates=None if rule.all() else names,
+        agent=agent_name(one["agent"]),
     )
 
 

@@ -14,6 +14,7 @@ from offline_rl.errors import PolicyInputError
 from offline_rl.numpy_networks import MASKED_LOGIT
 from offline_rl.placement_contract import placement_contract
 from offline_rl.runner import Held, Node, Policy, Request, load, load_network
+from offline_rl.runner.features import NODE_FEATURES
 from offline_rl.runner.network import ExportedPolicy
 from tests.offline_rl.bundles import BOUND, FREE, made_policy, made_system
 
@@ -28,7 +29,7 @@ REQUEST = Request(
 def bundles(tmp_path_factory):
     encoding, _ = made_system()
     folder = tmp_path_factory.mktemp("runner")
-    num = len(placement_contract(encoding, FREE).context_features) + 4 * 14
+    num = len(placement_contract(encoding, FREE).context_features) + 4 * len(NODE_FEATURES)
     ranges = np.full(num, 0.0), np.full(num, 1.0)
     made_policy(folder / "free", encoding, FREE, ranges=ranges)
     made_policy(folder / "bound", encoding, BOUND, ranges=ranges, certificate="c" * 64, licence="ours")
@@ -63,6 +64,7 @@ def test_features_by_hand(policy):
     )
     told = policy.explain(nodes, REQUEST, NOW_S)
     seen = told.features["edge-0"]
+    run_s = 20.0 * policy.setting.nodes[0].run_ratio[1]
     by_hand = {
         "fits": 1.0, "same_site": 1.0, "is_cloud": 0.0,
         "free_cpu_cores": 1.0 - 3.0 / 4.0, "free_memory_gib": 1.0 - 2.0 / 8.0, "free_gpus": 1.0,
@@ -70,6 +72,9 @@ def test_features_by_hand(policy):
         "num_running": math.log1p(1), "num_waiting": math.log1p(2),
         "backlog": math.log1p((6.0 * 3.0 + 8.0 * 1.0 + 20.0 * 0.5) / 4.0 / 2.0), "oldest_wait": math.log1p(7.0 / 2.0),
         "recent_wait": math.log1p(3.0 / 2.0), "recent_starts": math.log1p(4.0),
+        "usual_run": math.log1p(run_s / 2.0), "core_time": math.log1p(run_s / 2.0 * 2.0 / 4.0),
+        "slack": -2.0,  # the backlog of 9 s is past the deadline
+        "acceptance": 1.0,
     }  # fmt: skip
     assert seen == pytest.approx(by_hand, rel=1e-6)
     asked = told.request
@@ -89,6 +94,27 @@ def test_features_by_hand(policy):
     )
     used = policy.explain([replace(nodes[0], used_cpu_cores=1.0), *nodes[1:]], REQUEST, NOW_S)
     assert used.features["edge-0"]["free_cpu_cores"] == pytest.approx(0.75)
+
+
+def test_who_asks_decides_what_is_accepted(policy):
+    def shown(request):
+        features = policy.explain(nodes_of(policy), request, NOW_S).features
+        return [features[name]["acceptance"] for name in ("edge-0", "edge-1", "cloud")]
+
+    assert shown(REQUEST) == pytest.approx([1.0, 0.8, 0.6])
+    assert shown(replace(REQUEST, scenario="rush")) == pytest.approx([1.0, 0.7, 0.3])
+    assert shown(replace(REQUEST, scenario="rush", agent="agent-1")) == pytest.approx([0.9, 0.2, 0.4])
+    assert shown(replace(REQUEST, agent="a stranger")) == shown(REQUEST)
+
+
+def test_slack_is_what_waiting_leaves_of_the_deadline(policy):
+    run_s = 20.0 * policy.setting.nodes[0].run_ratio[1]
+    idle = policy.explain(nodes_of(policy), replace(REQUEST, deadline_s=30.0), NOW_S).features["edge-0"]
+    assert idle["slack"] == pytest.approx(math.log(30.0 / run_s), rel=1e-5)
+    busy = [Node("edge-0", held=[Held(NOW_S, NOW_S, 12.0, cpu_cores=4.0)]), *nodes_of(policy)[1:]]
+    crowded = policy.explain(busy, replace(REQUEST, deadline_s=30.0), NOW_S).features["edge-0"]
+    assert crowded["slack"] == pytest.approx(math.log(18.0 / run_s), rel=1e-5)
+    assert policy.explain(busy, replace(REQUEST, deadline_s=None), NOW_S).features["edge-0"]["slack"] == 0.0
 
 
 def test_legal_is_known_available_candidate_and_large_enough(policy):

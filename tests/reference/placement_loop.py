@@ -161,9 +161,25 @@ class PlacementLoop:
             same = float(cluster.site_of_node[node] == home)
             fixed.append([float(self._fits(node)), same, float(cluster.is_cloud[node])])
             needed.append([self.request["demand"][0] / cluster.capacity[0, node]])
-        views = (np.hstack([fixed, view[:, :free], needed, view[:, free:]]).T for view in (shown, loads))
+        views = []
+        for view in (shown, loads):
+            expected = [self._expected(node, view[node], needed[node][0]) for node in range(len(needed))]
+            views.append(np.hstack([fixed, view[:, :free], needed, view[:, free:], expected]).T)
         local, full = views
         return local.astype(np.float32), full.astype(np.float32)
+
+    def _expected(self, node: int, load: np.ndarray, needed: float) -> list[float]:
+        """Usual run, core time, slack and acceptance of the request in hand on a node, its load as it is shown."""
+        asked, unit = self.request, self.config.time_unit_s
+        run_s = self.cluster.run_ratio[asked["service"], node] * asked["expected_run_s"]
+        free, waiting, backlog = load[0], math.expm1(load[3]), math.expm1(load[6])
+        slack = 0.0
+        if math.isfinite(asked["deadline_s"]):
+            left_s = asked["deadline_s"] - (0.0 if free - waiting >= needed - 1e-3 else backlog * unit)
+            slack = max(-2.0, min(2.0, math.log(left_s / run_s))) if left_s > 1e-6 else -2.0
+        away = "accepts_cloud" if self.cluster.is_cloud[node] else "accepts_elsewhere"
+        here = "accepts_home" if self.cluster.site_of_node[node] == asked["site"] else away
+        return [math.log1p(run_s / unit), math.log1p(run_s * needed / unit), slack, asked[here]]
 
     def observe_request(self) -> np.ndarray:
         """[features] of the request in hand."""

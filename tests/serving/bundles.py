@@ -25,13 +25,23 @@ def contract_of(
     names = [f"node-{index}" for index in range(num_nodes)]
     amounts = {"cpu_cores": 16.0, "memory_gib": 64.0, "gpus": 0.0}
     machine = {f"machine_{name}": amount for name, amount in amounts.items()}
+    ratio = [1.0] * len(SERVICES)
     nodes = [
-        {"name": name, "site": SITES[index % len(SITES)], "is_cloud": False, **amounts, **machine}
+        {
+            "name": name,
+            "site": SITES[index % len(SITES)],
+            "is_cloud": False,
+            **amounts,
+            **machine,
+            "run_ratio": ratio,
+        }
         for index, name in enumerate(names)
     ]
     setting = {
         "nodes": nodes,
         "candidate_sets": [names],
+        "acceptance_of_agent": {},
+        "acceptance_of_scenario": [[1.0, 1.0, 1.0]],
         "run_of_service_s": [RUN_S] * len(SERVICES),
         "time_unit_s": 1.0,
         "memory_s": 300.0,

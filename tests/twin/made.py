@@ -6,7 +6,7 @@ import numpy as np
 
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import Rows
-from twin.placement.encoding import Encoding
+from twin.placement.encoding import Encoding, acceptance_of
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Cluster, Requests
 
 
@@ -29,6 +29,10 @@ def made_cluster(num_edge: int = 3, num_sites: int = 2, num_services: int = 3) -
         services=("unknown", *(f"service-{i}" for i in range(1, num_services))),
         queues=("unknown",),
         rules=rules,
+        run_ratio=np.exp(0.4 * np.random.default_rng(0).standard_normal((num_services, num_nodes))),
+        agents=("agent-1",),
+        acceptance_of_agent=np.array([[0.9, 0.2, 0.4]]),
+        acceptance_of_scenario=np.array([[1.0, 0.8, 0.6], [1.0, 0.7, 0.3]]),
     )
 
 
@@ -38,6 +42,11 @@ def made_encoding(cluster: Cluster, **problem: object) -> Encoding:
     names = {name: index for index, name in enumerate(cluster.node_names)}
     runs = (20.0,) * len(cluster.services)
     return Encoding(cluster, names, False, runs, False, config, (dt.date(2020, 1, 1),))
+
+
+def agent_name(agent: int) -> str | None:
+    """What the logs of made requests call an agent."""
+    return f"agent-{agent}" if agent >= 0 else None
 
 
 def made_requests(rng: np.random.Generator, cluster: Cluster, shape: tuple[int, ...]) -> Requests:
@@ -51,12 +60,15 @@ def made_requests(rng: np.random.Generator, cluster: Cluster, shape: tuple[int, 
 
     demand = np.stack([number(0.1, 4.0), number(0.1, 2.0), np.zeros(shape, np.float32)])
     demand[2] = rng.random(shape) < 0.1
+    agent, scenario = index(3, -1), index(len(cluster.scenarios))
+    names = [agent_name(one) for one in agent.ravel().tolist()]
+    home, elsewhere, cloud = acceptance_of(cluster, names, scenario.ravel())
     return Requests(
         site=index(len(cluster.sites)),
-        scenario=index(len(cluster.scenarios)),
+        scenario=scenario,
         service=index(len(cluster.services)),
         queue=index(len(cluster.queues)),
-        agent=index(3, -1),
+        agent=agent,
         rule=index(len(cluster.rules)),
         demand=demand,
         num_nodes=index(3, 1).astype(np.float32),
@@ -65,6 +77,9 @@ def made_requests(rng: np.random.Generator, cluster: Cluster, shape: tuple[int, 
         input_mib=number(0.0, 5.0),
         day_fraction=number(0.0, 1.0),
         week_fraction=number(0.0, 1.0),
+        accepts_home=home.reshape(shape),
+        accepts_elsewhere=elsewhere.reshape(shape),
+        accepts_cloud=cloud.reshape(shape),
     )
 
 

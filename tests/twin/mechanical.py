@@ -55,6 +55,9 @@ def mechanical(*, length: int, drawn: bool = True, depth: int = CONFIG.depth) ->
             input_mib=0.0 * one,
             day_fraction=0.5 * one,
             week_fraction=0.5 * one,
+            accepts_home=one,
+            accepts_elsewhere=one,
+            accepts_cloud=one,
         )
 
     def init(key: Array, streams: Streams) -> tuple[Array, First]:

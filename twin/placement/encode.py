@@ -18,6 +18,7 @@ from logs_schema.errors import ConfigError
 from twin.placement.encoding import (
     DAY_S,
     Encoding,
+    acceptance_of,
     amount,
     candidate_set,
     day_start_s,
@@ -129,9 +130,11 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requ
     agent = pa.chunked_array([agents]) if isinstance(agents, pa.Array) else agents
     agent = agent.combine_chunks() if agent.num_chunks else agent
     agent_index = pc.fill_null(agent.indices, -1).to_numpy() if len(rows) else np.zeros(0)
+    scenario = label_index(rows, "scenario", cluster.scenarios)
+    home, elsewhere, cloud = acceptance_of(cluster, pc.cast(rows["agent"], pa.string()).to_pylist(), scenario)
     return Requests(
         site=site.astype(np.int32),
-        scenario=label_index(rows, "scenario", cluster.scenarios),
+        scenario=scenario,
         service=service,
         queue=label_index(rows, "queue", cluster.queues),
         agent=agent_index.astype(np.int32),
@@ -143,6 +146,9 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requ
         input_mib=amount(rows, "input_mib", 0.0).astype(np.float32),
         day_fraction=((arrival_s % DAY_S) / DAY_S).astype(np.float32),
         week_fraction=(((arrival_s - MONDAY_S) % (7 * DAY_S)) / (7 * DAY_S)).astype(np.float32),
+        accepts_home=home,
+        accepts_elsewhere=elsewhere,
+        accepts_cloud=cloud,
     )
 
 

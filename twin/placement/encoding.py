@@ -20,6 +20,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
+from twin.placement.usual import OFFER_KINDS, Acceptance, acceptances, offer_kind, run_ratios
 
 UNKNOWN_LABEL = "unknown"
 DAY_S = 86_400.0
@@ -74,11 +75,13 @@ class Encoding:
             "unit_capacity": np.float64,
             "site_of_node": np.int64,
         }
-        arrays |= {"is_cloud": np.bool_, "rules": np.bool_}
+        arrays |= {"is_cloud": np.bool_, "rules": np.bool_, "run_ratio": np.float64}
+        arrays |= {"acceptance_of_agent": np.float64, "acceptance_of_scenario": np.float64}
         cluster: dict[str, Any] = {
             name: np.array(value, arrays[name]) if name in arrays else _kept(value)
             for name, value in content["cluster"].items()
         }
+        cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
             cluster=Cluster(**cluster),
             node_of_name=content["node_of_name"],
@@ -138,7 +141,19 @@ def fit_encoding(
     cluster = replace(cluster, knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK)
     until_s = day_start_s(max(train_days)) + DAY_S
     run_s = _run_s(rows, until_s)
-    run_of_service = _median_by(label_index(rows, "service", cluster.services), run_s, len(cluster.services))
+    service = label_index(rows, "service", cluster.services)
+    run_of_service = _median_by(service, run_s, len(cluster.services))
+    expected_s = amount(rows, "requested_run_s", np.nan)
+    expected_s = np.where(np.isnan(expected_s), np.array(run_of_service)[service], expected_s)
+    node = node_index(rows, node_of_name, cluster.num_nodes)
+    usual = _acceptance(rows, cluster, node)
+    cluster = replace(
+        cluster,
+        run_ratio=run_ratios(service, node, run_s, expected_s, cluster.run_ratio.shape),
+        agents=usual.agents,
+        acceptance_of_agent=usual.of_agent,
+        acceptance_of_scenario=usual.of_scenario,
+    )
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
     has_deadlines = rows["deadline_s"].null_count < 0.5 * len(rows)
     arrival_s = instant_s(rows, "arrival")
@@ -154,6 +169,35 @@ def fit_encoding(
     return Encoding(
         cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days)
     )
+
+
+def _acceptance(rows: pa.Table, cluster: Cluster, node: np.ndarray) -> Acceptance:
+    """What scenarios and agents accepted in the training days."""
+    site = label_index(rows, "site", cluster.sites)
+    kind = offer_kind(cluster.site_of_node[node] == site, cluster.is_cloud[node])
+    accepted = pc.cast(pc.cast(rows["accepted"], pa.int8()), pa.float64()).to_numpy(zero_copy_only=False)
+    return acceptances(
+        accepted,
+        np.where(node >= 0, kind, -1),
+        label_index(rows, "scenario", cluster.scenarios),
+        pc.fill_null(pc.cast(rows["agent"], pa.string()), "").to_numpy(zero_copy_only=False).astype(str),
+        len(cluster.scenarios),
+    )
+
+
+def acceptance_of(cluster: Cluster, agent: Sequence[str | None], scenario: np.ndarray) -> np.ndarray:
+    """[OFFER_KINDS, requests] probability that an offer is accepted: the agent's own where known, else the scenario's.
+
+    Args:
+        cluster: With the probabilities.
+        agent: [requests] names, None where hidden.
+        scenario: [requests] index.
+    """
+    row_of = {name: row for row, name in enumerate(cluster.agents)}
+    row = np.array([-1 if name is None else row_of.get(name, -1) for name in agent], np.int64)
+    found = cluster.acceptance_of_scenario[scenario]
+    found[row >= 0] = cluster.acceptance_of_agent[row[row >= 0]]
+    return found.T.astype(np.float32)
 
 
 def label_index(rows: pa.Table, column: str, vocabulary: Sequence[str]) -> np.ndarray:
@@ -234,6 +278,7 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
     sites = tuple(dict.fromkeys([*(site_names[i] for i in leader), *pc.unique(rows["site"]).to_pylist()]))
     node_of_name = {name: int(i) for name, i in zip(nodes["node_id"].to_pylist(), index, strict=True)}
     node_of_name |= {name: node for node, name in enumerate(distinct)}
+    scenarios, services = (vocabulary(rows[kind].to_pylist()) for kind in ("scenario", "service"))
     cluster = Cluster(
         node_names=distinct,
         capacity=total,
@@ -241,10 +286,14 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
         site_of_node=np.array([sites.index(site_names[i]) for i in leader]),
         is_cloud=np.array([tiers[i] == "cloud" for i in leader]),
         sites=sites,
-        scenarios=vocabulary(rows["scenario"].to_pylist()),
-        services=vocabulary(rows["service"].to_pylist()),
+        scenarios=scenarios,
+        services=services,
         queues=vocabulary(rows["queue"].to_pylist()),
         rules=_rules(rows, node_of_name, len(distinct)),
+        run_ratio=np.ones((len(services), len(distinct))),
+        agents=(),
+        acceptance_of_agent=np.ones((0, len(OFFER_KINDS))),
+        acceptance_of_scenario=np.ones((len(scenarios), len(OFFER_KINDS))),
     )
     return cluster, node_of_name
 

@@ -16,6 +16,11 @@ from twin.placement.slots import fold_slots
 from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
 
 TWO_PI = 2.0 * np.pi
+_TINY_S = 1e-6
+
+
+MOST_SLACK = 2.0
+"""Logarithms of the slack end here: seven times too late is late, seven times the time is time enough."""
 
 
 class Feature(NamedTuple):
@@ -41,9 +46,27 @@ NODE_FEATURES = (
     Feature("oldest_wait", "log1p(time units)", "how long the longest waiting request has waited"),
     Feature("recent_wait", "log1p(time units)", "decayed mean of waits observed here"),
     Feature("recent_starts", "log1p(count)", "decayed number of starts observed here"),
+    Feature("usual_run", "log1p(time units)", "expected run time here, by how the service usually runs here"),
+    Feature("core_time", "log1p(time units)", "the usual run here, times the share of the cores asked for"),
+    Feature(
+        "slack",
+        "1",
+        f"logarithm of what the backlog leaves of the deadline, over the usual run here, within {MOST_SLACK:g}; "
+        "0 without a deadline",
+    ),
+    Feature("acceptance", "share", "probability that who asks accepts an offer here, by past answers"),
 )
-"""Features of a node, in the order of axis 0 of `Observation.node`. Summarised for nodes of other sites: the rest but
-the first three and `needed_share`."""
+"""Features of a node, in the order of axis 0 of `Observation.node`. Of nodes of other sites the load (`free_cpu_cores`
+to `recent_starts`, but for `needed_share`) is summarised."""
+_LOAD = (
+    "free_cpu_cores",
+    "free_memory_gib",
+    "free_gpus",
+    "waiting_share",
+    "num_running",
+    "num_waiting",
+    "backlog",
+)
 
 _NUMERIC_REQUEST_FEATURES = (
     *(Feature(f"asked_{name}", "log1p", f"{name} asked for") for name in RESOURCES),
@@ -201,7 +224,38 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
         jnp.broadcast_to(cloud, needed.shape),
     ]
     num_free = len(RESOURCES)
-    return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:]])
+    expected = _expected(cluster, request, shown, needed, time_unit_s)
+    away = jnp.where(cloud > 0.0, request.accepts_cloud[None], request.accepts_elsewhere[None])
+    acceptance = jnp.where(same_site, request.accepts_home[None], away)
+    return jnp.concatenate(
+        [
+            jnp.stack(fixed),
+            shown[:num_free],
+            needed[None],
+            shown[num_free:],
+            jnp.stack([*expected, acceptance]),
+        ]
+    )
+
+
+def _expected(
+    cluster: Cluster, request: Requests, shown: Array, needed: Array, time_unit_s: float
+) -> list[Array]:
+    """Three times [nodes, seats, *streams]: usual run, core time, slack; the wait by the backlog as it is shown."""
+    service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
+    ratio = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)
+    run_s = ratio * request.expected_run_s[None]
+    load = dict(zip(_LOAD, shown, strict=False))
+    is_free = load["free_cpu_cores"] - jnp.expm1(load["waiting_share"]) >= needed - 1e-3
+    wait_s = jnp.where(is_free, 0.0, jnp.expm1(load["backlog"]) * time_unit_s)
+    has_deadline = jnp.isfinite(request.deadline_s)[None]
+    left_s = jnp.where(has_deadline, request.deadline_s[None], 0.0) - wait_s
+    shares = jnp.log(jnp.maximum(left_s, _TINY_S) / jnp.maximum(run_s, _TINY_S))
+    return [
+        jnp.log1p(run_s / time_unit_s),
+        jnp.log1p(run_s * needed / time_unit_s),
+        jnp.where(has_deadline, jnp.clip(shares, -MOST_SLACK, MOST_SLACK), 0.0),
+    ]
 
 
 def observe_request(cluster: Cluster, request: Requests, time_unit_s: float) -> Array:

@@ -94,8 +94,15 @@ class PlacementTwin:
 
 
 def load_encoding(folder: Path) -> Encoding:
-    """The encoding kept in a twin's or policy's folder; ProductError where there is none."""
-    return Encoding.from_json(_text(folder / "encoding.json"))
+    """The encoding kept in a twin's or policy's folder; ProductError where there is none, or one of another version."""
+    text = _text(folder / "encoding.json")
+    try:
+        return Encoding.from_json(text)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ProductError(
+            f"the encoding cannot be read: {error}", where=str(folder / "encoding.json"),
+            allowed="what this version of schedtwin wrote", advice="fit the twin and train again",
+        ) from error  # fmt: skip
 
 
 def load_windows(path: Path) -> Windows:

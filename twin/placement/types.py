@@ -37,6 +37,11 @@ class Cluster:
         is_cloud: [nodes] True for the cloud tier.
         sites, scenarios, services, queues: Vocabularies; index 0 of the latter three is "unknown".
         rules: [num_rules, nodes] candidate sets; rule 0 allows every node.
+        run_ratio: [services, nodes] how long a service runs on a node, over what is expected of it anywhere (see
+            `usual`); 1 where the log does not say.
+        agents: Agents of the training days who are known to differ from their scenario in what they accept.
+        acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
+            accepted (see `usual`); 1 where the log does not say.
         knows_week: Whether the days of training cover every weekday. Otherwise the time of week is not shown to
             anybody (its features are 0): on a weekday never seen, whatever was learned of it would be made up.
     """
@@ -51,6 +56,10 @@ class Cluster:
     services: tuple[str, ...]
     queues: tuple[str, ...]
     rules: np.ndarray
+    run_ratio: np.ndarray
+    agents: tuple[str, ...]
+    acceptance_of_agent: np.ndarray
+    acceptance_of_scenario: np.ndarray
     knows_week: bool = True
 
     @property
@@ -84,6 +93,11 @@ class Requests(NamedTuple):
     input_mib: Leaf  # 0 where unknown
     day_fraction: Leaf  # [0, 1): time of day of the arrival
     week_fraction: Leaf  # [0, 1): time of week, Monday 00:00 is 0
+    accepts_home: (
+        Leaf  # probability that who asks accepts an offer at the site of arrival, by the training days
+    )
+    accepts_elsewhere: Leaf  # at another site
+    accepts_cloud: Leaf  # in the cloud of another site
 
 
 class InFlight(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from evaluation.simulator.arrivals import DAYS_A_WEEK, ask, gap_s
+from evaluation.simulator.arrivals import DAYS_A_WEEK, accepting, ask, gap_s
 from evaluation.simulator.conditions import Conditions
 from evaluation.simulator.slots.dequeue import promote
 from evaluation.simulator.slots.instance import Instance
@@ -154,12 +154,13 @@ def in_hand(case: Instance, queues: Queues, place: Array, begin_s: float) -> Req
     zero, index = jnp.zeros_like(arrival_s), jnp.zeros_like(place)
     seat = jnp.asarray(case.seat_site).reshape((-1,) + (1,) * (place.ndim - 1))
     day_fraction = (begin_s + arrival_s) / CALENDAR_DAY_S
+    agent = jnp.asarray(case.agent)[pick(queues.agent, place)]
     return Requests(
         site=jnp.broadcast_to(seat, place.shape),
         scenario=pick(queues.scenario, place),
         service=pick(queues.service, place),
         queue=index,
-        agent=jnp.asarray(case.agent)[pick(queues.agent, place)],
+        agent=agent,
         rule=index,
         demand=jnp.stack([zero + 1.0, *[zero] * (NUM_RESOURCES - 1)]),
         num_nodes=zero + 1.0,
@@ -168,6 +169,7 @@ def in_hand(case: Instance, queues: Queues, place: Array, begin_s: float) -> Req
         input_mib=pick(queues.input_mib, place),
         day_fraction=day_fraction,
         week_fraction=(case.weekday + day_fraction) / DAYS_A_WEEK,
+        **accepting(case.names, agent),
     )
 
 

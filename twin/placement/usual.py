@@ -1,0 +1,117 @@
+"""What usually happens, by the log: how long services run on the nodes they ran on, and what agents accept.
+
+Speeds of nodes, affinities of services and preferences of agents are in no log, but in every run time and answer. A
+network would have to find one number for every pair by trial; the log's mean is there at once, and is told to policies
+and answers alike as a feature.
+
+    log(run / expected) = overall + of the node + of the service on that node + scatter
+    accepted            = of the kind of offer + of the scenario + of the agent + scatter
+
+Each mean of `n` values counts `n / (n + within / between)`, `within` the variance inside the groups, `between` that of
+their true means, both estimated from the same log: few values, or groups no more unlike than chance makes them, say
+little (empirical Bayes; B. Efron and C. Morris, Stein's estimation rule and its competitors, 1973).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+OFFER_KINDS = ("home", "elsewhere", "cloud")
+"""Where an offer lies: at the site of arrival, at another one, in the cloud of another one."""
+MAX_AGENTS = 10_000
+"""Agents kept, the most frequent first."""
+_TELLING = 0.02
+"""An agent is kept whose acceptance of some kind of offer is this far from its scenario's."""
+
+
+class Acceptance(NamedTuple):
+    """Probabilities that offers are accepted, each [*, OFFER_KINDS]."""
+
+    agents: tuple[str, ...]
+    of_agent: np.ndarray
+    of_scenario: np.ndarray
+
+
+def offer_kind(same_site: np.ndarray, is_cloud: np.ndarray) -> np.ndarray:
+    """Index into `OFFER_KINDS`, of the arguments' common shape."""
+    return np.where(same_site, 0, np.where(is_cloud, 2, 1))
+
+
+def run_ratios(
+    service: np.ndarray, node: np.ndarray, run_s: np.ndarray, expected_s: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+    """How long every service runs on every node, over what is expected of it anywhere.
+
+    Args:
+        service, node: [rows] indices; node -1 where the log does not say.
+        run_s: [rows] logged run time in seconds, NaN where unknown.
+        expected_s: [rows] what was expected: requested, or the service's median.
+        shape: Numbers of services and nodes.
+
+    Returns:
+        [services, nodes] > 0; 1 for everything if no run time is known.
+    """
+    known = (node >= 0) & (expected_s > 0.0) & (np.nan_to_num(run_s) > 0.0)
+    if not known.any():
+        return np.ones(shape)
+    logs = np.log(run_s[known] / expected_s[known])
+    overall = float(logs.mean())
+    of_node = _shrunk_means(logs - overall, node[known], shape[1])
+    left = logs - overall - of_node[node[known]]
+    of_pair = _shrunk_means(left, service[known] * shape[1] + node[known], shape[0] * shape[1])
+    return np.asarray(np.exp(overall + of_node + of_pair.reshape(shape)))
+
+
+def acceptances(
+    accepted: np.ndarray, kind: np.ndarray, scenario: np.ndarray, agent: np.ndarray, num_scenarios: int
+) -> Acceptance:
+    """How readily scenarios and agents accept every kind of offer.
+
+    Args:
+        accepted: [rows] 1 where the offer was accepted, 0 where not, NaN where the log does not say.
+        kind: [rows] of `offer_kind`, -1 where the log does not say.
+        scenario: [rows] index.
+        agent: [rows] names, "" where hidden.
+        num_scenarios: Of the vocabulary.
+
+    Returns:
+        The probabilities; where a kind was never offered they are 1. Agents are listed only if they are known to differ
+        from their scenario.
+    """
+    known = np.isfinite(accepted) & (kind >= 0)
+    accepted, kind, scenario, agent = (each[known] for each in (accepted, kind, scenario, agent))
+    named, index = np.unique(agent, return_inverse=True)
+    of_scenario = np.ones((num_scenarios, len(OFFER_KINDS)))
+    beside = np.zeros((len(named), len(OFFER_KINDS)))
+    home = np.zeros(len(named), np.int64)
+    home[index] = scenario
+    for each in range(len(OFFER_KINDS)):
+        rows = kind == each
+        if not rows.any():
+            continue
+        overall = accepted[rows].mean()
+        shifts = _shrunk_means(accepted[rows] - overall, scenario[rows], num_scenarios)
+        of_scenario[:, each] = np.clip(overall + shifts, 0.0, 1.0)
+        left = accepted[rows] - of_scenario[scenario[rows], each]
+        beside[:, each] = _shrunk_means(left, index[rows], len(named))
+    of_agent = np.clip(of_scenario[home] + beside, 0.0, 1.0)
+    telling = np.any(np.abs(of_agent - of_scenario[home]) > _TELLING, axis=1) & (named != "")
+    often = np.argsort(-np.bincount(index, minlength=len(named)), kind="stable")
+    kept = np.sort(often[telling[often]][:MAX_AGENTS])
+    return Acceptance(tuple(named[kept].tolist()), of_agent[kept], of_scenario)
+
+
+def _shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> np.ndarray:
+    """[groups] the mean of every group, drawn to 0 by how little is known of it; 0 where there are no values."""
+    count = np.bincount(group, minlength=num_groups)
+    mean = np.bincount(group, values, minlength=num_groups) / np.maximum(count, 1)
+    seen = count > 0
+    freedom = len(values) - seen.sum()
+    if freedom < 1:
+        return np.zeros(num_groups)
+    within = float(np.sum((values - mean[group]) ** 2)) / freedom
+    # by moments: the mean square of the groups' means is their true variance and what scatter adds to it
+    between = float(np.mean(mean[seen] ** 2 - within / count[seen]))
+    if between <= 0.0:
+        return np.zeros(num_groups)
+    return np.asarray(mean * count / (count + within / between))
