@@ -51,7 +51,7 @@ PAPER = {
 """Improvement of the offload ratio over a random engine, as printed in paper 000, table 2."""
 
 TRAIN = TrainingConfig(
-    num_updates=20, num_streams=160, entropy=0.0, kl_to_clone=0.003, stray_services=0.2, network="narrow_scorer",
+    num_updates=30, num_streams=160, entropy=0.0, kl_to_clone=0.003, stray_services=0.2, network="narrow_scorer",
     from_logs=LEARNED,
 )  # fmt: skip
 """Of the policies in the table, chosen on `kmps` with one seed, with a compiler that got wide sums wrong. Rightly

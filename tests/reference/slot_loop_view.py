@@ -29,10 +29,20 @@ class SlotView:
                 count = same[node] if own else same_means[self.site_of_node[node]][0]
                 columns.append(
                     [1.0, float(own), float(self.cloud[node]), *load[:3], 1.0 / self.cores[node], *load[3:],
+                     *self._expected(node, load, request),
                      math.log1p(replicas), math.log1p(count), 1.0 - self.used_gib[node] / self.memory_gib[node]]
                 )  # fmt: skip
             seen.append([list(row) for row in zip(*columns, strict=True)])
         return seen, [list(row) for row in zip(*loads, strict=True)]
+
+    def _expected(self, node: int, load: list[float], request: dict[str, float] | None) -> list[float]:
+        """Usual run, core time, slack and acceptance, for a world of which nothing is known beforehand."""
+        run_s, deadline_s = (0.0, 0.0) if request is None else (request["work_s"], request["deadline_s"])
+        needed = 1.0 / self.cores[node]
+        is_free = load[0] - math.expm1(load[3]) >= needed - 1e-3
+        left_s = deadline_s - (0.0 if is_free else math.expm1(load[6]))
+        slack = math.log(max(left_s, 1e-6) / max(run_s, 1e-6))
+        return [math.log1p(run_s), math.log1p(run_s * needed), max(-2.0, min(2.0, slack)), 1.0]
 
     def _site_means(self, loads: list[list[float]]) -> list[list[float]]:
         means = []
