@@ -35,14 +35,13 @@ MONDAY_S = 4 * DAY_S
 """1970-01-01 was a Thursday; the first Monday began this many seconds later."""
 SLACK = 1.000001
 """A demand may exceed a capacity by this factor; rounding must not decide."""
-MOST_SLACK = 2.0
-"""Logarithms of the slack end here."""
-_TINY_S = 1e-6
+MOST_SLACK = math.e**2
+"""Of what is left of a deadline, over the run; its inverse is the least."""
+_TINY = 1e-6
 _FREE = len(RESOURCES)
-_CPU, _NEEDED, _WAITING, _BACKLOG, _USUAL = (
-    NODE_FEATURES.index(name)
-    for name in ("free_cpu_cores", "needed_share", "waiting_share", "backlog", "usual_run")
-)
+_USUAL = NODE_FEATURES.index("usual_run")
+_WAITING_AND_BACKLOG = slice(LOAD.index("waiting_cores"), LOAD.index("core_seconds_left") + 1, 3)
+"""Of a load: these two rows."""
 
 
 class NodeFacts(NamedTuple):
@@ -58,9 +57,8 @@ class NodeFacts(NamedTuple):
         np.ndarray
     )  # [load rows, nodes] what a load is multiplied by to become a feature (before the logarithm)
     whole: np.ndarray  # [resources, nodes] 1 where there is any capacity, else 0
-    run_ratio: (
-        np.ndarray
-    )  # [services, nodes] how long a service runs there, over what is expected of it anywhere
+    run_units: np.ndarray  # [services, nodes] time units that a service runs there, per second expected of it
+    kind_away: np.ndarray  # [nodes] int64, index into `Asked.accepts` of an offer from another site
     time_unit_s: float
     # [nodes, sites] takes a row to its means over the nodes of every site; None: no need
     to_site: np.ndarray | None
@@ -118,7 +116,8 @@ def node_facts(
         limits=np.concatenate([machine, capacity]).astype(np.float32) * np.float32(SLACK),
         scale=scale,
         whole=has_any.astype(float),
-        run_ratio=run_ratio,
+        run_units=run_ratio / time_unit_s,
+        kind_away=np.where(is_cloud, 2, 1),
         time_unit_s=time_unit_s,
         to_site=members / np.maximum(members.sum(axis=0), 1) if has_summaries else None,
     )
@@ -152,31 +151,26 @@ def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np
     same_site = facts.site == asked.site
     if facts.to_site is not None:
         dynamic = np.where(same_site, dynamic, (dynamic @ facts.to_site)[:, facts.site])
-    seen = np.empty((len(same_site), len(NODE_FEATURES)), np.float32)
-    seen[:, 0], seen[:, 1], seen[:, 2] = possible, same_site, facts.is_cloud
-    seen[:, 3 : 3 + _FREE] = dynamic[:_FREE].T
-    seen[:, 3 + _FREE] = asked.demand[0] / facts.cores
-    seen[:, 4 + _FREE : _USUAL] = dynamic[_FREE:].T
-    _expect(seen, facts, asked)
-    home, elsewhere, cloud = asked.accepts
-    seen[:, -1] = np.where(same_site, home, np.where(facts.is_cloud > 0.0, cloud, elsewhere))
-    return seen
+    seen = np.empty((len(NODE_FEATURES), len(same_site)), np.float32)
+    seen[0], seen[1], seen[2] = possible, same_site, facts.is_cloud
+    seen[3 : 3 + _FREE] = dynamic[:_FREE]
+    seen[3 + _FREE] = needed = asked.demand[0] / facts.cores
+    seen[4 + _FREE : _USUAL] = dynamic[_FREE:]
+    units = facts.run_units[asked.service] * asked.expected_run_s
+    seen[_USUAL : _USUAL + 2] = np.log1p((units, units * needed))
+    seen[_USUAL + 2] = _slack(dynamic, units, needed, asked.deadline_s / facts.time_unit_s)
+    seen[-1] = np.array(asked.accepts)[np.where(same_site, 0, facts.kind_away)]
+    return np.ascontiguousarray(seen.T)
 
 
-def _expect(seen: np.ndarray, facts: NodeFacts, asked: Asked) -> None:
-    """Fills in usual run, core time and slack [nodes, :] from the features before them."""
-    run_s = facts.run_ratio[asked.service] * asked.expected_run_s
-    needed, units = seen[:, _NEEDED], run_s / facts.time_unit_s
-    seen[:, _USUAL] = np.log1p(units)
-    seen[:, _USUAL + 1] = np.log1p(units * needed)
-    if math.isinf(asked.deadline_s):
-        seen[:, _USUAL + 2] = 0.0
-        return
-    is_free = seen[:, _CPU] - np.expm1(seen[:, _WAITING]) >= needed - 1e-3
-    wait_s = np.where(is_free, 0.0, np.expm1(seen[:, _BACKLOG]) * facts.time_unit_s)
-    left_s = np.maximum(asked.deadline_s - wait_s, _TINY_S)
-    slack = np.log(left_s / np.maximum(run_s, _TINY_S))
-    seen[:, _USUAL + 2] = np.minimum(np.maximum(slack, -MOST_SLACK), MOST_SLACK)
+def _slack(dynamic: np.ndarray, run: np.ndarray, needed: np.ndarray, deadline: float) -> np.ndarray | float:
+    """[nodes] by the load as it is shown [load rows, nodes]; durations in time units."""
+    if math.isinf(deadline):
+        return 0.0
+    waiting, backlog = np.expm1(dynamic[_WAITING_AND_BACKLOG])
+    left = deadline - backlog * (dynamic[0] - waiting < needed - 1e-3)
+    share = left / np.maximum(run, _TINY)
+    return np.asarray(np.log(np.minimum(np.maximum(share, 1.0 / MOST_SLACK), MOST_SLACK)))
 
 
 def observe_request(

@@ -41,8 +41,8 @@ class SlotView:
         needed = 1.0 / self.cores[node]
         is_free = load[0] - math.expm1(load[3]) >= needed - 1e-3
         left_s = deadline_s - (0.0 if is_free else math.expm1(load[6]))
-        slack = math.log(max(left_s, 1e-6) / max(run_s, 1e-6))
-        return [math.log1p(run_s), math.log1p(run_s * needed), max(-2.0, min(2.0, slack)), 1.0]
+        slack = -2.0 if left_s <= 0.0 else max(-2.0, min(2.0, math.log(left_s / max(run_s, 1e-6))))
+        return [math.log1p(run_s), math.log1p(run_s * needed), slack, 1.0]
 
     def _site_means(self, loads: list[list[float]]) -> list[list[float]]:
         means = []

@@ -16,11 +16,11 @@ from twin.placement.slots import fold_slots
 from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
 
 TWO_PI = 2.0 * np.pi
-_TINY_S = 1e-6
+_TINY = 1e-6
 
 
-MOST_SLACK = 2.0
-"""Logarithms of the slack end here: seven times too late is late, seven times the time is time enough."""
+MOST_SLACK = np.e**2
+"""Of what is left of a deadline, over the run; its inverse is the least: late is late, and enough is enough."""
 
 
 class Feature(NamedTuple):
@@ -51,7 +51,7 @@ NODE_FEATURES = (
     Feature(
         "slack",
         "1",
-        f"logarithm of what the backlog leaves of the deadline, over the usual run here, within {MOST_SLACK:g}; "
+        "logarithm of what the backlog leaves of the deadline, over the usual run here, from -2 to 2; "
         "0 without a deadline",
     ),
     Feature("acceptance", "share", "probability that who asks accepts an offer here, by past answers"),
@@ -250,11 +250,12 @@ def _expected(
     wait_s = jnp.where(is_free, 0.0, jnp.expm1(load["backlog"]) * time_unit_s)
     has_deadline = jnp.isfinite(request.deadline_s)[None]
     left_s = jnp.where(has_deadline, request.deadline_s[None], 0.0) - wait_s
-    shares = jnp.log(jnp.maximum(left_s, _TINY_S) / jnp.maximum(run_s, _TINY_S))
+    units = jnp.maximum(run_s / time_unit_s, _TINY)
+    share = jnp.clip(left_s / time_unit_s / units, 1.0 / MOST_SLACK, MOST_SLACK)
     return [
         jnp.log1p(run_s / time_unit_s),
         jnp.log1p(run_s * needed / time_unit_s),
-        jnp.where(has_deadline, jnp.clip(shares, -MOST_SLACK, MOST_SLACK), 0.0),
+        jnp.where(has_deadline, jnp.log(share), 0.0),
     ]
 
 
