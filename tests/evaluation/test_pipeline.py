@@ -58,7 +58,7 @@ TINY = RunConfig(
     intervals=BootstrapConfig(num_replicates=200),
 )
 RULES, KNOWING = (RANDOM, LEAST_LOADED), (LEAST_EXPECTED_DELAY,)
-"""Few, since each is one more branch of every judge's program; all of them are tried in `test_baselines`."""
+"""Few, since each is one more branch of every judge's program; `test_judging` has all of them in one."""
 
 
 @pytest.fixture(scope="module")

@@ -110,6 +110,7 @@ def test_the_command_simulates(tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow  # the quick one: `test_truth_bench`, whole days
 def test_a_policy_earns_in_the_environment_what_it_earns_in_the_history(archive, encoding):
     num_steps, num_streams = 500, 16
     config = replace(encoding.problem, depth=64, reward="on_time")

@@ -148,6 +148,7 @@ def check_weeks(jobs, pool, rules, begins_s, width_s, tick_s=1.0):
             np.testing.assert_allclose(found[: len(index), number], expected, 0.0, 1e-6, err_msg=rule.name)
 
 
+@pytest.mark.slow  # the quick one: `test_starts_are_the_replays`, made queues
 def test_days_of_a_real_log_are_replayed_to_the_second(kth):
     check_weeks(kth, Pool(100, True), RULES, WEEK_S * np.array([4.0, 12.0, 29.0]), 86_400.0)
 
