@@ -26,11 +26,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--warm", choices=WARM_STARTS, default="logged",
         help="what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seeds", metavar="N", type=int, default=5, help="searched indices an anchor (default: 5)"
-    )
+    parser.add_argument("--seeds", metavar="N", type=int, default=5, help="indices an anchor (default: 5)")
     parser.add_argument(
         "--ppo-seeds", metavar="N", type=int, help="of how many of them PPO makes a policy (default: 1)"
+    )
+    parser.add_argument(
+        "--index-only",
+        action="store_true",
+        help="learn indices alone, without clone and PPO: for many anchors",
     )
     parser.add_argument("--updates", metavar="N", type=int, help="updates of PPO")
     parser.add_argument("--rules-only", action="store_true", help="train nothing: judge the published rules")
@@ -93,6 +96,7 @@ def config_of(arguments: Namespace) -> "OrderConfig":
         warm=arguments.warm,
     )
     training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)))
+    training = replace(training, index_only=arguments.index_only)
     if arguments.ppo_seeds is not None:
         training = replace(training, num_ppo_seeds=arguments.ppo_seeds)
     if arguments.updates is not None:

@@ -30,6 +30,6 @@ def quick(config: OrderConfig) -> OrderConfig:
     """The same with little training: to see that everything works, not to find out who is better."""
     training = config.training and replace(
         config.training, seeds=config.training.seeds[:1], num_updates=2, look_every=1, num_streams=8, num_steps=32,
-        num_episodes=2, num_held_out=1, clone_updates=5, num_candidates=10,
+        num_episodes=2, num_held_out=1, clone_updates=5,
     )  # fmt: skip
     return replace(config, training=training, num_twin_weeks=2)

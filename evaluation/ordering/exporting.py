@@ -10,16 +10,15 @@ import numpy as np
 from evaluation.ordering.learned import Learned
 from evaluation.ordering.predicting import scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig, problem_config
-from evaluation.ordering.searching import Found
 from offline_rl.export import export_policy, network_facts
 from offline_rl.ordering_contract import ordering_contract
 from twin.contracts import PyTree
 from twin.ordering.types import Pool
 
 
-def best_index(learned: Learned, found: tuple[Found, ...], pool: Pool) -> tuple[int, PyTree]:
-    """The seed whose index gains most over smallest area first in the months it was searched in, and its scorer."""
-    place = int(np.argmin([one.slowdown / one.of_known[0] for one in found]))
+def best_index(learned: Learned, losses: tuple[float, ...], pool: Pool) -> tuple[int, PyTree]:
+    """The seed whose index predicts held-out jobs best, and its scorer."""
+    place = int(np.argmin(losses))
     return place, scorer_of(learned.indices[place], pool)
 
 
@@ -44,7 +43,7 @@ def export_order(
         config: how it was trained, and how many places it sees where it is judged.
         trained_on: first and last training day, and what else identifies them.
         made_from: name -> content hash.
-        seed: of the search.
+        seed: of the index.
         licence: terms under which the bundle may be used.
         replace_old: whether an older bundle may be replaced.
 

@@ -70,5 +70,5 @@ def generated_weeks(
             whole, start_s = lived(jobs, population, pool, seed, anchor, num_days, as_they_were)
             week, _ = cut_week(whole, pool, start_s, anchor + LEAD_DAYS, config)
             label = f"anchor {number}, generated {seed}"
-            weeks.append(week._replace(label=label, number=len(weeks), anchor=number))
+            weeks.append(week._replace(label=label, calendar=len(weeks), anchor=number))
     return weeks

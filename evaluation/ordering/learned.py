@@ -26,7 +26,7 @@ class Learned(NamedTuple):
 
     Attributes:
         clone: the scorer that imitates the logged order.
-        indices: those found in the twin, one for each seed.
+        indices: one for each seed.
         trained: the scorers that PPO made of the first of them in the twin.
     """
 
@@ -74,14 +74,14 @@ def learned_policies(
 
 
 def index_policy(by_anchor: Sequence[Sequence[Index]], pool: Pool) -> OrderPolicy:
-    """The searched indices, one a seed; each week under that of its anchor, by exact replay with the whole queue seen.
+    """The indices, one a seed; each week under that of its anchor, by exact replay with the whole queue seen.
 
     Args:
         by_anchor: [anchors][seeds].
         pool: the processors; jobs are backfilled.
     """
     plays = tuple(partial(_play_index, indices, pool) for indices in zip(*by_anchor, strict=True))
-    words = "index of predicted run times, searched for in the twin; EASY backfilling, smallest area first"
+    words = "index of predicted run times, with ageing; EASY backfilling, smallest area first"
     return OrderPolicy("index", "trained", words, plays)
 
 

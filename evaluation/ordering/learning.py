@@ -1,8 +1,8 @@
-"""Trains orders of a queue: a clone of the logged order, and policies in the twin that start from a searched index.
+"""Trains orders of a queue: a clone of the logged order, an index of predicted run times, and policies in the twin.
 
-In the twin an index of predicted run times is found first (see `predicting` and `searching`); written as a scorer, it
-is improved by PPO. Every few updates the greedy policy is played through generated weeks that neither has seen; the
-parameters with the least mean bounded slowdown are kept, those before the first update among them.
+The index learns from the training days what jobs' run times are like (see `predicting`); written as a scorer, it is
+improved by PPO in the twin. Every few updates the greedy policy is played through generated weeks that neither has
+seen; the parameters with the least mean bounded slowdown are kept, those before the first update among them.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,8 @@ import numpy as np
 
 from evaluation.metrics.slowdown import bounded_slowdown
 from evaluation.ordering.generated import lived
-from evaluation.ordering.predicting import Index, fit_predictor, lessons_of
+from evaluation.ordering.predicting import SMITH, Index, Lessons, fit_predictor, lessons_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
-from evaluation.ordering.searching import Found, Month, month_of, search
 from evaluation.progress import Stage
 from twin.contracts import PyTree
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
@@ -40,15 +39,13 @@ class Ground(NamedTuple):
         train: generated windows to roll out in.
         held_out: generated weeks that choose the parameters.
         logged: windows of the training days, in the order in which the log started their jobs.
-        months: generated months to search in.
-        lessons: features and labels of jobs of these months, and of the held-out ones: what run times are learned from.
+        lessons: features and labels of the training days' jobs, and of some held out: what run times are learned from.
     """
 
     train: JobWindows
     held_out: JobWindows
     logged: JobWindows
-    months: tuple[Month, ...]
-    lessons: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+    lessons: Lessons
 
 
 class Trained(NamedTuple):
@@ -102,13 +99,12 @@ def ground_of(
         ]
         return joined(cut)
 
-    logged = _logged(known_by(jobs, begin_s), easy, begin_s, num_train_days, config)
+    before = known_by(jobs, begin_s)
     return Ground(
         windows(months, config.span_days),
         windows(unseen, WEEK_DAYS),
-        logged,
-        tuple(month_of(*month, begin_s, pool) for month in months),
-        (lessons_of(months, begin_s, pool), lessons_of(unseen, begin_s, pool)),
+        _logged(before, easy, begin_s, num_train_days, config),
+        lessons_before(jobs, pool, anchor, num_train_days),
     )
 
 
@@ -173,20 +169,21 @@ def clone_log(seed: int, programs: Programs, ground: Ground) -> tuple[PyTree, fl
     return jax.tree.map(np.asarray, params), float(np.mean(np.asarray(agreement)[-20:]))
 
 
-def search_index(seed: int, ground: Ground, pool: Pool, config: OrderTrainingConfig) -> tuple[Index, Found]:
-    """An index, and what the search found.
+def lessons_before(jobs: Jobs, pool: Pool, anchor: int, num_train_days: int) -> Lessons:
+    """What an anchor's training days teach of run times; the arguments are those of `ground_of`."""
+    begin_s = anchor * DAY_S - jobs.origin_us / 1e6
+    return lessons_of(jobs, jobs.logged_start_s, (begin_s - num_train_days * DAY_S, begin_s), pool)
+
+
+def learn_index(seed: int, lessons: Lessons) -> tuple[Index, float]:
+    """An index, and the least cross-entropy of its predictions on the held-out jobs, in nats.
 
     Args:
-        seed: of the predictor, the candidates, and the months drawn (with replacement) to search in.
-        ground: where to search.
-        pool: the processors.
-        config: how many candidates.
+        seed: of the predictor.
+        lessons: of the training days.
     """
-    predictor, _ = fit_predictor(seed, *ground.lessons)
-    rows = np.random.default_rng(seed).choice(len(ground.months), len(ground.months))
-    months = [ground.months[row] for row in sorted(rows)]
-    found = search(seed, predictor, months, pool, num_candidates=config.num_candidates)
-    return Index(jax.tree.map(np.asarray, predictor), found.exponents), found
+    predictor, curve = fit_predictor(seed, *lessons)
+    return Index(jax.tree.map(np.asarray, predictor), SMITH), float(curve.min())
 
 
 def train_order(

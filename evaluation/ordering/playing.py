@@ -16,7 +16,9 @@ from twin.placement.types import COMPLETED
 
 UNIX_ORDINAL = 719_163  # datetime.date(1970, 1, 1).toordinal()
 BLOCK_DAYS = 3.5
-BLOCKS = "half weeks of arrivals"
+BLOCKS = "half weeks of arrivals, by the calendar"
+CALENDAR = 1_000_000
+"""More blocks than any calendar has."""
 
 Play = Callable[[Sequence[TestWeek]], list[np.ndarray]]
 """weeks -> for each, [jobs] the start of every job on the week's clock; NaN where it never starts."""
@@ -54,7 +56,9 @@ def _play_rule(rule: Rule, pool: Pool, weeks: Sequence[TestWeek]) -> list[np.nda
 
 
 def decisions_of(week: TestWeek, start_s: np.ndarray, pool: Pool) -> Decisions:
-    """One row for every job that counts.
+    """One row for every job that counts; its unit is the half week of the calendar that it arrived in.
+
+    So days that several anchors are judged on are drawn together, however close the anchors stand.
 
     Args:
         week: what was replayed.
@@ -66,10 +70,9 @@ def decisions_of(week: TestWeek, start_s: np.ndarray, pool: Pool) -> Decisions:
     arrival_s, length_s = jobs.arrival_s[rows], week.num_days * DAY_S
     begun = np.where(np.isnan(start_s[rows]), np.inf, start_s[rows])
     zero = np.zeros(num_rows, np.int64)
-    per_week = int(np.ceil(week.num_days / BLOCK_DAYS))
-    block = np.minimum((arrival_s // (BLOCK_DAYS * DAY_S)).astype(np.int64), per_week - 1)
+    block = ((week.first_day * DAY_S + arrival_s) // (BLOCK_DAYS * DAY_S)).astype(np.int64)
     return Decisions(
-        unit=week.number * per_week + block,
+        unit=week.calendar * CALENDAR + block,
         day=UNIX_ORDINAL + week.first_day + (arrival_s // DAY_S).astype(np.int64),
         agent=jobs.agent[rows],
         site=zero,

@@ -9,15 +9,16 @@ was asked for and how the user's finished jobs compared with their requests:
     index  = a log haste - b log(share x requested) - c log requested - d log processors + e days waited
 
 The highest goes first. Both expectations are in (0, 1), so one network with two logistic outputs learns them by
-cross-entropy with soft labels, from days that the twin generated. Durations count as log(1 + minutes), processors as
+cross-entropy with soft labels, from the jobs of the training days, each looked at twice: when it arrived and when it
+started, since what is known of its user has grown by then. Durations count as log(1 + minutes), processors as
 log(1 + number), as in the features. Without a and b the index is smallest area first (c = d) or shortest first (d = 0);
-with e no job waits for ever. The exponents are found by `evaluation.ordering.searching`.
+with e no job waits for ever. The exponents are Smith's (`SMITH`): those that a search in generated months found were no
+better in later weeks.
 
 The logarithm of the logistic function is taken as a line through seven of its points, off by .05 at most: so an index
 is a scorer with three hidden layers to the last bit, and is trained further, exported and served as one.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import jax
@@ -30,10 +31,10 @@ from twin.contracts import Array, PyTree
 from twin.networks import MLP
 from twin.ordering.features import DAY_S, JOB_FEATURES, POOL_FEATURES
 from twin.ordering.remembering import Score
-from twin.ordering.types import Jobs, Pool
+from twin.ordering.types import Jobs, OrderingError, Pool
 from twin.ordering.users import remember
 
-SEEN = ("requested", "user_run", "known_user", "user_ratio", "width")
+SEEN = ("requested", "user_run", "known_user", "user_ratio", "user_haste", "width")
 """Features of a job that the prediction reads: those that do not change while it waits, but for the user's news."""
 TIME_UNIT_S = 60.0
 HASTE_S = 10.0
@@ -43,12 +44,20 @@ SHARPNESS = 3.0
 NETWORK = MLP(HIDDEN, 2)
 OPTIMIZER = optax.adamw(3e-3, weight_decay=1e-3)
 NUM_LESSONS = 30_000
+TAUGHT = 0.8
+"""Share of the training days' jobs, the first ones, that a prediction learns from; the others say when to stop."""
+SMITH = np.array([1.0, 1.0, 0.0, 1.0, 0.06])
+"""Exponents: expected weight over expected processor seconds, and ageing by 6 % a day."""
 KNOTS = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
 """Where log(1 + exp(x)) is taken as it is; between them as a line, below the first as 0."""
 CARRIED = ("requested", "width", "waited")
 """Features that the scorer hands on beside the prediction, none of them negative."""
 SCORER_HIDDEN = (HIDDEN[0] + len(CARRIED), HIDDEN[1] + len(CARRIED), 2 * len(KNOTS) + len(CARRIED))
 """Widths of the hidden layers of a scorer that is an index."""
+
+
+Lessons = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Features [SEEN, looks] and labels [2, looks] to learn from, and the same to hold out."""
 
 
 class Index(NamedTuple):
@@ -58,32 +67,33 @@ class Index(NamedTuple):
     exponents: np.ndarray  # [5]
 
 
-def seen_at_arrival(jobs: Jobs, start_s: np.ndarray, pool: Pool) -> np.ndarray:
-    """[SEEN, jobs] the features of `twin.ordering.features` as they stood when each job arrived.
+def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np.ndarray:
+    """[SEEN, jobs] the features of `twin.ordering.features` as they stood for each job at some instant.
 
     Args:
         jobs: in order of arrival.
-        start_s: [jobs] when each started: it says whose jobs had finished by then.
+        start_s: [jobs] when each started: it says whose jobs had finished by then; NaN if never.
         pool: the processors.
+        at_s: [jobs] the instants; none is NaN.
     """
     end_s = np.where(np.isnan(start_s), np.inf, start_s + jobs.run_s)
     ends = np.argsort(end_s, kind="stable")
     num_agents = int(jobs.agent.max()) + 1 if len(jobs.agent) else 0
-    memory = np.zeros((max(num_agents, 1), 3))
-    history, done = np.zeros((3, len(end_s))), 0
-    for job, arrival_s in enumerate(jobs.arrival_s):
-        while done < len(ends) and end_s[ends[done]] <= arrival_s:
+    memory = np.zeros((max(num_agents, 1), 4))
+    history, done = np.zeros((4, len(end_s))), 0
+    for job in np.argsort(at_s, kind="stable"):
+        while done < len(ends) and end_s[ends[done]] <= at_s[job]:
             ended = ends[done]
             agent = jobs.agent[ended]
             done += 1
             if agent >= 0:
                 remember(memory[agent], jobs.run_s[ended], jobs.requested_s[ended], TIME_UNIT_S)
         agent = jobs.agent[job]
-        count, ratio, log_run = memory[agent]
+        count, ratio, log_run, haste = memory[agent]
         if agent >= 0 and count > 0:
-            history[:, job] = log_run, 1.0 - 1.0 / (1.0 + count), ratio
+            history[:, job] = log_run, 1.0 - 1.0 / (1.0 + count), ratio, haste
         else:
-            history[:, job] = 0.0, 0.0, 1.0
+            history[:, job] = 0.0, 0.0, 1.0, 0.0
     requested = np.log1p(jobs.requested_s / TIME_UNIT_S)
     width = np.log1p(jobs.processors) / np.log1p(pool.processors)
     return np.stack([requested, *history, width]).astype(np.float32)
@@ -99,7 +109,7 @@ def fit_predictor(
     seed: int,
     train: tuple[np.ndarray, np.ndarray],
     held_out: tuple[np.ndarray, np.ndarray],
-    num_looks: int = 30,
+    num_looks: int = 8,
 ) -> tuple[PyTree, np.ndarray]:
     """Learns haste and share; the parameters that the held-out jobs like best are kept.
 
@@ -148,16 +158,34 @@ def _some_steps(
     return jax.lax.scan(one, (params, memory), jax.random.split(key, 50))[0]
 
 
-def lessons_of(
-    months: Sequence[tuple[Jobs, np.ndarray]], begin_s: float, pool: Pool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Features and labels of the jobs that arrive from `begin_s` on, of several months with their schedules."""
-    features, labels = [], []
-    for jobs, start_s in months:
-        new = jobs.arrival_s >= begin_s
-        features.append(seen_at_arrival(jobs, start_s, pool)[:, new])
-        labels.append(labels_of(jobs)[:, new])
-    return np.concatenate(features, axis=1), np.concatenate(labels, axis=1)
+def lessons_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], pool: Pool) -> Lessons:
+    """What `fit_predictor` is taught and told to hold out: jobs that arrived and ended within a span.
+
+    Args:
+        jobs: in order of arrival.
+        start_s: [jobs] when each started; NaN if never.
+        span_s: the span's beginning and end.
+        pool: the processors.
+
+    Returns:
+        Features [SEEN, 2 jobs] and labels [2, 2 jobs] of the first jobs, and of the others.
+
+    Raises:
+        OrderingError: not two jobs arrived and ended.
+    """
+    within = np.flatnonzero((jobs.arrival_s >= span_s[0]) & (start_s + jobs.run_s < span_s[1]))
+    if len(within) < 2:
+        raise OrderingError(
+            f"{len(within)} jobs arrived and ended on the training days",
+            allowed="at least 2",
+            advice="train on more days",
+        )
+    began_s = np.where(np.isnan(start_s), jobs.arrival_s, start_s)
+    looks = [seen_at(jobs, start_s, pool, at_s)[:, within] for at_s in (jobs.arrival_s, began_s)]
+    features = np.stack(looks, axis=-1).reshape(len(SEEN), -1)
+    labels = np.repeat(labels_of(jobs)[:, within], 2, axis=1)
+    cut = 2 * max(1, int(TAUGHT * len(within)))
+    return (features[:, :cut], labels[:, :cut]), (features[:, cut:], labels[:, cut:])
 
 
 def parts_of(predictor: PyTree, seen: np.ndarray, arrival_s: np.ndarray, pool: Pool) -> np.ndarray:
@@ -191,11 +219,10 @@ def score_of(index: Index, jobs: Jobs, pool: Pool) -> Score:
     a, b, c, d, _ = index.exponents
 
     def score(rows: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        count, ratio, log_run = memory
+        count, ratio, log_run, haste = memory
         known = 1.0 - 1.0 / (1.0 + count)
-        seen = np.stack(
-            [requested[rows], log_run, known, np.where(count > 0.0, ratio, 1.0), width[rows]], axis=1
-        )
+        usual = np.where(count > 0.0, ratio, 1.0)
+        seen = np.stack([requested[rows], log_run, known, usual, haste, width[rows]], axis=1)
         hidden = seen.astype(np.float32)
         for kernel, bias in layers[:2]:
             hidden = np.maximum(hidden @ kernel + bias, 0.0)

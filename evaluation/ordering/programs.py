@@ -35,7 +35,8 @@ class OrderTrainingConfig:
     """How orders are trained.
 
     Attributes:
-        seeds: one searched index for each.
+        seeds: one index for each.
+        index_only: learn indices alone, for many anchors: no clone, no PPO, no generated weeks, no bundle.
         num_ppo_seeds: of how many of them PPO makes a policy.
         num_updates: of PPO.
         look_every: updates between two looks at the held-out weeks.
@@ -50,12 +51,12 @@ class OrderTrainingConfig:
         queue_size, running_size: as in `OrderingConfig`.
         floor_s: run times below this count as this long in the reward. The bounded slowdown's own 10 s would let a
             few jobs of seconds rule the gradient; the held-out weeks are measured with 10 s.
-        num_candidates: exponents of the index to begin its search with.
         tick_s: as in `OrderingConfig`; see `job_windows.fitting_tick_s`.
         ppo: how to optimise.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    index_only: bool = False
     num_ppo_seeds: int = 1
     num_updates: int = 10
     look_every: int = 10
@@ -70,7 +71,6 @@ class OrderTrainingConfig:
     queue_size: int = 256
     running_size: int = 128
     floor_s: float = 30.0
-    num_candidates: int = 24
     tick_s: float = 1.0
     ppo: PPOConfig = field(
         default_factory=lambda: PPOConfig(

@@ -13,13 +13,19 @@ from evaluation.ordering.comparing import compare_orders
 from evaluation.ordering.config import OrderConfig
 from evaluation.ordering.exporting import best_index, export_order
 from evaluation.ordering.generated import generated_weeks
-from evaluation.ordering.learned import Learned, learned_policies
-from evaluation.ordering.learning import Trained, clone_log, ground_of, search_index, train_order
-from evaluation.ordering.playing import rule_policies
+from evaluation.ordering.learned import Learned, index_policy, learned_policies
+from evaluation.ordering.learning import (
+    Trained,
+    clone_log,
+    ground_of,
+    learn_index,
+    lessons_before,
+    train_order,
+)
+from evaluation.ordering.playing import OrderPolicy, rule_policies
 from evaluation.ordering.predicting import scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from evaluation.ordering.replaying import pool_size
-from evaluation.ordering.searching import Found
 from evaluation.ordering.weeks import WeeksConfig, plan_weeks
 from evaluation.pipeline import archive_facts
 from evaluation.progress import Progress
@@ -64,6 +70,14 @@ def order_archive(
     jobs = read_jobs(archive)
     plan = plan_weeks(jobs, pool, config.weeks)
     num_days = config.weeks.num_train_days
+    told = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
+    facts = told | dict(jobs.counts)
+    if config.training is not None and config.training.index_only:
+        index = _indices(jobs, plan.anchors, pool, config.training.seeds, num_days, progress)
+        return compare_orders(
+            plan, (), [*rule_policies(pool), index], pool, config.weeks, progress,
+            facts=facts, notes=[FIXED], intervals=config.intervals,
+        )  # fmt: skip
     populations = [fit_population(jobs, anchor - num_days, num_days) for anchor in plan.anchors]
     seeds = range(500, 500 + config.num_twin_weeks)
     with progress.stage("generate weeks"):
@@ -72,11 +86,13 @@ def order_archive(
     notes = [FIXED, *_population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
     if config.training is not None:
         training = replace(config.training, tick_s=fitting_tick_s(jobs))
-        programs, learned, found, said = _train(
+        programs, learned, losses, said = _train(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out
         )
         if out is not None:
-            _export(out / BUNDLE, learned[-1], found[-1], plan.anchors[-1], pool, training, archive, num_days)
+            _export(
+                out / BUNDLE, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days
+            )
         with progress.stage("play learned orders"):
             more, num_late = learned_policies(programs, learned, [*plan.weeks, *twin_weeks], pool, training)
         policies += more
@@ -85,12 +101,29 @@ def order_archive(
             notes.append(
                 f"{num_late} arrivals of learned orders found the queue's table full and waited outside"
             )
-    facts = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
     return compare_orders(
         plan, twin_weeks, policies, pool, config.weeks, progress,
-        facts=facts | dict(jobs.counts),
-        notes=notes, intervals=config.intervals,
+        facts=facts, notes=notes, intervals=config.intervals,
     )  # fmt: skip
+
+
+def _indices(
+    jobs: Jobs,
+    anchors: Sequence[int],
+    pool: Pool,
+    seeds: Sequence[int],
+    num_days: int,
+    progress: Progress,
+) -> OrderPolicy:
+    """Every anchor's indices as one policy."""
+    by_anchor = []
+    with progress.stage("learn", total=len(anchors), unit="anchors") as stage:
+        for done, anchor in enumerate(anchors):
+            stage(done)
+            lessons = lessons_before(jobs, pool, anchor, num_days)
+            by_anchor.append([learn_index(seed, lessons)[0] for seed in seeds])
+        stage(len(anchors))
+    return index_policy(by_anchor, pool)
 
 
 def write_order_comparison(
@@ -119,9 +152,9 @@ def _train(
     num_days: int,
     progress: Progress,
     out: Path | None,
-) -> tuple[Programs, list[Learned], list[tuple[Found, ...]], list[str]]:
-    """Every anchor's policies, what their searches found, and notes on what the twin said of them."""
-    learned, searches, notes = [], [], []
+) -> tuple[Programs, list[Learned], list[tuple[float, ...]], list[str]]:
+    """Every anchor's policies, how well their indices predict held-out jobs, and notes on the training."""
+    learned, losses, notes = [], [], []
     programs: Programs | None = None
     total = config.num_updates * len(config.seeds) * len(anchors)
     with progress.stage("train", total=total, unit="updates") as stage:
@@ -135,27 +168,27 @@ def _train(
             found, trained = [], []
             for place, seed in enumerate(config.seeds):
                 behind = done + place * config.num_updates
-                stage(behind, text=f"anchor {number}, seed {seed}: search")
-                found.append(search_index(seed, ground, pool, config))
+                stage(behind, text=f"anchor {number}, seed {seed}: learn")
+                found.append(learn_index(seed, ground.lessons))
                 if place < config.num_ppo_seeds:
                     first = scorer_of(found[-1][0], pool)
                     trained.append(train_order(seed, programs, ground, first, config, stage, behind))
             one = Learned(clone, tuple(index for index, _ in found), tuple(each.params for each in trained))
             learned.append(one)
-            searches.append(tuple(each for _, each in found))
-            notes.append(_said(number, agreement, [each for _, each in found], trained))
+            losses.append(tuple(loss for _, loss in found))
+            notes.append(_said(number, agreement, losses[-1], trained))
             if out is not None:
                 save_arrays(out / f"anchor-{number}.npz", one)
         stage(total)
     if programs is None:
         raise RuntimeError("a plan without anchors")
-    return programs, learned, searches, notes
+    return programs, learned, losses, notes
 
 
 def _export(
     out: Path,
     learned: Learned,
-    found: tuple[Found, ...],
+    losses: tuple[float, ...],
     anchor: int,
     pool: Pool,
     config: OrderTrainingConfig,
@@ -163,7 +196,7 @@ def _export(
     num_days: int,
 ) -> None:
     """The bundle of an anchor's best index."""
-    place, params = best_index(learned, found, pool)
+    place, params = best_index(learned, losses, pool)
     days = [str(np.datetime64(day, "D")) for day in (anchor - num_days, anchor - 1)]
     trained_on = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
     export_order(
@@ -172,17 +205,14 @@ def _export(
     )  # fmt: skip
 
 
-def _said(number: int, agreement: float, found: Sequence[Found], trained: Sequence[Trained]) -> str:
+def _said(number: int, agreement: float, losses: Sequence[float], trained: Sequence[Trained]) -> str:
     """What an anchor's training said of itself."""
-    exponents = "; ".join(" ".join(f"{value:.2f}" for value in one.exponents) for one in found)
-    told = ", ".join(f"{one.slowdown:.2f}" for one in found)
-    known = ", ".join(f"{value:.2f}" for value in np.mean([one.of_known for one in found], axis=0))
+    told = ", ".join(f"{loss:.3f}" for loss in losses)
     looks = ", ".join(f"{one.slowdown[0]:.2f} to {one.slowdown.min():.2f}" for one in trained)
     return (
-        f"anchor {number}: the clone of the logged order agrees with it in {agreement:.2f} of decisions; exponents of "
-        f"the indices: {exponents}; their slowdown in the months they were searched in: {told}, that of smallest area, "
-        f"shortest request and smallest expected area first there: {known}; in held-out generated weeks, before and "
-        f"after PPO: {looks or 'not trained'}"
+        f"anchor {number}: the clone of the logged order agrees with it in {agreement:.2f} of decisions; cross-entropy "
+        f"of the indices' predictions of held-out jobs: {told} nats; mean bounded slowdown in held-out generated "
+        f"weeks, before and after PPO: {looks or 'not trained'}"
     )
 
 

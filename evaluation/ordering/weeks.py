@@ -62,7 +62,8 @@ class TestWeek(NamedTuple):
 
     Attributes:
         label: unlike that of any other week.
-        number: of the week among those judged together; weeks of one number share days.
+        calendar: weeks of one calendar share what happened on its days: all weeks of the log; a generated week has its
+            own.
         anchor: number of the anchor.
         shift_days: days between training and this test.
         first_day: days since 1970 (UTC) of the first day that counts.
@@ -79,7 +80,7 @@ class TestWeek(NamedTuple):
     """
 
     label: str
-    number: int
+    calendar: int
     anchor: int
     shift_days: int
     first_day: int
@@ -144,7 +145,7 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
         for shift in shifts:
             week, put_back = cut_week(jobs, pool, start_s, anchor + shift, config)
             label = f"anchor {number}, shift {shift}d"
-            weeks.append(week._replace(label=label, number=number, anchor=number, shift_days=shift))
+            weeks.append(week._replace(label=label, anchor=number, shift_days=shift))
             num_put_back += put_back
     return WeekPlan(anchors, tuple(weeks), num_put_back)
 

@@ -18,7 +18,7 @@ from offline_rl.errors import PolicyInputError
 from offline_rl.runner.network import Backend, ExportedPolicy, load_network
 
 PARTS = 1000
-FADING = 0.3
+FADING, BRIEF = 0.5, 6.0
 HORIZONS = (0.5, 2.0, 8.0, 32.0)
 DAY_S, WEEK_S, MONDAY_S = 86_400.0, 604_800.0, 345_600.0
 
@@ -49,17 +49,16 @@ class UserPast:
     num_finished: int = 0
     ratio: float = 1.0
     log_run: float = 0.0
+    haste: float = 0.0
 
     def ended(self, run_s: float, requested_s: float, time_unit_s: float) -> "UserPast":
         """The same after one more job has ended; `time_unit_s` stands in the contract's setting."""
         count = self.num_finished + 1
         weight = max(1.0 / count, FADING)
-        ratio, log_run = (0.0, 0.0) if count == 1 else (self.ratio, self.log_run)
-        return UserPast(
-            count,
-            ratio + weight * (run_s / requested_s - ratio),
-            log_run + weight * (log1p(run_s / time_unit_s) - log_run),
-        )
+        old = (0.0, 0.0, 0.0) if count == 1 else (self.ratio, self.log_run, self.haste)
+        units = run_s / time_unit_s
+        new = (run_s / requested_s, log1p(units), 1.0 / max(BRIEF * units, 1.0))
+        return UserPast(count, *(was + weight * (now - was) for was, now in zip(old, new, strict=True)))
 
 
 class QueuePolicy:
@@ -158,6 +157,7 @@ def _of_jobs(
         "requested": np.log1p(requested_s / unit_s),
         "predicted": np.log1p(requested_s / unit_s * ratio),
         "user_run": np.where(count > 0, [one.log_run for one in past], 0.0),
+        "user_haste": np.where(count > 0, [one.haste for one in past], 0.0),
         "share": processors / size,
         "width": np.log1p(processors) / np.log1p(size),
         "area": np.log1p(processors / size * requested_s / unit_s),

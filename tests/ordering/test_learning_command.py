@@ -45,6 +45,19 @@ def test_rules_are_judged_without_training(archive, tmp_path, capsys):
     assert (out / "report.html").stat().st_size > 10_000
 
 
+@pytest.mark.slow
+def test_indices_alone_are_judged_at_overlapping_anchors(archive, tmp_path):
+    words = ("--processors", 16, "--days", 7, "--shifts", "0d,7d", "--anchors", 6, "--seeds", 2)
+    out = tmp_path / "indices"
+    assert run("order", archive, *words, "--index-only", "--out", out, "--no-progress") == 0
+    comparison = load_comparison(out)
+    assert [policy.name for policy in comparison.policies][-1] == "index"
+    assert {judge.name for judge in comparison.judges} == {"replay"}
+    found = comparison.cell("replay", 7, "index", "bounded_slowdown")
+    assert found.value < comparison.cell("replay", 7, "fcfs+easy", "bounded_slowdown").value
+    assert found.num_units <= 35 / 3.5  # half weeks of the calendar, however many anchors
+
+
 def test_what_cannot_be_is_refused_kindly(archive, capsys):
     assert run("order", archive, "--processors", 16, "--no-progress") == 2
     assert "too few for one anchor" in capsys.readouterr().err
@@ -96,7 +109,6 @@ num_steps = 32
 num_episodes = 2
 num_held_out = 1
 clone_updates = 5
-num_candidates = 10
 """
     )
     words = ("run", tmp_path / "queue.toml", "--out", tmp_path / "work")

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.ordering.generated import lived
 from evaluation.ordering.learned import Learned, learned_policies
 from evaluation.ordering.learning import joined, mean_slowdown
 from evaluation.ordering.playing import rule_policies
@@ -24,10 +23,9 @@ from evaluation.ordering.predicting import (
     parts_of,
     score_of,
     scorer_of,
-    seen_at_arrival,
+    seen_at,
 )
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
-from evaluation.ordering.searching import KNOWN, month_of, promised, search
 from evaluation.ordering.weeks import plan_weeks
 from logs_schema.errors import ConfigError
 from offline_rl.contract import NetworkFacts
@@ -41,13 +39,13 @@ from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.job_windows import cut_job_windows, replayed_jobs
 from twin.ordering.orders import by_area
 from twin.ordering.play import by_order, play
-from twin.ordering.population import DAY_S, fit_population
+from twin.ordering.population import DAY_S
 from twin.ordering.problem import ordering
 from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.replay import replay
 from twin.ordering.responses import queue_response, starts_of
-from twin.ordering.rules import SJF
-from twin.ordering.types import Pool
+from twin.ordering.rules import SAF, SJF
+from twin.ordering.types import OrderingError, Pool
 
 SMALL = OrderTrainingConfig(num_visible=32, queue_size=64, running_size=16)
 EASY = Pool(16.0, easy=True)
@@ -57,13 +55,21 @@ def test_histories_at_arrival_are_those_of_finished_jobs():
     jobs = jobs_of(
         (0, 1, 100, 50), (60, 1, 100, 100), (300, 3, 100, 25), (400, 1, 100, 1), agent=[0, 0, 0, -1]
     )
-    seen = dict(zip(SEEN, seen_at_arrival(jobs, jobs.arrival_s, POOL), strict=True))
+    seen = dict(zip(SEEN, seen_at(jobs, jobs.arrival_s, POOL, jobs.arrival_s), strict=True))
     np.testing.assert_allclose(seen["requested"], np.log1p(100 / 60), rtol=1e-6)
     np.testing.assert_allclose(seen["user_ratio"], [1.0, 0.5, 0.75, 1.0])
     np.testing.assert_allclose(seen["known_user"], [0.0, 0.5, 2 / 3, 0.0], rtol=1e-6)
     mean = (np.log1p(50 / 60) + np.log1p(100 / 60)) / 2
     np.testing.assert_allclose(seen["user_run"], [0.0, np.log1p(50 / 60), mean, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(seen["user_haste"], [0.0, 0.2, 0.15, 0.0], rtol=1e-6)
     np.testing.assert_allclose(seen["width"][2], np.log(4) / np.log(17), rtol=1e-6)
+    later = seen_at(jobs, jobs.arrival_s, POOL, jobs.arrival_s + np.array([0.0, 0.0, 25.0, 0.0]))
+    assert later[SEEN.index("user_ratio")].tolist() == [
+        1.0,
+        0.5,
+        0.5,
+        1.0,
+    ]  # its own end tells of the user too
     np.testing.assert_allclose(labels_of(jobs), [[0.2, 0.1, 0.4, 1.0], [0.5, 1.0, 0.25, 0.01]], rtol=1e-6)
 
 
@@ -83,7 +89,7 @@ def test_the_line_through_the_logistic_functions_logarithm():
 @pytest.mark.parametrize("power", [1.0, 0.0])
 def test_without_predictions_an_index_is_the_rule_it_stands_for(power):
     jobs = busy_log()
-    seen = seen_at_arrival(jobs, jobs.logged_start_s, POOL)
+    seen = seen_at(jobs, jobs.logged_start_s, POOL, jobs.arrival_s)
     index = any_index(0.0, 0.0, 1.0, power, 0.0)
     score = index.exponents @ parts_of(index.predictor, seen, jobs.arrival_s, POOL)
     expected = -np.log1p(jobs.requested_s / 60.0) - power * np.log1p(jobs.processors)
@@ -93,7 +99,7 @@ def test_without_predictions_an_index_is_the_rule_it_stands_for(power):
 def test_an_index_is_a_scorer():
     """The scores of the exported form of the network are the index, sharpened, up to a constant of the instant."""
     jobs, index = busy_log(num_days=7), any_index(2.0, 0.8, 0.3, 0.9, 0.2)
-    seen = seen_at_arrival(jobs, jobs.logged_start_s, POOL)
+    seen = seen_at(jobs, jobs.logged_start_s, POOL, jobs.arrival_s)
     names = [feature.name for feature in JOB_FEATURES]
     features = np.random.default_rng(0).uniform(0.0, 2.0, (len(names), len(jobs.run_s))).astype(np.float32)
     features[[names.index(name) for name in SEEN]] = seen
@@ -143,37 +149,25 @@ def liars_and_honest(*, num_jobs=800):
 
 def test_the_index_learns_whose_requests_mean_nothing():
     jobs = liars_and_honest()
-    months = [lived(jobs, fit_population(jobs, MONDAY, 21), EASY, seed, MONDAY + 21, 14) for seed in (0, 1)]
-    begin_s = 21 * 86_400.0
-    predictor, curve = fit_predictor(
-        0, *(lessons_of([month], begin_s, EASY) for month in months), num_looks=10
-    )
+    start_s, until_s = replay(jobs, EASY, SAF).start_s, 21 * DAY_S
+    train, held_out = lessons_of(jobs, start_s, (0.0, until_s), EASY)
+    ended = np.sum(start_s + jobs.run_s < until_s)
+    assert train[0].shape[1] + held_out[0].shape[1] == 2 * ended
+    predictor, curve = fit_predictor(0, train, held_out)
     assert curve[-1] < curve[0]
-    jobs, start_s = months[1]
-    seen = seen_at_arrival(jobs, start_s, EASY)
-    known = (jobs.arrival_s >= begin_s) & (seen[SEEN.index("known_user")] > 0.5)
+    seen = seen_at(jobs, start_s, EASY, jobs.arrival_s)
+    known = (jobs.arrival_s >= until_s) & (seen[SEEN.index("known_user")] > 0.5)
     score = np.array([1.0, 0.0, 0.0, 0.5, 0.0]) @ parts_of(predictor, seen, jobs.arrival_s, EASY)
     hasty = jobs.agent == 1
     assert score[known & hasty].min() > score[known & ~hasty].max()
 
-    ready = [month_of(*month, begin_s, EASY) for month in months]
-    found = search(0, predictor, ready, EASY, num_candidates=12)
-    assert found.slowdown < 0.97 * found.of_known[:2].min()
-    assert found.of_known[0] == pytest.approx(
-        np.exp(np.mean([np.log(promised(month, -log_area(month.jobs), EASY)) for month in ready]))
-    )
-    again = search(0, predictor, ready, EASY, num_candidates=12)
-    np.testing.assert_array_equal(found.exponents, again.exponents)
-
-
-def log_area(jobs):
-    return np.log1p(jobs.requested_s / 60.0) + np.log1p(jobs.processors)
+    with pytest.raises(OrderingError, match="0 jobs arrived and ended"):
+        lessons_of(jobs, np.full(len(start_s), np.nan), (0.0, until_s), EASY)
 
 
 def test_haste_and_share_are_what_they_are_called():
     jobs = jobs_of((0, 1, 100, 50), (1, 1, 100, 5), (2, 1, 100, 500))
     np.testing.assert_allclose(labels_of(jobs), [[HASTE_S / 50, 1.0, HASTE_S / 500], [0.5, 0.05, 1.0]])
-    assert KNOWN.min() >= 0.0
 
 
 def by_area_programs():

@@ -82,7 +82,8 @@ class Told(PolicyLoop):
             RunningJob(self.width[job], begun_s + end, str(self.user[job]))
             for job, end in self.running.items()
         ]
-        pasts = zip(self.finished.tolist(), self.ratio.tolist(), self.log_run.tolist(), strict=True)
+        means = (self.finished, self.ratio, self.log_run, self.haste)
+        pasts = zip(*(mean.tolist() for mean in means), strict=True)
         users = {str(user): UserPast(*past) for user, past in enumerate(pasts)}
         self.told.append((waiting, running, users, begun_s + now))
         return super().observe(now)
@@ -305,7 +306,7 @@ def test_histories_are_what_had_ended_by_then(trajectory):
                 for count, job in enumerate(
                     ended[np.argsort((start_s + log.run_s)[ended], kind="stable")], 1
                 ):
-                    mean += max(1 / count, 0.3) * (log.run_s[job] / log.requested_s[job] - mean)
+                    mean += max(1 / count, 0.5) * (log.run_s[job] / log.requested_s[job] - mean)
                 assert users.num_finished[user, column] == len(ended)
                 assert users.ratio[user, column] == pytest.approx(mean, rel=1e-5)
 

@@ -34,7 +34,9 @@ class PolicyLoop:
         self.free, self.queue, self.running, self.heap = capacity, [], {}, []
         self.start = [None] * len(self.arrival)
         self.num_begun, self.decided_at = 0, []
-        self.finished, self.ratio, self.log_run = (np.zeros(self.user.max() + 1) for _ in range(3))
+        self.finished, self.ratio, self.log_run, self.haste = (
+            np.zeros(self.user.max() + 1) for _ in range(4)
+        )
         self.has = {"waiting": defaultdict(int), "running": defaultdict(int)}
 
     def play(self):
@@ -71,9 +73,10 @@ class PolicyLoop:
         del self.running[job]
         self.has["running"][user] -= 1
         self.finished[user] += 1
-        weight = max(1 / self.finished[user], 0.3)
+        weight = max(1 / self.finished[user], 0.5)
         self.ratio[user] += weight * (run / asked - self.ratio[user])
         self.log_run[user] += weight * (math.log1p(run / self.unit) - self.log_run[user])
+        self.haste[user] += weight * (min(1, self.unit / (6 * run)) - self.haste[user])
 
     def begin(self, job, now):
         width, asked, run, user = (column[job] for column in self.lists)
@@ -149,6 +152,7 @@ class PolicyLoop:
                 np.log1p(asked / unit),
                 np.log1p(asked / unit * ratio),
                 self.log_run[user],
+                self.haste[user],
                 width / capacity,
                 np.log1p(width) / np.log1p(capacity),
                 np.log1p(width / capacity * asked / unit),

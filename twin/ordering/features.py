@@ -33,6 +33,7 @@ JOB_FEATURES = (
     Feature(
         "user_run", "log1p(time units)", "the user's mean run time (of the logarithm); 0 without history"
     ),
+    Feature("user_haste", "1", "the user's mean of time unit / max(6 run, time unit); 0 without history"),
     Feature("share", "share", "processors asked for, as a share of the pool"),
     Feature("width", "log1p / log1p(pool)", "processors asked for, from 0 to 1 on a logarithmic scale"),
     Feature("area", "log1p(time units)", "requested time of the whole pool that the job would fill"),
@@ -224,6 +225,7 @@ def _of_jobs(pool: Pool, config: OrderingConfig, seen: _Seen) -> Array:
         jnp.log(1.0 + requested),
         jnp.log(1.0 + requested * ratio),
         jnp.where(has_history, of_user(seen.users.log_run), 0.0),
+        jnp.where(has_history, of_user(seen.users.haste), 0.0),
         share,
         jnp.log(1.0 + processors) / np.log1p(pool.processors),
         jnp.log(1.0 + share * requested),

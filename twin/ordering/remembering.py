@@ -19,15 +19,15 @@ from twin.ordering.types import Jobs, Pool, Replayed, WarmStart
 from twin.ordering.users import histories, remember
 
 Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(jobs [n], memories [3, n]) -> scores [n], highest first: count of the user's finished jobs, mean of run / requested,
-mean of log(1 + run / time unit); all 0 without history."""
+"""(jobs [n], memories [4, n]) -> scores [n], highest first: count of the user's finished jobs, means of
+run / requested, of log(1 + run / time unit) and of haste (`users.BRIEF`); all 0 without history."""
 
 
 class Past(NamedTuple):
     """What is known of users when a replay begins.
 
     Attributes:
-        memory: [3, agents] as in `Score`.
+        memory: [4, agents] as in `Score`.
         agent, run_s, requested_s: [running] of what runs already, in the order of `WarmStart`.
     """
 
@@ -49,7 +49,8 @@ def past_of(jobs: Jobs, start_s: np.ndarray, begin_s: float, time_unit_s: float)
     num_agents = max(int(jobs.agent.max()) + 1, 1)
     config = OrderingConfig(num_agents=num_agents, time_unit_s=time_unit_s)
     users = histories(jobs, config, start_s, np.array([begin_s]))
-    memory = np.stack([users.num_finished[:, 0], users.ratio[:, 0], users.log_run[:, 0]]).astype(float)
+    kept = (users.num_finished, users.ratio, users.log_run, users.haste)
+    memory = np.stack([leaf[:, 0] for leaf in kept]).astype(float)
     runs = np.flatnonzero((start_s < begin_s) & (start_s + jobs.run_s >= begin_s))
     runs = runs[np.argsort(start_s[runs], kind="stable")]
     return Past(memory, jobs.agent[runs], jobs.run_s[runs], jobs.requested_s[runs])

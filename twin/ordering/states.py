@@ -44,6 +44,7 @@ class Users(NamedTuple):
     num_finished: Leaf  # float32
     ratio: Leaf  # float32: fading mean of run / requested time
     log_run: Leaf  # float32: fading mean of log(1 + run / time unit)
+    haste: Leaf  # float32: fading mean of time unit / max(6 run, time unit)
     num_waiting: Leaf  # int32
     num_running: Leaf  # int32
 

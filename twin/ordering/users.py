@@ -16,8 +16,10 @@ from twin.ordering.rows import add, get, put
 from twin.ordering.states import Users
 from twin.ordering.types import Jobs
 
-FADING = 0.3
+FADING = 0.5
 """Least weight of the newest job in the means."""
+BRIEF = 6.0
+"""Jobs shorter than one part of so many of the time unit are as hasty as can be: 10 s of a minute."""
 
 
 def user_row(num_agents: int, agent: Array) -> Array:
@@ -29,7 +31,7 @@ def nobody(num_agents: int, streams: tuple[int, ...]) -> Users:
     """Users of whom nothing is known (NumPy)."""
     shape = (num_agents, *streams)
     real, count = np.zeros(shape, np.float32), np.zeros(shape, np.int32)
-    return Users(real, real.copy(), real.copy(), count, count.copy())
+    return Users(real, real.copy(), real.copy(), real.copy(), count, count.copy())
 
 
 def finished(users: Users, row: Array, run: Array, requested: Array, time_unit: float) -> Users:
@@ -54,14 +56,16 @@ def finished(users: Users, row: Array, run: Array, requested: Array, time_unit: 
         num_finished=put(users.num_finished, row, count),
         ratio=fade(users.ratio, run_time / requested.astype(jnp.float32)),
         log_run=fade(users.log_run, jnp.log1p(run_time / time_unit)),
+        haste=fade(users.haste, 1.0 / jnp.maximum(run_time * (BRIEF / time_unit), 1.0)),
         num_running=add(users.num_running, row, jnp.full_like(row, -1)),
     )
 
 
 def remember(memory: np.ndarray, run_s: float, requested_s: float, time_unit_s: float) -> None:
-    """Adds a job that ended to its user's memory [3], in place (NumPy): count, and the means of `finished`."""
+    """Adds a job that ended to its user's memory [4], in place (NumPy): count, and the means of `finished`."""
     memory[0] += 1.0
-    new = np.array([run_s / requested_s, np.log1p(run_s / time_unit_s)])
+    units = run_s / time_unit_s
+    new = np.array([run_s / requested_s, np.log1p(units), 1.0 / max(BRIEF * units, 1.0)])
     memory[1:] += max(1.0 / memory[0], FADING) * (new - memory[1:])
 
 
@@ -78,10 +82,11 @@ def histories(jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: 
         Users with leaves [num_agents, W]; who has what in the system is left at 0.
     """
     users = nobody(config.num_agents, (len(begin_s),))
-    for window, (num_finished, ratio, log_run) in _memories(jobs, config, start_s, begin_s):
+    for window, (num_finished, ratio, log_run, haste) in _memories(jobs, config, start_s, begin_s):
         users.num_finished[:, window] = num_finished
         users.ratio[:, window] = ratio
         users.log_run[:, window] = log_run
+        users.haste[:, window] = haste
     return users
 
 
@@ -94,7 +99,7 @@ def _memories(
     ended = ended[np.argsort(end_s[ended], kind="stable")]
     agent = (jobs.agent[ended] % config.num_agents).tolist()
     run_s, requested_s = jobs.run_s[ended].tolist(), jobs.requested_s[ended].tolist()
-    memory = np.zeros((config.num_agents, 3))
+    memory = np.zeros((config.num_agents, 4))
     upto = np.searchsorted(end_s[ended], begin_s)
     done = 0
     for window in np.argsort(begin_s, kind="stable").tolist():
