@@ -17,16 +17,13 @@ from twin.imitation.decisions import Decisions, logged_decisions, some_windows
 from twin.imitation.fidelity import STATE_FEATURES
 from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
-from twin.placement.features import NODE_FEATURES, one_hot
+from twin.placement.features import LOAD_FEATURES, NODE_FEATURES, one_hot
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows
 
-_OF_THE_REQUEST = (
-    "fits", "same_site", "is_cloud", "needed_share", "usual_run", "core_time", "slack", "acceptance",
-)  # fmt: skip
-DYNAMIC = [index for index, feature in enumerate(NODE_FEATURES) if feature.name not in _OF_THE_REQUEST]
+DYNAMIC = [index for index, feature in enumerate(NODE_FEATURES) if feature.name in LOAD_FEATURES]
 """The node features that the black box predicts; the others follow from the request in hand."""
-_SHOWN = [[NODE_FEATURES[index].name for index in DYNAMIC].index(name) for name in STATE_FEATURES]
+_SHOWN = [LOAD_FEATURES.index(name) for name in STATE_FEATURES]
 
 
 class BlackBox(NamedTuple):

@@ -17,8 +17,6 @@ from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observatio
 
 TWO_PI = 2.0 * np.pi
 _TINY = 1e-6
-
-
 MOST_SLACK = np.e**2
 """Of what is left of a deadline, over the run; its inverse is the least: late is late, and enough is enough."""
 
@@ -56,17 +54,10 @@ NODE_FEATURES = (
     ),
     Feature("acceptance", "share", "probability that who asks accepts an offer here, by past answers"),
 )
-"""Features of a node, in the order of axis 0 of `Observation.node`. Of nodes of other sites the load (`free_cpu_cores`
-to `recent_starts`, but for `needed_share`) is summarised."""
-_LOAD = (
-    "free_cpu_cores",
-    "free_memory_gib",
-    "free_gpus",
-    "waiting_share",
-    "num_running",
-    "num_waiting",
-    "backlog",
-)
+"""Features of a node, in the order of axis 0 of `Observation.node`. Of nodes of other sites the load is summarised."""
+_NOT_LOAD = {"fits", "same_site", "is_cloud", "needed_share", "usual_run", "core_time", "slack", "acceptance"}
+LOAD_FEATURES = tuple(feature.name for feature in NODE_FEATURES if feature.name not in _NOT_LOAD)
+"""Those that tell what is in flight on a node; the others follow from the request in hand."""
 
 _NUMERIC_REQUEST_FEATURES = (
     *(Feature(f"asked_{name}", "log1p", f"{name} asked for") for name in RESOURCES),
@@ -179,7 +170,7 @@ def node_load(in_flight: InFlight, clock_s: Array, limited: tuple[int, ...]) -> 
 
 
 def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: float) -> Array:
-    """[dynamic features, nodes, *streams]: the load of every node, in the order of NODE_FEATURES."""
+    """[load features, nodes, *streams]: what is in flight on every node, in the order of `LOAD_FEATURES`."""
     load = node_load(state.in_flight, state.clock_s, cluster.limited)
     trailing = (1,) * state.clock_s.ndim
     capacity = jnp.asarray(cluster.capacity, jnp.float32).reshape((*cluster.capacity.shape, *trailing))
@@ -227,15 +218,8 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
     expected = _expected(cluster, request, shown, needed, time_unit_s)
     away = jnp.where(cloud > 0.0, request.accepts_cloud[None], request.accepts_elsewhere[None])
     acceptance = jnp.where(same_site, request.accepts_home[None], away)
-    return jnp.concatenate(
-        [
-            jnp.stack(fixed),
-            shown[:num_free],
-            needed[None],
-            shown[num_free:],
-            jnp.stack([*expected, acceptance]),
-        ]
-    )
+    by_request = jnp.stack([*expected, acceptance])
+    return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:], by_request])
 
 
 def _expected(
@@ -245,7 +229,7 @@ def _expected(
     service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
     ratio = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)
     run_s = ratio * request.expected_run_s[None]
-    load = dict(zip(_LOAD, shown, strict=False))
+    load = dict(zip(LOAD_FEATURES, shown, strict=True))
     is_free = load["free_cpu_cores"] - jnp.expm1(load["waiting_share"]) >= needed - 1e-3
     wait_s = jnp.where(is_free, 0.0, jnp.expm1(load["backlog"]) * time_unit_s)
     has_deadline = jnp.isfinite(request.deadline_s)[None]
