@@ -81,7 +81,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ),
         ("verified", f"{checked['num_files']} files by checksum"),
         ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
-        ("certificate", contract["certificate"] or "none: the twin was not certified"),
+        ("certificate", contract["certificate"] or "none that the twin passed"),
         ("licence", contract["licence"]),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
@@ -122,6 +122,8 @@ def _vocabularies(facts: dict[str, Any]) -> Section:
         labels = contract["setting"].get(name)
         if labels:
             rows.append((name, str(len(labels)), _some(labels)))
+    if agents := list(contract["setting"].get("acceptance_of_agent", ())):
+        rows.append(("agents, by their answers", str(len(agents)), _some(agents)))
     return "what it knows by name", ("kind", "number", "names"), list(rows)
 
 

@@ -70,7 +70,7 @@ def build_twin(
         tail_days=shifts.max_width_days,
     )  # fmt: skip
     encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
-    with progress.stage(f"fit on {len(train_days)} days"):
+    with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
     twin.save(out)
     asking = _build_population(out / POPULATION, archive, train_days, population, seed, progress)

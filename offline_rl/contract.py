@@ -81,7 +81,7 @@ class PolicyContract:
         unknown: Kind of label -> what to do where training never saw it, in words.
         trained_on: The data window: archive days and what else identifies it.
         setting: What features are computed with; plain JSON, of the problem's own kind.
-        certificate: Content hash of the twin's certificate; None if it was not certified.
+        certificate: Content hash of the certificate that the twin passed; None if it passed none.
         licence: Under which terms the bundle may be used.
         schema_version: Version of the bundle's files.
     """

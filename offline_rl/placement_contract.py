@@ -22,6 +22,7 @@ UNKNOWN = {
     "site": "taken as the first site of training",
     "scenario, service, queue": "taken as 'unknown', which training used for rare and missing labels",
     "candidates": "kept to exactly; one unseen in training is shown to the policy as the smallest known one around it",
+    "agent": "taken to accept what its scenario accepts",
     "run time": "where a request states none, the median run time of its service in training",
 }
 
