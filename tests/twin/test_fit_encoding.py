@@ -124,3 +124,38 @@ def test_the_time_of_week_is_shown_only_to_who_was_trained_on_whole_weeks(archiv
     assert not hidden[of_week].any()
     assert shown[of_week].any()
     np.testing.assert_array_equal(np.delete(hidden, of_week, 0), np.delete(shown, of_week, 0))
+
+
+def test_a_log_without_machines_knows_no_pairs(tmp_path) -> None:
+    rows = [request(i, 0, 10.0 * i, 5.0, service="a", agent="someone") for i in range(4)]
+    with ArchiveWriter(tmp_path / "archive") as writer:
+        writer.write("nodes", table_of(NODES, []), source="made")
+        writer.write("requests", table_of(REQUESTS, rows), source="made")
+    found = fit_encoding(Archive(tmp_path / "archive"), DAYS[:1])
+    assert (found.cluster.num_nodes, found.cluster.agents) == (0, ())
+    assert Encoding.from_json(found.to_json()).to_json() == found.to_json()
+
+
+def test_agents_are_told_from_their_scenario_by_what_they_answered(tmp_path) -> None:
+    nodes = [
+        {"node_id": name, "site": site, "tier": "edge", "cpu_cores": 4.0}
+        for name, site in (("m0", "here"), ("m1", "there"))
+    ]
+    rows = [
+        request(
+            i, 0, 10.0 * i, 5.0, ran_node=f"m{i % 2}", agent="no" if i % 4 == 1 else "yes",
+            accepted=i % 4 != 1, **({"status": "rejected"} if i % 4 == 1 else {}),
+        )
+        for i in range(80)
+    ]  # fmt: skip
+    with ArchiveWriter(tmp_path / "archive") as writer:
+        writer.write("nodes", table_of(NODES, nodes), source="made")
+        writer.write("requests", table_of(REQUESTS, rows), source="made")
+    archive = Archive(tmp_path / "archive")
+    found = fit_encoding(archive, DAYS[:1])
+    assert found.cluster.agents == ("no", "yes")
+    home, elsewhere = found.cluster.acceptance_of_agent[:, :2].T
+    assert home.tolist() == [1.0, 1.0]
+    np.testing.assert_allclose(elsewhere, [0.0, 1.0], atol=0.05)
+    told, _ = read_rows(archive, found, DAYS[:1], known_until_s=np.inf)
+    np.testing.assert_allclose(told.request.accepts_elsewhere[:4], np.float32(elsewhere[[1, 0, 1, 1]]))

@@ -173,12 +173,14 @@ def fit_encoding(
 
 def _acceptance(rows: pa.Table, cluster: Cluster, node: np.ndarray) -> Acceptance:
     """What scenarios and agents accepted in the training days."""
-    site = label_index(rows, "site", cluster.sites)
-    kind = offer_kind(cluster.site_of_node[node] == site, cluster.is_cloud[node])
+    kind = np.full(len(rows), -1)
+    if np.any(named := node >= 0):
+        site = label_index(rows, "site", cluster.sites)[named]
+        kind[named] = offer_kind(cluster.site_of_node[node[named]] == site, cluster.is_cloud[node[named]])
     accepted = pc.cast(pc.cast(rows["accepted"], pa.int8()), pa.float64()).to_numpy(zero_copy_only=False)
     return acceptances(
         accepted,
-        np.where(node >= 0, kind, -1),
+        kind,
         label_index(rows, "scenario", cluster.scenarios),
         pc.fill_null(pc.cast(rows["agent"], pa.string()), "").to_numpy(zero_copy_only=False).astype(str),
         len(cluster.scenarios),
