@@ -95,8 +95,7 @@ def config_of(arguments: Namespace) -> "OrderConfig":
         num_anchors=arguments.anchors,
         warm=arguments.warm,
     )
-    training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)))
-    training = replace(training, index_only=arguments.index_only)
+    training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)), index_only=arguments.index_only)
     if arguments.ppo_seeds is not None:
         training = replace(training, num_ppo_seeds=arguments.ppo_seeds)
     if arguments.updates is not None:

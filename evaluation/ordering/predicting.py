@@ -29,7 +29,7 @@ import optax
 from offline_rl.descent import descend
 from twin.contracts import Array, PyTree
 from twin.networks import MLP
-from twin.ordering.features import DAY_S, JOB_FEATURES, POOL_FEATURES
+from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.remembering import Score
 from twin.ordering.types import Jobs, OrderingError, Pool
 from twin.ordering.users import remember
@@ -80,7 +80,7 @@ def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np
     ends = np.argsort(end_s, kind="stable")
     num_agents = int(jobs.agent.max()) + 1 if len(jobs.agent) else 0
     memory = np.zeros((max(num_agents, 1), 4))
-    history, done = np.zeros((4, len(end_s))), 0
+    known, done = np.zeros((4, len(end_s))), 0
     for job in np.argsort(at_s, kind="stable"):
         while done < len(ends) and end_s[ends[done]] <= at_s[job]:
             ended = ends[done]
@@ -88,15 +88,17 @@ def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np
             done += 1
             if agent >= 0:
                 remember(memory[agent], jobs.run_s[ended], jobs.requested_s[ended], TIME_UNIT_S)
-        agent = jobs.agent[job]
-        count, ratio, log_run, haste = memory[agent]
-        if agent >= 0 and count > 0:
-            history[:, job] = log_run, 1.0 - 1.0 / (1.0 + count), ratio, haste
-        else:
-            history[:, job] = 0.0, 0.0, 1.0, 0.0
+        if jobs.agent[job] >= 0:
+            known[:, job] = memory[jobs.agent[job]]
     requested = np.log1p(jobs.requested_s / TIME_UNIT_S)
     width = np.log1p(jobs.processors) / np.log1p(pool.processors)
-    return np.stack([requested, *history, width]).astype(np.float32)
+    return np.stack([requested, *_history(known), width]).astype(np.float32)
+
+
+def _history(memory: np.ndarray) -> np.ndarray:
+    """[4, jobs] the middle of `SEEN`, of the memories [4, jobs] of who asks (`remembering.Score`)."""
+    count, ratio, log_run, haste = memory
+    return np.stack([log_run, 1.0 - 1.0 / (1.0 + count), np.where(count > 0.0, ratio, 1.0), haste])
 
 
 def labels_of(jobs: Jobs) -> np.ndarray:
@@ -188,20 +190,6 @@ def lessons_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], poo
     return (features[:, :cut], labels[:, :cut]), (features[:, cut:], labels[:, cut:])
 
 
-def parts_of(predictor: PyTree, seen: np.ndarray, arrival_s: np.ndarray, pool: Pool) -> np.ndarray:
-    """[5, jobs] what the exponents of an index multiply; the days waited up to a constant, as minus the arrival.
-
-    Args:
-        predictor: from `fit_predictor`.
-        seen: [SEEN, jobs] features when the jobs arrived.
-        arrival_s: [jobs].
-        pool: the processors.
-    """
-    log_haste, log_share = log_logistic(np.asarray(_logits(predictor, jnp.asarray(seen)), np.float64))
-    requested, processors = seen[0].astype(float), seen[-1] * np.log1p(pool.processors)
-    return np.stack([log_haste, -log_share - requested, -requested, -processors, -arrival_s / DAY_S])
-
-
 def score_of(index: Index, jobs: Jobs, pool: Pool) -> Score:
     """The index of jobs that have not waited, for `twin.ordering.remembering`; ageing is the replay's own.
 
@@ -219,11 +207,7 @@ def score_of(index: Index, jobs: Jobs, pool: Pool) -> Score:
     a, b, c, d, _ = index.exponents
 
     def score(rows: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        count, ratio, log_run, haste = memory
-        known = 1.0 - 1.0 / (1.0 + count)
-        usual = np.where(count > 0.0, ratio, 1.0)
-        seen = np.stack([requested[rows], log_run, known, usual, haste, width[rows]], axis=1)
-        hidden = seen.astype(np.float32)
+        hidden = np.stack([requested[rows], *_history(memory), width[rows]], axis=1).astype(np.float32)
         for kernel, bias in layers[:2]:
             hidden = np.maximum(hidden @ kernel + bias, 0.0)
         log_haste, log_share = log_logistic(hidden @ layers[2][0] + layers[2][1]).T

@@ -20,7 +20,6 @@ from evaluation.ordering.predicting import (
     labels_of,
     lessons_of,
     log_logistic,
-    parts_of,
     score_of,
     scorer_of,
     seen_at,
@@ -49,6 +48,14 @@ from twin.ordering.types import OrderingError, Pool
 
 SMALL = OrderTrainingConfig(num_visible=32, queue_size=64, running_size=16)
 EASY = Pool(16.0, easy=True)
+
+
+def parts_of(predictor, seen, arrival_s, pool):
+    """[5, jobs] what the exponents of an index multiply; the days waited up to a constant, as minus the arrival."""
+    logits = np.asarray(NETWORK.apply(predictor, jnp.asarray(seen)), np.float64)
+    log_haste, log_share = log_logistic(logits)
+    requested, processors = seen[0].astype(float), seen[-1] * np.log1p(pool.processors)
+    return np.stack([log_haste, -log_share - requested, -requested, -processors, -arrival_s / DAY_S])
 
 
 def test_histories_at_arrival_are_those_of_finished_jobs():

@@ -71,9 +71,8 @@ def test_decisions_are_the_week_in_columns():
     assert UTILISATION.compute(decisions) == pytest.approx((4 * 50 + 1600 + 10) / (16 * 7 * DAY_S))
     assert (decisions.day - decisions.day[0]).tolist() == [0, 0, 4]
     other, _ = cut_week(jobs, POOL, np.full(3, np.nan), 4, WeeksConfig(num_train_days=1))
-    assert decisions_of(other, np.array([2 * DAY_S]), POOL).unit.tolist() == [
-        1
-    ]  # the same day, of another anchor
+    found = decisions_of(other, np.array([2 * DAY_S]), POOL)
+    assert found.unit.tolist() == [1]  # the same day, of another anchor
     own = other._replace(calendar=3)
     assert decisions_of(own, np.array([2 * DAY_S]), POOL).unit[0] not in (0, 1)
 
