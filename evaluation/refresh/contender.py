@@ -112,17 +112,17 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
     Sites of nodes that the contract does not know are taken as it knew the node, else as its first site.
     """
     cluster, names = judged.cluster, judged.cluster.node_names
-    known = {node.name: node.site for node in setting.nodes}
-    known_ratio = {node.name: node.run_ratio for node in setting.nodes}
+    known = {node.name: node for node in setting.nodes}
     sites = [cluster.sites[index] for index in cluster.site_of_node]
     told = [
-        site if site in setting.sites else known.get(name, setting.sites[0])
+        site if site in setting.sites else known[name].site if name in known else setting.sites[0]
         for name, site in zip(names, sites, strict=True)
     ]
     rules = [
         [True] * len(names),
         *([name in allowed for name in names] for allowed in setting.candidate_sets[1:]),
     ]
+    ratios = [known[name].run_ratio if name in known else setting.run_ratio_elsewhere for name in names]
     seen_as = replace(
         cluster,
         site_of_node=np.array([setting.sites.index(site) for site in told]),
@@ -131,7 +131,7 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         services=setting.services,
         queues=setting.queues,
         rules=np.array(rules, bool),
-        run_ratio=np.array([known_ratio.get(name, setting.run_ratio_elsewhere) for name in names]).T,
+        run_ratio=np.array(ratios).T,
         agents=tuple(setting.acceptance_of_agent),
         acceptance_of_agent=np.array(list(setting.acceptance_of_agent.values())).reshape(
             -1, len(OFFER_KINDS)

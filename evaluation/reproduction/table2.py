@@ -54,9 +54,10 @@ TRAIN = TrainingConfig(
     num_updates=30, num_streams=160, entropy=0.0, kl_to_clone=0.003, stray_services=0.2, network="narrow_scorer",
     from_logs=LEARNED,
 )  # fmt: skip
-"""Of the policies in the table, chosen on `kmps` with one seed, with a compiler that got wide sums wrong. Rightly
-compiled, the member kept aside says .909 after 20 updates and after 40, .908 after 20 of windows four times as long in
-half the streams, and .905 of a policy trained without disagreement and deviations."""
+"""Of the policies in the table, chosen on `kmps` with one seed, before policies were told what usually happens: then
+the member kept aside said .909 after 20 updates and after 40, .908 after 20 of windows four times as long in half the
+streams, and .905 of a policy trained without disagreement and deviations. Since then it says .947 after 20 updates (one
+seed) and .953 after 30 (the mean of five)."""
 
 
 @dataclass(frozen=True)

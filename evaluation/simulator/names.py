@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from evaluation.simulator.conditions import hosting, world_draw
 from evaluation.simulator.hosting import host_rules, rule_of_services
@@ -61,7 +62,7 @@ def names_in(world: World, cluster: Cluster) -> Names:
     service[[services.index(name) for name in known]] = _positions("service", known, cluster.services)
     scenario = _positions("scenario", [one.name for one in world.scenarios], cluster.scenarios)
     node = _positions("node", cluster.node_names, nodes)
-    agents = [agent_name(agent) for agent in range(world.num_agents)]
+    agents = pa.array([agent_name(agent) for agent in range(world.num_agents)], pa.string())
     return Names(
         site=site,
         scenario=scenario,

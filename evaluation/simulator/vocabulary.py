@@ -5,7 +5,7 @@ import numpy as np
 from evaluation.simulator.hosting import host_rules
 from evaluation.simulator.world import World
 from twin.placement.types import Cluster
-from twin.placement.usual import OFFER_KINDS
+from twin.placement.usual import nothing_usual
 
 UNKNOWN_NAME = "unknown"
 
@@ -32,8 +32,5 @@ def cluster_of(world: World) -> Cluster:
         services=(UNKNOWN_NAME, *(service.name for service in world.services)),
         queues=(UNKNOWN_NAME,),
         rules=host_rules(world)[0],
-        run_ratio=np.ones((1 + len(world.services), len(world.nodes))),
-        agents=(),
-        acceptance_of_agent=np.ones((0, len(OFFER_KINDS))),
-        acceptance_of_scenario=np.ones((1 + len(world.scenarios), len(OFFER_KINDS))),
+        **nothing_usual(1 + len(world.services), len(world.nodes), 1 + len(world.scenarios)),
     )

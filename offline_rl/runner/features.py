@@ -40,8 +40,9 @@ MOST_SLACK = math.e**2
 _TINY = 1e-6
 _FREE = len(RESOURCES)
 _USUAL = NODE_FEATURES.index("usual_run")
-_WAITING_AND_BACKLOG = slice(LOAD.index("waiting_cores"), LOAD.index("core_seconds_left") + 1, 3)
-"""Of a load: these two rows."""
+_WAITING, _BACKLOG = LOAD.index("waiting_cores"), LOAD.index("core_seconds_left")
+_WAITING_AND_BACKLOG = slice(_WAITING, _BACKLOG + 1, _BACKLOG - _WAITING)
+"""Of a load: these two rows, as a view."""
 
 
 class NodeFacts(NamedTuple):

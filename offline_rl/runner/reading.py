@@ -27,13 +27,13 @@ def asked_of(
     """
     _refuse_impossible(request, clock_s)
     told = (request.site, request.scenario, request.service, request.queue)
-    labels = [
-        start + index_of.get(label, 0)  # type: ignore[arg-type]
-        for label, (start, index_of) in zip(told, vocabulary.offsets.values(), strict=True)
-    ]
+    kinds = vocabulary.offsets.values()
+    known = [index_of.get(label, 0) for label, (_, index_of) in zip(told, kinds, strict=True)]  # type: ignore[arg-type]
+    _, scenario, service, _ = known
     expected_run_s = request.requested_run_s
     if expected_run_s is None:
-        expected_run_s = run_of_service(setting, vocabulary, request.service)
+        expected_run_s = setting.run_of_service_s[service]
+    accepts = setting.acceptance_of_agent.get(request.agent)  # type: ignore[arg-type]
     has_cores, has_memory, has_gpus = setting.demanded
     return Asked(
         demand=(
@@ -46,10 +46,9 @@ def asked_of(
         expected_run_s=expected_run_s,
         deadline_s=math.inf if request.deadline_s is None else request.deadline_s,
         input_mib=request.input_mib,
-        labels=tuple(labels),
-        service=vocabulary.offsets["service"][1].get(request.service, 0),  # type: ignore[arg-type]
-        accepts=setting.acceptance_of_agent.get(request.agent)  # type: ignore[arg-type]
-        or setting.acceptance_of_scenario[vocabulary.offsets["scenario"][1].get(request.scenario, 0)],  # type: ignore[arg-type]
+        labels=tuple(start + index for index, (start, _) in zip(known, kinds, strict=True)),
+        service=service,
+        accepts=setting.acceptance_of_scenario[scenario] if accepts is None else accepts,
         clock_s=clock_s,
     )
 

@@ -11,6 +11,7 @@ from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
 from twin.contracts import Trajectory
 from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementFacts, PlacementOutcome
+from twin.placement.usual import nothing_usual
 
 
 class Shape(NamedTuple):
@@ -38,10 +39,7 @@ def cluster(num_sites=2):
         services=("unknown",),
         queues=("unknown",),
         rules=np.ones((1, 2), bool),
-        run_ratio=np.ones((1, 2)),
-        agents=(),
-        acceptance_of_agent=np.ones((0, 3)),
-        acceptance_of_scenario=np.ones((1, 3)),
+        **nothing_usual(1, 2, 1),
     )
 
 

@@ -28,6 +28,7 @@ from twin.placement.encode import read_rows
 from twin.placement.encoding import fit_encoding
 from twin.placement.features import NODE_FEATURES
 from twin.placement.types import Cluster
+from twin.placement.usual import nothing_usual
 from twin.rollout import follow, rollout
 
 NUM_DAYS = 2
@@ -134,8 +135,7 @@ def one_node_cluster(world):
         node_names=("node",), capacity=capacity, unit_capacity=capacity, site_of_node=np.array([0]),
         is_cloud=np.array([False]), sites=("here",), scenarios=("unknown", "default"),
         services=("unknown", "only"), queues=("unknown",), rules=np.ones((1, 1), bool),
-        run_ratio=np.ones((2, 1)),
-        agents=(), acceptance_of_agent=np.ones((0, 3)), acceptance_of_scenario=np.ones((2, 3)),
+        **nothing_usual(2, 1, 2),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import datetime as dt
 
 import numpy as np
+import pyarrow as pa
 
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import Rows
@@ -61,7 +62,7 @@ def made_requests(rng: np.random.Generator, cluster: Cluster, shape: tuple[int, 
     demand = np.stack([number(0.1, 4.0), number(0.1, 2.0), np.zeros(shape, np.float32)])
     demand[2] = rng.random(shape) < 0.1
     agent, scenario = index(3, -1), index(len(cluster.scenarios))
-    names = [agent_name(one) for one in agent.ravel().tolist()]
+    names = pa.array([agent_name(one) for one in agent.ravel().tolist()], pa.string())
     home, elsewhere, cloud = acceptance_of(cluster, names, scenario.ravel())
     return Requests(
         site=index(len(cluster.sites)),

@@ -22,6 +22,7 @@ from twin.placement.encoding import (
     amount,
     candidate_set,
     day_start_s,
+    expected_run_s,
     instant_s,
     label_index,
     node_index,
@@ -120,10 +121,6 @@ def _silent(rows: pa.Table) -> np.ndarray:
 def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requests:
     cluster = encoding.cluster
     service = label_index(rows, "service", cluster.services)
-    expected = amount(rows, "requested_run_s", np.nan)
-    expected = np.where(np.isnan(expected), np.asarray(encoding.run_of_service_s)[service], expected)
-    sites = pc.cast(rows["site"], pa.string())
-    site = pc.fill_null(pc.index_in(sites, value_set=pa.array(cluster.sites)), 0).to_numpy()
     demand = np.stack([amount(rows, name, 1.0 if name == "cpu_cores" else 0.0) for name in RESOURCES])
     known_resource = np.isfinite(cluster.capacity).any(axis=1) & (cluster.capacity > 0.0).any(axis=1)
     agents = pc.dictionary_encode(pc.cast(rows["agent"], pa.string()))
@@ -131,9 +128,9 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requ
     agent = agent.combine_chunks() if agent.num_chunks else agent
     agent_index = pc.fill_null(agent.indices, -1).to_numpy() if len(rows) else np.zeros(0)
     scenario = label_index(rows, "scenario", cluster.scenarios)
-    home, elsewhere, cloud = acceptance_of(cluster, pc.cast(rows["agent"], pa.string()).to_pylist(), scenario)
+    home, elsewhere, cloud = acceptance_of(cluster, rows["agent"], scenario)
     return Requests(
-        site=site.astype(np.int32),
+        site=label_index(rows, "site", cluster.sites),
         scenario=scenario,
         service=service,
         queue=label_index(rows, "queue", cluster.queues),
@@ -141,7 +138,7 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requ
         rule=_rule(rows, encoding),
         demand=np.where(known_resource[:, None], demand, 0.0).astype(np.float32),
         num_nodes=amount(rows, "num_nodes", 1.0).astype(np.float32),
-        expected_run_s=expected.astype(np.float32),
+        expected_run_s=expected_run_s(rows, service, encoding.run_of_service_s).astype(np.float32),
         deadline_s=amount(rows, "deadline_s", np.inf).astype(np.float32),
         input_mib=amount(rows, "input_mib", 0.0).astype(np.float32),
         day_fraction=((arrival_s % DAY_S) / DAY_S).astype(np.float32),

@@ -20,7 +20,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
-from twin.placement.usual import OFFER_KINDS, Acceptance, acceptances, offer_kind, run_ratios
+from twin.placement.usual import OFFER_KINDS, Acceptance, acceptances, nothing_usual, offer_kind, run_ratios
 
 UNKNOWN_LABEL = "unknown"
 DAY_S = 86_400.0
@@ -138,17 +138,16 @@ def fit_encoding(
     nodes = archive.nodes()
     by_class = granularity == "class" or (granularity == "auto" and _wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
-    cluster = replace(cluster, knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK)
     until_s = day_start_s(max(train_days)) + DAY_S
     run_s = _run_s(rows, until_s)
     service = label_index(rows, "service", cluster.services)
     run_of_service = _median_by(service, run_s, len(cluster.services))
-    expected_s = amount(rows, "requested_run_s", np.nan)
-    expected_s = np.where(np.isnan(expected_s), np.array(run_of_service)[service], expected_s)
+    expected_s = expected_run_s(rows, service, run_of_service)
     node = node_index(rows, node_of_name, cluster.num_nodes)
     usual = _acceptance(rows, cluster, node)
     cluster = replace(
         cluster,
+        knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
         run_ratio=run_ratios(service, node, run_s, expected_s, cluster.run_ratio.shape),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
@@ -160,7 +159,7 @@ def fit_encoding(
     gap_s = float(np.ptp(arrival_s)) / max(len(arrival_s), 1)
     typical_s = float(np.nanmedian(run_s)) if np.isfinite(run_s).any() else 60.0
     problem = PlacementConfig(
-        depth=_depth(rows, node_of_name, cluster.num_nodes, until_s),
+        depth=_depth(rows, node, cluster.num_nodes, until_s),
         time_unit_s=max(0.1 * typical_s, 1e-3),
         memory_s=max(50.0 * gap_s, typical_s),
         reward="on_time" if has_deadlines else "slowdown",
@@ -187,28 +186,35 @@ def _acceptance(rows: pa.Table, cluster: Cluster, node: np.ndarray) -> Acceptanc
     )
 
 
-def acceptance_of(cluster: Cluster, agent: Sequence[str | None], scenario: np.ndarray) -> np.ndarray:
+def acceptance_of(cluster: Cluster, agent: pa.Array | pa.ChunkedArray, scenario: np.ndarray) -> np.ndarray:
     """[OFFER_KINDS, requests] probability that an offer is accepted: the agent's own where known, else the scenario's.
 
     Args:
         cluster: With the probabilities.
-        agent: [requests] names, None where hidden.
+        agent: [requests] names, null where hidden.
         scenario: [requests] index.
     """
-    row_of = {name: row for row, name in enumerate(cluster.agents)}
-    row = np.array([-1 if name is None else row_of.get(name, -1) for name in agent], np.int64)
+    row = index_of(agent, cluster.agents, missing=-1)
     found = cluster.acceptance_of_scenario[scenario]
     found[row >= 0] = cluster.acceptance_of_agent[row[row >= 0]]
     return found.T.astype(np.float32)
 
 
+def expected_run_s(rows: pa.Table, service: np.ndarray, run_of_service_s: Sequence[float]) -> np.ndarray:
+    """[rows] the run time asked for, else the median of the service [rows] (index)."""
+    asked_s = amount(rows, "requested_run_s", np.nan)
+    return np.where(np.isnan(asked_s), np.asarray(run_of_service_s)[service], asked_s)
+
+
 def label_index(rows: pa.Table, column: str, vocabulary: Sequence[str]) -> np.ndarray:
     """[rows] int32 index of every row's label in `vocabulary`; 0 ("unknown") where it is null or not in it."""
-    values = rows[column]
-    if pa.types.is_dictionary(values.type):
-        values = pc.cast(values, values.type.value_type)
-    index = pc.index_in(values, value_set=pa.array(vocabulary, pa.string()))
-    return pc.fill_null(index, 0).to_numpy().astype(np.int32)
+    return index_of(rows[column], vocabulary, missing=0)
+
+
+def index_of(labels: pa.Array | pa.ChunkedArray, vocabulary: Sequence[str], *, missing: int) -> np.ndarray:
+    """[labels] int32 index of every label in `vocabulary`; `missing` where it is null or not in it."""
+    index = pc.index_in(pc.cast(labels, pa.string()), value_set=pa.array(vocabulary, pa.string()))
+    return pc.fill_null(index, missing).to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def instant_s(rows: pa.Table, column: str) -> np.ndarray:
@@ -292,10 +298,7 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
         services=services,
         queues=vocabulary(rows["queue"].to_pylist()),
         rules=_rules(rows, node_of_name, len(distinct)),
-        run_ratio=np.ones((len(services), len(distinct))),
-        agents=(),
-        acceptance_of_agent=np.ones((0, len(OFFER_KINDS))),
-        acceptance_of_scenario=np.ones((len(scenarios), len(OFFER_KINDS))),
+        **nothing_usual(len(services), len(distinct), len(scenarios)),
     )
     return cluster, node_of_name
 
@@ -324,9 +327,8 @@ def _median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[f
     return medians
 
 
-def _depth(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int, until_s: float) -> int:
+def _depth(rows: pa.Table, node: np.ndarray, num_nodes: int, until_s: float) -> int:
     """Slots per node: head-room over the largest number of requests in flight at once on one node."""
-    node = node_index(rows, node_of_name, num_nodes)
     arrival, finish = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     peak = 1
     for index in range(num_nodes):

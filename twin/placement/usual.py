@@ -12,7 +12,7 @@ their true means, both estimated from the same log: few values, or groups no mor
 little (empirical Bayes; B. Efron and C. Morris, Stein's estimation rule and its competitors, 1973).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,16 @@ class Acceptance(NamedTuple):
     agents: tuple[str, ...]
     of_agent: np.ndarray
     of_scenario: np.ndarray
+
+
+def nothing_usual(num_services: int, num_nodes: int, num_scenarios: int) -> dict[str, Any]:
+    """The fields of a `Cluster` of which no log has told anything: all runs as expected, all offers accepted."""
+    return {
+        "run_ratio": np.ones((num_services, num_nodes)),
+        "agents": (),
+        "acceptance_of_agent": np.ones((0, len(OFFER_KINDS))),
+        "acceptance_of_scenario": np.ones((num_scenarios, len(OFFER_KINDS))),
+    }
 
 
 def offer_kind(same_site: np.ndarray, is_cloud: np.ndarray) -> np.ndarray:
