@@ -80,24 +80,25 @@ def _scorer(arrays: Arrays, contract: PolicyContract) -> Network:
     if facts.identity:
         shared, shared_bias = (by_choice(one, len(contract.choices)) for one in (shared, shared_bias))
     width = facts.hidden[0]
-    layers = [
-        tuple(
-            arrays.get(f"{name}_{index}/{part}") for name in ("layer", "pool") for part in ("kernel", "bias")
-        )
-        for index in range(len(facts.hidden) - 1)
-    ]
+    layers = []
+    for index in range(len(facts.hidden) - 1):
+        bias, pool = arrays[f"layer_{index}/bias"], arrays.get(f"pool_{index}/kernel")
+        if pool is not None:
+            bias = bias + arrays[f"pool_{index}/bias"]
+        layers.append((arrays[f"layer_{index}/kernel"], bias, pool))
     shared_bias = (shared_bias.reshape(-1, width) + arrays["choice/bias"]).reshape(-1)
     score, score_bias = arrays["score/kernel"][:, 0], arrays["score/bias"][0]
 
     def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
-        common = (context @ shared + shared_bias).reshape(len(context), -1, width)
-        hidden = np.maximum(choices @ own + common, 0.0)
+        batch, num_choices = legal.shape
+        hidden = (choices.reshape(-1, choices.shape[-1]) @ own).reshape(batch, num_choices, width)
+        hidden += (context @ shared + shared_bias).reshape(batch, -1, width)
+        np.maximum(hidden, 0.0, out=hidden)
         weight = _weight_of_legal(legal) if facts.pooled else None
-        for kernel, bias, pool, pool_bias in layers:
-            mixed = hidden @ kernel + bias
-            if weight is not None:
-                mixed += np.matmul(weight, hidden) @ pool + pool_bias
-            hidden = np.maximum(mixed, 0.0)
+        for kernel, bias, pool in layers:
+            mixed = (hidden.reshape(-1, hidden.shape[-1]) @ kernel).reshape(batch, num_choices, -1)
+            mixed += bias if weight is None or pool is None else np.matmul(weight, hidden) @ pool + bias
+            hidden = np.maximum(mixed, 0.0, out=mixed)
         return np.where(legal, hidden @ score + score_bias, np.float32(MASKED_LOGIT))
 
     return network

@@ -5,7 +5,7 @@ names, numbers and whole episodes against the array code of training.
 """
 
 import math
-from collections.abc import Sequence
+from operator import le
 from typing import NamedTuple
 
 import numpy as np
@@ -39,29 +39,36 @@ MOST_SLACK = math.e**2
 """Of what is left of a deadline, over the run; its inverse is the least."""
 _TINY = 1e-6
 _FREE = len(RESOURCES)
-_USUAL = NODE_FEATURES.index("usual_run")
-_WAITING, _BACKLOG = LOAD.index("waiting_cores"), LOAD.index("core_seconds_left")
-_WAITING_AND_BACKLOG = slice(_WAITING, _BACKLOG + 1, _BACKLOG - _WAITING)
-"""Of a load: these two rows, as a view."""
+_NEEDED, _USUAL = NODE_FEATURES.index("needed_share"), NODE_FEATURES.index("usual_run")
+_LOAD = slice(NODE_FEATURES.index("free_cpu_cores"), _USUAL)
+"""Features that show a load, and the share that the request needs among them."""
+_WAITING_AND_BACKLOG = slice(
+    NODE_FEATURES.index("waiting_share"),
+    NODE_FEATURES.index("backlog") + 1,
+    NODE_FEATURES.index("backlog") - NODE_FEATURES.index("waiting_share"),
+)
+"""These two features, as a view."""
 
 
 class NodeFacts(NamedTuple):
     """What is fixed of the nodes of a table, ready for a decision."""
 
     site: np.ndarray  # [nodes] int64 index of the node's site
+    same_site: np.ndarray  # [sites, nodes] bool: the node stands there
+    kind: np.ndarray  # [sites, nodes] int64, index into `Asked.accepts` of an offer of the node by that site
     is_cloud: np.ndarray  # [nodes] float32
     cores: np.ndarray  # [nodes] at least 1e-9, inf where no limit is known
     limits: (
         np.ndarray
     )  # [2 * resources, nodes] float32, as in training: of the largest machine, then of the node
+    least: tuple[float, ...]  # [2 * resources] the least of each of those
     scale: (
         np.ndarray
     )  # [load rows, nodes] what a load is multiplied by to become a feature (before the logarithm)
     whole: np.ndarray  # [resources, nodes] 1 where there is any capacity, else 0
     run_units: np.ndarray  # [services, nodes] time units that a service runs there, per second expected of it
-    kind_away: np.ndarray  # [nodes] int64, index into `Asked.accepts` of an offer from another site
     time_unit_s: float
-    # [nodes, sites] takes a row to its means over the nodes of every site; None: no need
+    # [nodes, sites] float32, takes a row to its means over the nodes of every site; None: no need
     to_site: np.ndarray | None
 
 
@@ -76,7 +83,7 @@ class Asked(NamedTuple):
     input_mib: float
     labels: tuple[int, ...]  # positions of the flags that are set, among the request's features
     service: int  # index of the service, 0 where training did not know it
-    accepts: Sequence[float]  # how readily an offer at home, at another site and in the cloud is accepted
+    accepts: np.ndarray  # [3] how readily an offer at home, at another site and in the cloud is accepted
     clock_s: float  # seconds since 1970
 
 
@@ -89,6 +96,7 @@ def node_facts(
     counted: tuple[bool, ...],
     time_unit_s: float,
     *,
+    num_sites: int,
     sees_all: bool = False,
 ) -> NodeFacts:
     """The facts of a table of nodes.
@@ -100,6 +108,7 @@ def node_facts(
         run_ratio: [services, nodes] how long a service runs there, over what is expected of it anywhere.
         counted: Which resources are accounted for; of the others all is free.
         time_unit_s: Unit of durations.
+        num_sites: Sites that may decide.
         sees_all: Whether nodes of other sites are seen in full.
     """
     cores = np.maximum(capacity[0], 1e-9)
@@ -108,27 +117,31 @@ def node_facts(
     unit = np.full_like(cores, 1.0 / time_unit_s)
     one = np.ones_like(cores)
     scale = np.stack([*share, 1.0 / cores, one, one, unit / cores, unit, unit, one])
-    members = site[:, None] == np.arange(int(site.max(initial=-1)) + 1)
-    has_summaries = members.shape[1] > 1 and not sees_all
+    same_site = site == np.arange(num_sites)[:, None]
+    limits = np.concatenate([machine, capacity]).astype(np.float32) * np.float32(SLACK)
+    to_site = (same_site / np.maximum(same_site.sum(axis=1, keepdims=True), 1)).T
     return NodeFacts(
         site=site,
+        same_site=same_site,
+        kind=np.where(same_site, 0, np.where(is_cloud, 2, 1)),
         is_cloud=is_cloud.astype(np.float32),
         cores=cores,
-        limits=np.concatenate([machine, capacity]).astype(np.float32) * np.float32(SLACK),
+        limits=limits,
+        least=tuple(limits.min(axis=1, initial=np.inf).tolist()),
         scale=scale,
         whole=has_any.astype(float),
         run_units=run_ratio / time_unit_s,
-        kind_away=np.where(is_cloud, 2, 1),
         time_unit_s=time_unit_s,
-        to_site=members / np.maximum(members.sum(axis=0), 1) if has_summaries else None,
+        to_site=None if sees_all or num_sites == 1 else to_site.astype(np.float32),
     )
 
 
 def fits(facts: NodeFacts, asked: Asked) -> np.ndarray:
     """[nodes] bool: could the request ever run there, by the largest machine's capacity."""
-    demand = np.array(asked.demand, np.float32)
-    wanted = np.concatenate([demand / np.float32(asked.num_nodes), demand])
-    return np.logical_and.reduce(facts.limits >= wanted[:, None], axis=0)
+    wanted = (*(each / asked.num_nodes for each in asked.demand), *asked.demand)
+    if all(map(le, wanted, facts.least)):
+        return np.ones(len(facts.site), bool)
+    return np.logical_and.reduce(facts.limits >= np.array(wanted, np.float32)[:, None], axis=0)
 
 
 def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np.ndarray) -> np.ndarray:
@@ -144,34 +157,39 @@ def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np
         Features in the order of `NODE_FEATURES`; nodes of other sites show the mean of their site's nodes, unless all
         are seen in full.
     """
-    dynamic = load * facts.scale
-    np.subtract(facts.whole, dynamic[:_FREE], out=dynamic[:_FREE])
-    dynamic[RECENT_WAIT] /= np.maximum(load[RECENT_STARTS], 1e-3)
-    logs = dynamic[_FREE:]
-    np.log1p(np.maximum(logs, 0.0, out=logs), out=logs)
-    same_site = facts.site == asked.site
-    if facts.to_site is not None:
-        dynamic = np.where(same_site, dynamic, (dynamic @ facts.to_site)[:, facts.site])
-    seen = np.empty((len(NODE_FEATURES), len(same_site)), np.float32)
+    scaled = load * facts.scale
+    free = scaled[:_FREE]
+    np.subtract(facts.whole, free, out=free)
+    scaled[RECENT_WAIT] /= np.maximum(load[RECENT_STARTS], 1e-3)
+    needed = asked.demand[0] / facts.cores
+    run = facts.run_units[asked.service] * asked.expected_run_s
+    same_site = facts.same_site[asked.site]
+    seen = np.empty((len(NODE_FEATURES), len(run)), np.float32)
     seen[0], seen[1], seen[2] = possible, same_site, facts.is_cloud
-    seen[3 : 3 + _FREE] = dynamic[:_FREE]
-    seen[3 + _FREE] = needed = asked.demand[0] / facts.cores
-    seen[4 + _FREE : _USUAL] = dynamic[_FREE:]
-    units = facts.run_units[asked.service] * asked.expected_run_s
-    seen[_USUAL : _USUAL + 2] = np.log1p((units, units * needed))
-    seen[_USUAL + 2] = _slack(dynamic, units, needed, asked.deadline_s / facts.time_unit_s)
-    seen[-1] = np.array(asked.accepts)[np.where(same_site, 0, facts.kind_away)]
+    seen[_LOAD.start : _NEEDED] = free
+    seen[_NEEDED + 1 : _LOAD.stop] = scaled[_FREE:]
+    seen[_NEEDED], seen[_USUAL], seen[_USUAL + 1] = needed, run, run * needed
+    logs = seen[_NEEDED + 1 : _USUAL + 2]
+    np.log1p(np.maximum(logs, 0.0, out=logs), out=logs)
+    if facts.to_site is not None:
+        shown = seen[_LOAD]
+        means = (shown @ facts.to_site).take(facts.site, axis=1)
+        means[_NEEDED - _LOAD.start] = needed
+        np.copyto(shown, means, where=~same_site)
+    seen[_USUAL + 2] = _slack(seen, run, needed, asked.deadline_s / facts.time_unit_s)
+    seen[-1] = asked.accepts.take(facts.kind[asked.site])
     return np.ascontiguousarray(seen.T)
 
 
-def _slack(dynamic: np.ndarray, run: np.ndarray, needed: np.ndarray, deadline: float) -> np.ndarray | float:
-    """[nodes] by the load as it is shown [load rows, nodes]; durations in time units."""
+def _slack(seen: np.ndarray, run: np.ndarray, needed: np.ndarray, deadline: float) -> np.ndarray | float:
+    """[nodes] by the load as it is shown [features, nodes]; durations in time units."""
     if math.isinf(deadline):
         return 0.0
-    waiting, backlog = np.expm1(dynamic[_WAITING_AND_BACKLOG])
-    left = deadline - backlog * (dynamic[0] - waiting < needed - 1e-3)
-    share = left / np.maximum(run, _TINY)
-    return np.asarray(np.log(np.minimum(np.maximum(share, 1.0 / MOST_SLACK), MOST_SLACK)))
+    waiting, backlog = np.expm1(seen[_WAITING_AND_BACKLOG])
+    backlog *= seen[_LOAD.start] - waiting < needed - 1e-3
+    share = (deadline - backlog) / np.maximum(run, _TINY)
+    np.minimum(np.maximum(share, 1.0 / MOST_SLACK, out=share), MOST_SLACK, out=share)
+    return np.log(share, out=share)
 
 
 def observe_request(

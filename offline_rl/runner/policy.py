@@ -54,7 +54,9 @@ class Ranges:
 
     def outside(self, values: np.ndarray) -> np.ndarray:
         """Which values [..., features] are outside."""
-        return (values < self.low) | (values > self.high)
+        found = values < self.low
+        found |= values > self.high
+        return found
 
     def count(self, values: np.ndarray, rows: np.ndarray | None) -> int:
         """How many values [..., features] are outside, in the chosen rows [...] if any are given."""
@@ -228,7 +230,7 @@ class Policy:
 
     def _decided(self, known: table.NodeTable, seen: Seen, request: Request) -> Decision:
         chosen = None
-        if seen.legal.any():
+        if np.count_nonzero(seen.legal):
             scores = self.exported.network(seen.choices[None], seen.context[None], seen.legal[None])[0]
             chosen = known.names[int(scores.argmax())]
         else:

@@ -61,8 +61,8 @@ class PlacementSetting:
     services: tuple[str, ...]
     queues: tuple[str, ...]
     candidate_sets: tuple[frozenset[str], ...]
-    acceptance_of_agent: Mapping[str, Sequence[float]]
-    acceptance_of_scenario: Sequence[Sequence[float]]
+    acceptance_of_agent: Mapping[str, np.ndarray]
+    acceptance_of_scenario: Sequence[np.ndarray]
     run_of_service_s: tuple[float, ...]
     time_unit_s: float
     memory_s: float
@@ -136,9 +136,9 @@ def _known_node(content: Mapping[str, Any]) -> KnownNode:
     return KnownNode(content["name"], content["site"], bool(content["is_cloud"]), capacity, machine, ratio)
 
 
-def _readiness(values: Sequence[float]) -> tuple[float, float, float]:
+def _readiness(values: Sequence[float]) -> np.ndarray:
     home, elsewhere, cloud = map(float, values)
-    return home, elsewhere, cloud
+    return np.array([home, elsewhere, cloud])
 
 
 def _amounts(values: Sequence[float | None]) -> tuple[float, ...]:

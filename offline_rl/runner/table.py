@@ -104,6 +104,7 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
             run_ratio,
             setting.counted,
             setting.time_unit_s,
+            num_sites=len(site_index),
             sees_all=setting.sees_all,
         ),
         everyone=np.ones(len(row_names), bool),
