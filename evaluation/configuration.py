@@ -181,9 +181,24 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return tuple(_value(arguments[0], item, where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if kind is dt.date:
+        return _date(value, where)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(f"{value!r} is of the wrong type", where=where, allowed=kind.__name__)
     return value
+
+
+def _date(value: Any, where: str) -> dt.date:
+    """A date, also a quoted one."""
+    try:
+        found = dt.date.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if not isinstance(found, dt.date) or isinstance(found, dt.datetime):
+        raise ConfigError(
+            f"{value!r} is not a date", where=where, allowed="a date without a time, such as 2024-01-05"
+        )
+    return found
 
 
 def _refuse_below_one(table: str, **values: int) -> None:

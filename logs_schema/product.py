@@ -160,7 +160,7 @@ def read_manifest(path: Path | str, kind: str | None = None) -> Manifest:
     if kind is not None and manifest.kind != kind:
         what = f"this is a product of kind '{manifest.kind}'"
         raise ProductError(
-            what, where=str(path), allowed=f"kind '{kind}'", advice=f"give the path of a {kind}"
+            what, where=str(path), allowed=f"kind '{kind}'", advice=f"give the folder of the {kind}"
         )
     return manifest
 

@@ -27,7 +27,7 @@ def test_tables_become_configs_beside_what_they_configure(tmp_path: Path) -> Non
         written(
             tmp_path,
             'seed = 3\n[log]\nformat = "swf"\npaths = ["a.swf"]\norigin = 2013-01-05\n'
-            "[days]\nlast_day = 2013-02-01\nnum_days = 14\n[train]\nseeds = [7]\nkl_to_clone = 1\n",
+            "[days]\nlast_day = '2013-02-01'\nnum_days = 14\n[train]\nseeds = [7]\nkl_to_clone = 1\n",
         )
     )
     assert config.seed == 3
@@ -48,6 +48,9 @@ def test_tables_become_configs_beside_what_they_configure(tmp_path: Path) -> Non
         ('[train]\nseeds = "all"', "not a list"),
         ("[train]\nseeds = [1, 1]", "seeds"),
         ("seed = true", "wrong type"),
+        ("[days]\nlast_day = 2013-02-01T00:00:00", "not a date"),
+        ('[days]\nlast_day = "yesterday"', "not a date"),
+        ("[days]\nlast_day = 3", "not a date"),
         ("train = 3", "not a table"),
         ('[log]\nformat = "swf"\npreset = "small"\npaths = ["a"]', "not both"),
         ('[log]\nformat = "swf"', "without paths"),
