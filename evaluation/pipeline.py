@@ -33,6 +33,7 @@ from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
 from twin.population import PopulationConfig, learn_asking
+from twin.problems import PLACEMENT, problem_of
 
 POPULATION = "population"
 """Folder of the population within a twin's."""
@@ -203,15 +204,8 @@ def refuse_foreign(archive: Archive, twin_path: Path) -> None:
         ProductError: This is no twin.
     """
     facts = read_manifest(twin_path, "twin").extra
-    known = set(archive.nodes()["node_id"].to_pylist()) | set(archive.nodes()["node_class"].to_pylist())
-    missing = [name for name in load_encoding(twin_path).cluster.node_names if name not in known]
-    if missing:
-        raise ConfigError(
-            "the twin and the archive do not speak of the same nodes",
-            where=f"unknown to the archive: {first(missing)}",
-            allowed="an archive of the system that the twin was fitted on",
-            advice="fit a twin on this archive",
-        )
+    if problem_of(twin_path) == PLACEMENT:
+        _refuse_foreign_nodes(archive, twin_path)
     train_days = [dt.date.fromisoformat(day) for day in facts["train_days"]]
     is_held = bool(set(train_days) & set(archive.days("requests")))
     if is_held and archive.days_hash("requests", train_days) != facts.get("train_days_hash"):
@@ -219,6 +213,18 @@ def refuse_foreign(archive: Archive, twin_path: Path) -> None:
             "the twin was fitted on another archive",
             where=f"{twin_path}: requests of the training days {train_days[0]} to {train_days[-1]} differ",
             allowed="the archive of the fit, as it was or with days added",
+            advice="fit a twin on this archive",
+        )
+
+
+def _refuse_foreign_nodes(archive: Archive, twin_path: Path) -> None:
+    known = set(archive.nodes()["node_id"].to_pylist()) | set(archive.nodes()["node_class"].to_pylist())
+    missing = [name for name in load_encoding(twin_path).cluster.node_names if name not in known]
+    if missing:
+        raise ConfigError(
+            "the twin and the archive do not speak of the same nodes",
+            where=f"unknown to the archive: {first(missing)}",
+            allowed="an archive of the system that the twin was fitted on",
             advice="fit a twin on this archive",
         )
 

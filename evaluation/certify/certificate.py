@@ -1,13 +1,16 @@
 """A certificate: its lines and charts, what it was made from, and what it says as a whole."""
 
-from collections.abc import Mapping
+import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line as Line
-from evaluation.certify.lines import Verdict
+from evaluation.certify.lines import Verdict, overall
 from evaluation.records import from_plain, to_plain
 from evaluation.report import Chart
+from logs_schema.errors import SchedtwinError
 
 EXIT_STATUS = {Verdict.PASS: 0, Verdict.FAIL: 3, Verdict.CANNOT_TELL: 4, Verdict.NOT_APPLICABLE: 4}
 """Of the command: 0 passed, 3 failed, 4 cannot tell."""
@@ -73,3 +76,50 @@ class Certificate:
             return f"cannot tell: {self.refusal}"
         told = ", ".join(f"{count} {name}" for name, count in self.counts().items() if count)
         return f"{self.verdict.value} ({told})"
+
+
+def certificate_of(
+    lines: Sequence[Line],
+    about: Mapping[str, str],
+    charts: Mapping[str, tuple[Chart, ...]],
+    config: CertifyConfig,
+    *,
+    twin: str,
+    archive: str,
+    train_days: Sequence[dt.date],
+    days: Sequence[dt.date] = (),
+    partners: Sequence[dt.date] = (),
+    num_requests: int = 0,
+    notes: Sequence[str] = (),
+    refusal: str = "",
+) -> Certificate:
+    """The certificate of some lines.
+
+    Args:
+        lines: In the order of their sections.
+        about: Section -> what it is about.
+        charts: Section -> its charts, where it has some.
+        config: How it was made.
+        twin, archive: Content hashes.
+        train_days, days, partners, num_requests, notes, refusal: As in `Certificate`.
+    """
+    names = dict.fromkeys(line.section for line in lines)
+    return Certificate(
+        verdict=overall(lines),
+        lines=tuple(lines),
+        sections=tuple(Section(name, about[name], charts.get(name, ())) for name in names),
+        train_days=tuple(day.isoformat() for day in train_days),
+        days=tuple(day.isoformat() for day in days),
+        partners=tuple(day.isoformat() for day in partners),
+        num_requests=num_requests,
+        notes=tuple(notes),
+        refusal=refusal,
+        config=to_plain(config),
+        twin=twin,
+        archive=archive,
+    )
+
+
+def refusal_in_words(error: SchedtwinError) -> str:
+    """Why nothing could be measured, for a certificate that says so."""
+    return " ".join(part for part in (error.what, f"({error.where})" if error.where else "") if part)

@@ -1,7 +1,7 @@
 """Makes a certificate: plays held-out days in the twin and holds what comes of it against the log."""
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.certify.answering import (
@@ -15,21 +15,18 @@ from evaluation.certify.answering import (
 from evaluation.certify.answering import SECTION as ANSWERS
 from evaluation.certify.calibrated import SECTION as CALIBRATION
 from evaluation.certify.calibrated import calibration_lines
-from evaluation.certify.certificate import Certificate, Section
+from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.generating import SECTION as POPULATION
 from evaluation.certify.generating import population_lines
 from evaluation.certify.held_out import hold_out, unseen_labels
 from evaluation.certify.horizons import SECTION as HORIZON
 from evaluation.certify.horizons import horizon_lines
-from evaluation.certify.lines import Line, overall
 from evaluation.certify.playing import real_days, twin_days
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.two_samples import pairs_chart
 from evaluation.progress import Progress
-from evaluation.records import to_plain
-from evaluation.report import Chart
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from twin.placement.model import PlacementTwin
@@ -102,9 +99,9 @@ def certify(
             f"{num_counted - num_rows:,} of {num_counted:,} requests are left out: log or twin do not know "
             "what came of them"
         )
-    return _certificate(
-        lines, charts, twin, config, twin_hash, archive,
-        days=chosen.days, partners=chosen.partners, num_requests=num_rows, notes=notes,
+    return certificate_of(
+        lines, ABOUT, charts, config, twin=twin_hash, archive=archive.content_hash,
+        train_days=encoding.train_days, days=chosen.days, partners=chosen.partners, num_requests=num_rows, notes=notes,
     )  # fmt: skip
 
 
@@ -112,36 +109,7 @@ def refused(
     error: SchedtwinError, twin: PlacementTwin, archive: Archive, config: CertifyConfig, *, twin_hash: str
 ) -> Certificate:
     """The certificate that says that nothing could be measured, and why."""
-    told = " ".join(part for part in (error.what, f"({error.where})" if error.where else "") if part)
-    return _certificate([], {}, twin, config, twin_hash, archive, refusal=told)
-
-
-def _certificate(
-    lines: Sequence[Line],
-    charts: Mapping[str, tuple[Chart, ...]],
-    twin: PlacementTwin,
-    config: CertifyConfig,
-    twin_hash: str,
-    archive: Archive,
-    *,
-    days: Sequence[dt.date] = (),
-    partners: Sequence[dt.date] = (),
-    num_requests: int = 0,
-    notes: Sequence[str] = (),
-    refusal: str = "",
-) -> Certificate:
-    names = dict.fromkeys(line.section for line in lines)
-    return Certificate(
-        verdict=overall(lines),
-        lines=tuple(lines),
-        sections=tuple(Section(name, ABOUT[name], charts.get(name, ())) for name in names),
-        train_days=tuple(day.isoformat() for day in twin.encoding.train_days),
-        days=tuple(day.isoformat() for day in days),
-        partners=tuple(day.isoformat() for day in partners),
-        num_requests=num_requests,
-        notes=tuple(notes),
-        refusal=refusal,
-        config=to_plain(config),
-        twin=twin_hash,
-        archive=archive.content_hash,
-    )
+    return certificate_of(
+        [], ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash,
+        train_days=twin.encoding.train_days, refusal=refusal_in_words(error),
+    )  # fmt: skip

@@ -25,6 +25,9 @@ class Thresholds:
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
+        utilisation: Of a queue: mean absolute error of the utilisation, over the floor.
+        order_rank_correlation: Of a queue: least Spearman correlation of the rules' slowdowns with those of replay.
+        order_value_error: Of a queue: mean absolute error of the rules' log mean bounded slowdowns, over the floor.
     """
 
     column_kl: float = 0.01
@@ -41,6 +44,9 @@ class Thresholds:
     horizon: float = 0.10
     rank_correlation: float = 0.97
     value_error: float = 0.02
+    utilisation: float = 0.05
+    order_rank_correlation: float = 0.9
+    order_value_error: float = 0.10
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class CertifyConfig:
     Attributes:
         max_days: Held-out days looked at where none are named: the first ones after training...
         enough_rows: ... and then as many more as it takes to have so many requests, four weeks at most.
+        max_weeks: Held-out weeks of a queue looked at where no days are named: the first ones after training.
+        num_copies: Generated weeks of a queue for each of them, in which the rules are played.
         num_steps: Decisions that the twin plays on its own before it is set back to the log.
         min_rows: Least number of decided requests that a certificate is made from.
         max_rows: Rows of a sample that the classifier and the kernel distance look at.
@@ -62,6 +70,8 @@ class CertifyConfig:
 
     max_days: int = 3
     enough_rows: int = 2000
+    max_weeks: int = 8
+    num_copies: int = 4
     num_steps: int = 512
     min_rows: int = 200
     max_rows: int = 3000
@@ -78,6 +88,12 @@ class CertifyConfig:
                 where=f"max_days={self.max_days}, num_steps={self.num_steps}, min_rows={self.min_rows}, "
                 f"max_rows={self.max_rows}",
                 allowed="max_days >= 1, num_steps >= 8, min_rows >= 50, max_rows >= 200",
+            )
+        if self.max_weeks < 1 or self.num_copies < 1:
+            raise ConfigError(
+                "the certificate is misconfigured",
+                where=f"max_weeks={self.max_weeks}, num_copies={self.num_copies}",
+                allowed="both 1 or more",
             )
         self.intervals()
 

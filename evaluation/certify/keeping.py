@@ -12,12 +12,16 @@ from evaluation.certify.certifying import certify, refused
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Verdict
 from evaluation.certify.page import render
+from evaluation.certify.queues.certifying import certify_queue, refused_queue
 from evaluation.pipeline import refuse_foreign
 from evaluation.progress import Progress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST, read_manifest, verify
+from twin.ordering.keeping import load_queue_twin
+from twin.ordering.types import OrderingError
 from twin.placement.model import PlacementTwin
+from twin.problems import ORDERING, problem_of
 
 KIND = "certificate"
 DATA, PAGE = "certificate.json", "report.html"
@@ -133,17 +137,8 @@ def build_certificate(
     """
     archive, twin_hash = Archive(archive_path), read_manifest(twin_path, "twin").content_hash
     refuse_foreign(archive, twin_path)
-    twin = PlacementTwin.load(twin_path)
-    own = twin_path / "population"
-    population = own if population is None and own.is_dir() else population
-    try:
-        certificate = certify(
-            twin, archive, days, config, progress, twin_hash=twin_hash, population=population
-        )
-    except ConfigError as error:
-        if not record_refusal:
-            raise
-        certificate = refused(error, twin, archive, config, twin_hash=twin_hash)
+    make = _queue_maker if problem_of(twin_path) == ORDERING else _placement_maker
+    certificate = make(archive, twin_path, twin_hash, days, config, progress, population, record_refusal)
     (out / DATA).write_text(json.dumps(certificate.to_json(), indent=1, allow_nan=False) + "\n")
     (out / PAGE).write_text(render(certificate, "Certificate of a twin"), encoding="utf-8")
     return {
@@ -152,6 +147,51 @@ def build_certificate(
         "lines": certificate.counts(),
         "refusal": certificate.refusal,
     }
+
+
+def _placement_maker(
+    archive: Archive,
+    twin_path: Path,
+    twin_hash: str,
+    days: Sequence[dt.date] | None,
+    config: CertifyConfig,
+    progress: Progress,
+    population: Path | None,
+    record_refusal: bool,
+) -> Certificate:
+    twin = PlacementTwin.load(twin_path)
+    own = twin_path / "population"
+    population = own if population is None and own.is_dir() else population
+    try:
+        return certify(twin, archive, days, config, progress, twin_hash=twin_hash, population=population)
+    except ConfigError as error:
+        if not record_refusal:
+            raise
+        return refused(error, twin, archive, config, twin_hash=twin_hash)
+
+
+def _queue_maker(
+    archive: Archive,
+    twin_path: Path,
+    twin_hash: str,
+    days: Sequence[dt.date] | None,
+    config: CertifyConfig,
+    progress: Progress,
+    population: Path | None,
+    record_refusal: bool,
+) -> Certificate:
+    if population is not None:
+        raise ConfigError(
+            "the twin of a queue holds its own population", where=f"--population {population}",
+            allowed="no other population", advice="leave it out",
+        )  # fmt: skip
+    twin = load_queue_twin(twin_path)
+    try:
+        return certify_queue(twin, archive, days, config, progress, twin_hash=twin_hash)
+    except (ConfigError, OrderingError) as error:
+        if not record_refusal:
+            raise
+        return refused_queue(error, twin, archive, config, twin_hash=twin_hash)
 
 
 def load_certificate(folder: Path) -> Certificate:

@@ -1,5 +1,7 @@
 """A certificate as one self-contained page: every line with its threshold, its verdict and a small picture."""
 
+import datetime as dt
+from collections.abc import Sequence
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -56,9 +58,30 @@ def render(certificate: Certificate, title: str) -> str:
         mark=MARKS[certificate.verdict],
         counts=certificate.counts(),
         sections=sections,
+        days=_stretches(certificate.days, certificate.days),
+        pairs=_stretches(certificate.days, certificate.partners),
         failed=failed,
         unsure=unsure,
     )
+
+
+def _stretches(days: Sequence[str], beside: Sequence[str]) -> list[tuple[str, str]]:
+    """Days and the days beside them as stretches: those that follow each other on both sides are one."""
+    runs: list[list[tuple[str, str]]] = []
+    for pair in zip(days, beside, strict=False):  # a refused certificate has none
+        if runs and pair == tuple(_next_day(day) for day in runs[-1][-1]):
+            runs[-1].append(pair)
+        else:
+            runs.append([pair])
+    return [(_span(run[0][0], run[-1][0]), _span(run[0][1], run[-1][1])) for run in runs]
+
+
+def _next_day(day: str) -> str:
+    return (dt.date.fromisoformat(day) + dt.timedelta(days=1)).isoformat()
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"
 
 
 def as_table(certificate: Certificate) -> Table:

@@ -69,12 +69,13 @@ def two_sample_lines(section: str, trio: Trio, columns: tuple[str, ...], config:
     if not rest:
         return lines
     trio = keep(trio, tuple(name for name in trio.real.sample.names if name not in sparse))
-    lines += _column_lines(section, keep(trio, rest), config)
-    lines += _distribution_lines(section, keep(trio, rest), config)
+    lines += column_lines(section, keep(trio, rest), config)
+    lines += distribution_lines(section, keep(trio, rest), config)
     return [*lines, *_joint_lines(section, trio, rest, config)]
 
 
-def _column_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
+def column_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
+    """KL of every column."""
     coding, intervals = Coding(trio.real.sample), config.intervals()
     measured = column_kls(coding, trio.real, trio.generated, trio.num_units)
     floor = column_kls(coding, trio.real, trio.other, trio.num_units)
@@ -87,7 +88,8 @@ def _column_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]
     ]  # fmt: skip
 
 
-def _distribution_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
+def distribution_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
+    """Distances of the distribution functions of every continuous column."""
     lines, intervals, limits = [], config.intervals(), config.thresholds
     for name in trio.real.sample.continuous:
         measured, floor = (
@@ -168,7 +170,7 @@ def pair_statistics(
     }  # fmt: skip
 
 
-def pairs_chart(trio: Trio, columns: tuple[str, ...]) -> Chart:
+def pairs_chart(trio: Trio, columns: tuple[str, ...], other: str = "another real day") -> Chart:
     """KL of every pair of columns beside its floor, the worst excess first; the note names them."""
     once = np.ones((1, trio.num_units))
     found = [
@@ -184,7 +186,7 @@ def pairs_chart(trio: Trio, columns: tuple[str, ...]) -> Chart:
         "KL (nats)",
         (
             Curve("twin", place, tuple(item[1] for item in found)),
-            Curve("another real day", place, tuple(item[2] for item in found)),
+            Curve(other, place, tuple(item[2] for item in found)),
         ),
         names,
     )

@@ -2,7 +2,10 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evaluation.configuration import RunConfig
 
 NAME = "fit"
 HELP = "learn a twin from the training days of an archive"
@@ -13,16 +16,73 @@ def add_arguments(parser: ArgumentParser) -> None:
     from evaluation.commands.settings import add_step_arguments
 
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    parser.add_argument(
+        "--problem", choices=("placement", "ordering"),
+        help="which node takes a request, or which waiting job of a batch queue starts next (default: ordering where "
+        "the archive knows one pool only or the configuration has a table [order], else placement)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--processors", metavar="N", type=float,
+        help="of the ordering problem: size of the pool (default: the archive's nodes)",
+    )  # fmt: skip
     add_step_arguments(parser, "twin")
 
 
 def run(arguments: Namespace) -> int:
     """Fit the twin and say how it went; 0."""
+    from evaluation.commands.settings import settings_of
+    from evaluation.ordering.fitting import ONE_POOL, only_ordering
+    from logs_schema import Archive
+    from logs_schema.errors import ConfigError
+
+    config, told = settings_of(arguments), ""
+    problem = arguments.problem or ("ordering" if config.order is not None else None)
+    if problem is None:
+        told = ONE_POOL if only_ordering(Archive(arguments.archive)) else ""
+        problem = "ordering" if told else "placement"
+    if problem == "ordering":
+        return _fit_queue(arguments, config, told)
+    if arguments.processors is not None:
+        raise ConfigError(
+            "placement knows its nodes from the archive", where="--processors",
+            allowed="--processors together with --problem ordering",
+        )  # fmt: skip
+    return _fit_placement(arguments, config)
+
+
+def _fit_queue(arguments: Namespace, config: "RunConfig", told: str) -> int:
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.commands.settings import settings_of, write_product
+    from evaluation.commands.settings import write_product
+    from evaluation.ordering.fitting import build_queue_twin, order_config_of
+
+    order = order_config_of(config, arguments.processors)
+    with progress_of(arguments) as progress:
+        facts = write_product(
+            arguments,
+            "twin",
+            {"archive": arguments.archive},
+            {
+                "problem": "ordering",
+                "days": config.days,
+                "weeks": order.weeks,
+                "processors": order.processors,
+            },
+            lambda out: build_queue_twin(out, arguments.archive, config.days, order, progress),
+        )
+    text = (
+        f"twin of a queue on {facts['processors']:g} processors, {facts['first_day']} to {facts['last_day']}: "
+        f"{facts['num_jobs']:,} jobs of {facts['num_users']:,} users\n"
+        f"{arguments.out} written; next: schedtwin certify {arguments.out} {arguments.archive}"
+    )
+    show_result(arguments, facts, f"{told}\n{text}" if told else text)
+    return 0
+
+
+def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.settings import write_product
     from evaluation.pipeline import build_twin
 
-    config = settings_of(arguments)
     with progress_of(arguments) as progress:
         facts = write_product(
             arguments,

@@ -111,8 +111,6 @@ class WeekPlan(NamedTuple):
 def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
     """Cuts a log into test weeks.
 
-    The log's first and last half percent of jobs do not count as its span: many logs begin with stragglers.
-
     Args:
         jobs: of the archive.
         pool: for the size of the machine.
@@ -122,16 +120,13 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
         ConfigError: the log is too short for one anchor with its largest shift.
     """
     shifts = parse_shifts(config.shifts)
-    edges = jobs.arrival_s[
-        [int(RARE * (len(jobs.arrival_s) - 1)), int((1 - RARE) * (len(jobs.arrival_s) - 1))]
-    ]
-    first_day, last_day = (int(day) for day in day_of(jobs, edges))
-    earliest = first_day + 1 + config.num_train_days
-    latest = last_day - shifts[-1] - config.num_test_days
+    first_day, end_day = log_days(jobs)
+    earliest = first_day + config.num_train_days
+    latest = end_day - shifts[-1] - config.num_test_days
     if latest < earliest:
         needed = config.num_train_days + shifts[-1] + config.num_test_days + 2
         raise ConfigError(
-            f"the log spans {last_day - first_day + 1} days, too few for one anchor",
+            f"the log spans {end_day - first_day + 2} days, too few for one anchor",
             where=f"{config.num_train_days} training days, shift {shifts[-1]} days, {config.num_test_days} test days",
             allowed=f"at least {needed} days",
             advice="train on fewer days, or ask for shorter shifts",
@@ -148,6 +143,16 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
             weeks.append(week._replace(label=label, anchor=number, shift_days=shift))
             num_put_back += put_back
     return WeekPlan(anchors, tuple(weeks), num_put_back)
+
+
+def log_days(jobs: Jobs) -> tuple[int, int]:
+    """The log's whole days: the first, and the first one after them, as days since 1970 (UTC).
+
+    The first and the last half percent of jobs do not count: many logs begin with stragglers.
+    """
+    last = len(jobs.arrival_s) - 1
+    first_day, last_day = day_of(jobs, jobs.arrival_s[[int(RARE * last), int((1 - RARE) * last)]])
+    return int(first_day) + 1, int(last_day)
 
 
 def cut_week(

@@ -11,8 +11,9 @@ history are drawn, never single jobs:
     jobs        a run of as many consecutive jobs from the user's own sequence, from a random place on, cyclic
                 (circular block bootstrap: Politis and Romano 1992): processors, request and run time together.
                 With probability `continued` a visit goes on where the user's last one stopped
-    run times   multiplied by log-normal noise; with probability `resampled`, the ratio of run time to request
-                is another one of the same user's (anybody's where the user has one job only)
+    run times   multiplied by log-normal noise, but for those that used up their request; with probability
+                `resampled`, the ratio of run time to request is another one of the same user's (anybody's where the
+                user has one job only)
 
 Nothing here is fitted by gradient, and nothing is invented that no user did; what the future brings that the training
 days lack (a new user, a holiday) it cannot know. `twin.ordering.population_check` holds it against later weeks.
@@ -31,6 +32,8 @@ from twin.ordering.windows import chosen
 DAY_S = 86_400.0
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 MIN_DAYS = 3
+USED_UP = 0.95
+"""A job that ran for so much of its request was, most likely, ended by it."""
 
 
 @dataclass(frozen=True)
@@ -280,13 +283,14 @@ def _as_jobs(
     ratio = population.run_s[another] / population.requested_s[another]
     run_s = np.where(generator.uniform(size=num_jobs) < config.resampled, ratio * requested_s, run_s)
     noisy_s = run_s * np.exp(config.run_noise * generator.standard_normal(num_jobs))
-    limit_s = np.maximum(run_s, requested_s)  # noise outruns no request that the drawn run time kept to
+    # a job that used up its request was ended by it: no noise there, and none that would lead there
+    free = np.maximum(run_s, noisy_s) < USED_UP * requested_s
     return Jobs(
         request_id=np.arange(num_jobs).astype(str).astype(object),
         arrival_s=arrival_s,
         processors=population.processors[rows],
         requested_s=requested_s,
-        run_s=np.maximum(np.rint(np.minimum(noisy_s, limit_s)), MIN_RUN_S),
+        run_s=np.maximum(np.rint(np.where(free, noisy_s, run_s)), MIN_RUN_S),
         logged_start_s=arrival_s.copy(),
         agent=population.user_agent[users],
         origin_us=round(first_day * DAY_S * 1e6),

@@ -12,6 +12,7 @@ import numpy as np
 
 from logs_schema import Archive
 from logs_schema.errors import ProductError
+from logs_schema.product import MANIFEST
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment
 from twin.environment import environment
@@ -26,6 +27,7 @@ from twin.placement.replay import ReplayTable
 from twin.placement.responses import drawn_response
 from twin.placement.types import Fate, InFlight, Requests
 from twin.placement.windows import Windows, replayed_arrivals, select
+from twin.problems import PLACEMENT, refuse_other_problem
 
 DAY = dt.timedelta(days=1)
 
@@ -95,6 +97,8 @@ class PlacementTwin:
 
 def load_encoding(folder: Path) -> Encoding:
     """The encoding kept in a twin's or policy's folder; ProductError where there is none, or one of another version."""
+    if not (folder / "encoding.json").exists() and (folder / MANIFEST).is_file():
+        refuse_other_problem(folder, PLACEMENT)
     text = _text(folder / "encoding.json")
     try:
         return Encoding.from_json(text)

@@ -1,0 +1,1 @@
+"""Certificates of twins of batch queues: generated weeks against weeks that the twin has not seen."""

@@ -1,0 +1,152 @@
+"""Makes the certificate of a queue's twin: generated weeks, and other real ones, against held-out weeks."""
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.queues.asking import (
+    ACCURACY,
+    ANSWERS,
+    COLUMNS,
+    answer_lines,
+    arrival_lines,
+    asking_lines,
+    hours_chart,
+    jobs_trio,
+    shares_chart,
+)
+from evaluation.certify.queues.asking import SECTION as ASKING
+from evaluation.certify.queues.held_out import WEEK_DAYS, hold_out_weeks
+from evaluation.certify.queues.living import LivedWeek, real_weeks, twin_weeks
+from evaluation.certify.queues.rankings import SECTION as RULES
+from evaluation.certify.queues.rankings import ranking_lines
+from evaluation.certify.queues.waiting import SECTION as QUEUE
+from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
+from evaluation.certify.two_samples import pairs_chart
+from evaluation.ordering.fitting import as_date
+from evaluation.ordering.replaying import LOGGED_GAP, logged_mean_wait_s
+from evaluation.progress import Progress
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, SchedtwinError
+from twin.ordering.jobs import read_jobs
+from twin.ordering.keeping import QueueTwin
+from twin.ordering.windows import chosen as chosen_jobs
+
+ABOUT = {
+    ASKING: "Generated jobs, submissions and users against those of held-out weeks. Memory: rank correlation of what "
+    "consecutive jobs of a user use of their requests.",
+    ANSWERS: "What jobs use of the time they ask for, where the same was asked or the user's last job used the same.",
+    QUEUE: "First come first served with EASY on an idealised machine, in generated and in held-out weeks.",
+    RULES: "Mean bounded slowdowns of all published rules, with and without EASY, in generated weeks and in exact "
+    "replay of the held-out weeks. The logged order is left out: nobody logged the generated weeks.",
+}
+
+
+def certify_queue(
+    twin: QueueTwin,
+    archive: Archive,
+    days: Sequence[dt.date] | None,
+    config: CertifyConfig,
+    progress: Progress,
+    *,
+    twin_hash: str,
+) -> Certificate:
+    """The certificate of a queue's twin on held-out weeks.
+
+    Args:
+        twin: The twin.
+        archive: The archive it was fitted on, with weeks after its training days.
+        days: Held-out days, of which whole weeks are taken; the first weeks after training if None.
+        config: Sizes and thresholds.
+        progress: Where to show how far it is.
+        twin_hash: Content hash of the twin.
+
+    Raises:
+        ConfigError: Days of training, no whole week with jobs, or too few jobs.
+        OrderingError: No job is usable.
+    """
+    jobs, processors = read_jobs(archive), twin.pool.processors
+    chosen = hold_out_weeks(jobs, twin, days, config)
+    with progress.stage("play the held-out weeks"):
+        real, other = (real_weeks(jobs, twin.pool, part, chosen) for part in (chosen.weeks, chosen.partners))
+    num_jobs = sum(len(week.rows) for week in real)
+    if num_jobs < config.min_rows:
+        raise ConfigError(
+            "too few jobs to certify anything",
+            where=f"{num_jobs} in {len(real)} held-out week(s) from {as_date(chosen.weeks[0])}",
+            allowed=f"{config.min_rows} or more",
+            advice="name more days (--days)",
+        )
+    with progress.stage("generate weeks", total=config.num_copies, unit="copies") as stage:
+        copies = []
+        for copy in range(config.num_copies):
+            stage(copy)
+            copies.append(twin_weeks(twin, chosen, config.seed, copy))
+        stage(config.num_copies)
+    with progress.stage("hold them against each other"):
+        asked = jobs_trio(real, copies[0], other, chosen.num_units)
+        waits = waits_trio(real, copies[0], other, chosen.num_units)
+        ranked, ranking_charts = ranking_lines(real, copies, other, chosen, config)
+        lines = [
+            *asking_lines(asked, config),
+            *arrival_lines(real, copies[0], other, chosen, processors, config),
+            *answer_lines(asked, config),
+            *waiting_lines(waits, real, copies[0], other, chosen, processors, config),
+            *ranked,
+        ]
+        charts = {
+            ASKING: (hours_chart(asked), pairs_chart(asked, COLUMNS, "other real weeks")),
+            ANSWERS: (shares_chart(asked, ACCURACY, "Distribution of run time over requested", "share"),),
+            QUEUE: (
+                shares_chart(waits, WAIT, "Distribution of waits", "wait (s, logarithmic)", logarithmic=True),
+            ),
+            RULES: ranking_charts,
+        }
+    return certificate_of(
+        lines, ABOUT, charts, config,
+        days=_days(chosen.weeks), partners=_days(chosen.partners), num_requests=num_jobs,
+        notes=[chosen.about_units, *chosen.notes, *_notes(twin, real)], **_facts(twin, archive, twin_hash),
+    )  # fmt: skip
+
+
+def refused_queue(
+    error: SchedtwinError, twin: QueueTwin, archive: Archive, config: CertifyConfig, *, twin_hash: str
+) -> Certificate:
+    """The certificate that says that nothing could be measured, and why."""
+    told = refusal_in_words(error)
+    return certificate_of([], ABOUT, {}, config, refusal=told, **_facts(twin, archive, twin_hash))
+
+
+def _facts(twin: QueueTwin, archive: Archive, twin_hash: str) -> dict[str, Any]:
+    train_days = [as_date(twin.first_day + offset) for offset in range(twin.num_days)]
+    return {"twin": twin_hash, "archive": archive.content_hash, "train_days": train_days}
+
+
+def _days(weeks: Sequence[int]) -> list[dt.date]:
+    return [as_date(week + offset) for week in weeks for offset in range(WEEK_DAYS)]
+
+
+def _notes(twin: QueueTwin, real: Sequence[LivedWeek]) -> list[str]:
+    """What the twin cannot know, and what the machine leaves out."""
+    agents = np.concatenate([lived.week.jobs.agent[lived.rows] for lived in real])
+    strange = int(np.sum(~np.isin(agents, twin.population.user_agent)))
+    large = sum(int(np.sum(lived.week.jobs.processors[lived.rows] > twin.pool.processors)) for lived in real)
+    logged = [chosen_jobs(lived.week.jobs, lived.rows) for lived in real]
+    logged_s = np.array([logged_mean_wait_s(one) for one in logged])
+    waits_s = np.concatenate([lived.waits_s("fcfs+easy") for lived in real])
+    notes = [f"{strange:,} of {len(agents):,} held-out jobs are of users that training never saw"]
+    if large:
+        notes.append(
+            f"{large:,} held-out jobs are larger than the pool and never start: no wait, no slowdown"
+        )
+    if np.isfinite(logged_s).all():
+        mean_s = np.average(logged_s, weights=[len(lived.rows) for lived in real])
+        notes.append(
+            f"the log's mean wait in these weeks is {mean_s:,.0f} s, that of replay under first come first served with "
+            f"EASY {np.nanmean(waits_s):,.0f} s; {LOGGED_GAP}"
+        )
+    return notes

@@ -1,0 +1,145 @@
+"""The weeks that a queue's certificate looks at, and which real week each of them is held against."""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluation.certify.config import CertifyConfig
+from evaluation.ordering.fitting import EPOCH, as_date
+from evaluation.ordering.weeks import WeeksConfig, log_days
+from evaluation.shifts import TestDays, refuse_overlap
+from logs_schema.errors import ConfigError
+from twin.ordering.keeping import QueueTwin
+from twin.ordering.population import day_of
+from twin.ordering.types import Jobs
+
+WEEK_DAYS = 7
+MIN_WEEKS = 6
+"""From so many held-out weeks on, whole weeks are the units, else days: fewer units give no honest interval."""
+
+
+@dataclass(frozen=True)
+class HeldOutWeeks:
+    """Held-out weeks and their partners, by their first days (days since 1970, UTC).
+
+    Attributes:
+        weeks: Held-out weeks, ascending.
+        partners: For each of them another real week, not held out, that begins on the same weekday.
+        notes: What had to be done without.
+    """
+
+    weeks: tuple[int, ...]
+    partners: tuple[int, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def units_per_week(self) -> int:
+        """Units that a week is drawn in: 1, or its days."""
+        return 1 if len(self.weeks) >= MIN_WEEKS else WEEK_DAYS
+
+    @property
+    def num_units(self) -> int:
+        """Units of all weeks."""
+        return len(self.weeks) * self.units_per_week
+
+    @property
+    def unit_days(self) -> int:
+        """Days of a unit."""
+        return WEEK_DAYS // self.units_per_week
+
+    @property
+    def about_units(self) -> str:
+        """What is drawn, in words."""
+        if self.units_per_week == 1:
+            return f"intervals draw the {len(self.weeks)} weeks whole"
+        return (
+            f"intervals draw the {self.num_units} days of {len(self.weeks)} week(s) one by one, as if queues did not "
+            f"last over night: name {MIN_WEEKS} weeks or more (--days) and weeks are drawn whole"
+        )
+
+
+def hold_out_weeks(
+    jobs: Jobs, twin: QueueTwin, asked: Sequence[dt.date] | None, config: CertifyConfig
+) -> HeldOutWeeks:
+    """Held-out weeks with partners for the noise floor.
+
+    Args:
+        jobs: Of the log.
+        twin: For its training days.
+        asked: Days to look at, of which whole weeks are taken: seven days that follow each other; the first weeks after
+            training if None.
+        config: How many weeks that is.
+
+    Raises:
+        ConfigError: There is no such week, the log has no job in it, or it is not after training.
+    """
+    first, end = log_days(jobs)
+    notes: list[str] = []
+    if asked is None:
+        last = end - WEEK_DAYS - WeeksConfig().num_drain_days
+        weeks = list(range(twin.anchor, last + 1, WEEK_DAYS))[: config.max_weeks]
+    else:
+        train = [as_date(twin.first_day + offset) for offset in range(twin.num_days)]
+        refuse_overlap(train, [TestDays(0, tuple(asked), None)])
+        weeks, num_left = _whole_weeks([(day - EPOCH).days for day in asked])
+        if num_left:
+            notes.append(f"{num_left} of the days asked for make no whole week: left out")
+    day = day_of(jobs, jobs.arrival_s)
+    counts = {week: int(np.sum((day >= week) & (day < week + WEEK_DAYS))) for week in weeks}
+    empty = [as_date(week).isoformat() for week in weeks if not counts[week]]
+    if empty:
+        notes.append(f"no job in the weeks from {', '.join(empty)}: left out")
+    weeks = [week for week in weeks if counts[week]]
+    if not weeks:
+        raise ConfigError(
+            "there is no whole week with jobs to hold the twin against",
+            where=f"training ends on {as_date(twin.anchor - 1)}, the log on {as_date(end)}",
+            allowed="seven days that follow each other, after training and within the log",
+            advice="name other days (--days), or fit the twin on earlier ones (--config, [days] last_day)",
+        )
+    partners, said = _partners(weeks, first, end, twin, day)
+    return HeldOutWeeks(tuple(weeks), partners, (*notes, *said))
+
+
+def _whole_weeks(days: Sequence[int]) -> tuple[list[int], int]:
+    """The first days of sevens of consecutive days, and how many days are left over."""
+    weeks: list[int] = []
+    run: list[int] = []
+    for day in sorted(set(days)):
+        run = [*run, day] if run and day == run[-1] + 1 else [day]
+        if len(run) == WEEK_DAYS:
+            weeks.append(run[0])
+            run = []
+    return weeks, len(set(days)) - WEEK_DAYS * len(weeks)
+
+
+def _partners(
+    weeks: Sequence[int], first: int, end: int, twin: QueueTwin, day: np.ndarray
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """For every held-out week the nearest other week of the log, each taken once as long as there are enough."""
+    partners: list[int] = []
+    notes: tuple[str, ...] = ()
+    for week in weeks:
+        places = range(first + (week - first) % WEEK_DAYS, end - WEEK_DAYS + 1, WEEK_DAYS)
+        others = [
+            place
+            for place in places
+            if all(abs(place - one) >= WEEK_DAYS for one in weeks)
+            and np.any((day >= place) & (day < place + WEEK_DAYS))
+        ]
+        free = [one for one in others if all(abs(one - taken) >= WEEK_DAYS for taken in partners)]
+        if not others:
+            raise ConfigError(
+                "the log holds no other week to measure the noise floor with",
+                where=f"{as_date(first)} to {as_date(end - 1)}",
+                allowed="at least one week besides the held-out ones",
+                advice="name fewer days (--days)",
+            )
+        if not free:
+            notes = ("there are fewer other weeks than held-out ones: the noise floor takes some twice",)
+        trained = range(twin.first_day - WEEK_DAYS + 1, twin.anchor)
+        distance = {one: (abs(one - week), one in trained) for one in free or others}
+        partners.append(min(distance, key=lambda one: distance[one]))
+    return tuple(partners), notes

@@ -1,0 +1,92 @@
+"""Weeks lived under fixed rules: held-out ones, other real ones, and generated ones, all by exact replay.
+
+All begin in the state that first come first served with EASY brings about: a real week since the log began, a generated
+one since generated days began (`evaluation.ordering.generated.LEAD_DAYS`). So a difference is one of who asks, never of
+the machine: what the idealised machine leaves out of the logged waits is in neither.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks
+from evaluation.metrics.slowdown import bounded_slowdown
+from evaluation.ordering.generated import AS_THEY_WERE, LEAD_DAYS, lived
+from evaluation.ordering.playing import OrderPolicy, rule_policies
+from evaluation.ordering.weeks import TestWeek, WeeksConfig, begin_schedule, cut_week
+from twin.ordering.keeping import QueueTwin
+from twin.ordering.population import DAY_S
+from twin.ordering.rules import FCFS
+from twin.ordering.types import Jobs, Pool
+
+WEEKS = WeeksConfig(num_test_days=WEEK_DAYS, warm="easy")
+QUEUE_RULE = "fcfs+easy"
+SEEDS_PER_CERTIFICATE = 1_000_000
+
+
+class LivedWeek(NamedTuple):
+    """One week under every rule.
+
+    Attributes:
+        week: Its jobs, and what ran and waited when it began.
+        rows: [counted] the jobs that count, among the week's.
+        unit: [counted] the unit of each.
+        starts: Rule -> [jobs] when each job began, on the week's clock; NaN where it never did.
+    """
+
+    week: TestWeek
+    rows: np.ndarray
+    unit: np.ndarray
+    starts: dict[str, np.ndarray]
+
+    def waits_s(self, rule: str) -> np.ndarray:
+        """[counted] seconds; NaN where a job never began."""
+        return np.asarray((self.starts[rule] - self.week.jobs.arrival_s)[self.rows])
+
+    def slowdowns(self, rule: str) -> np.ndarray:
+        """[counted] bounded slowdowns; NaN where a job never began."""
+        return bounded_slowdown(self.waits_s(rule), self.week.jobs.run_s[self.rows])
+
+
+def fixed_rules(pool: Pool) -> list[OrderPolicy]:
+    """All published rules with and without EASY; not the logged order, which no generated week has."""
+    return [policy for policy in rule_policies(pool) if policy.kind != "history"]
+
+
+def real_weeks(jobs: Jobs, pool: Pool, days: Sequence[int], chosen: HeldOutWeeks) -> list[LivedWeek]:
+    """Weeks of the log from some days on, one for each held-out week."""
+    start_s = begin_schedule(jobs, pool, WEEKS.warm)
+    return [
+        _live(cut_week(jobs, pool, start_s, day, WEEKS)[0], pool, number, chosen)
+        for number, day in enumerate(days)
+    ]
+
+
+def twin_weeks(twin: QueueTwin, chosen: HeldOutWeeks, seed: int, copy: int) -> list[LivedWeek]:
+    """One generated week for each held-out week, from the same weekday on; nothing after training is looked at.
+
+    Args:
+        twin: Who submits.
+        chosen: The held-out weeks.
+        seed: Of the certificate.
+        copy: Other copies are other weeks.
+    """
+    weeks = []
+    for number, day in enumerate(chosen.weeks):
+        begin = twin.anchor - (twin.anchor - day) % WEEK_DAYS
+        drawn = SEEDS_PER_CERTIFICATE * seed + len(chosen.weeks) * copy + number
+        num_days = LEAD_DAYS + WEEK_DAYS + WEEKS.num_drain_days
+        whole, start_s = lived(
+            twin.past, twin.population, twin.pool, drawn, begin, num_days, AS_THEY_WERE, rule=FCFS
+        )
+        week, _ = cut_week(whole, twin.pool, start_s, begin + LEAD_DAYS, WEEKS)
+        weeks.append(_live(week, twin.pool, number, chosen))
+    return weeks
+
+
+def _live(week: TestWeek, pool: Pool, number: int, chosen: HeldOutWeeks) -> LivedWeek:
+    rows = np.flatnonzero(week.counted)
+    part = (week.jobs.arrival_s[rows] // (chosen.unit_days * DAY_S)).astype(int)
+    starts = {policy.name: policy.plays[0]([week])[0] for policy in fixed_rules(pool)}
+    return LivedWeek(week, rows, number * chosen.units_per_week + part, starts)

@@ -1,0 +1,116 @@
+"""Fits the twin of a queue: which days to learn from, and the product that is written."""
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.ordering.config import OrderConfig
+from evaluation.ordering.replaying import pool_size
+from evaluation.ordering.weeks import WeeksConfig, log_days
+from evaluation.progress import Progress
+from evaluation.shifts import parse_shifts
+from logs_schema.archive import Archive
+from logs_schema.errors import ConfigError
+from twin.ordering.jobs import read_jobs
+from twin.ordering.keeping import fit_queue, save_queue
+from twin.ordering.types import Jobs, Pool
+from twin.problems import KEY, ORDERING
+
+EPOCH = date(1970, 1, 1)
+ROOM_DAYS = 56
+"""Days after training that are left for a certificate, where the log is long enough: eight weeks."""
+ONE_POOL = (
+    "the archive knows one pool only: nothing to place, so this is a twin of its queue (--problem ordering)"
+)
+
+
+def only_ordering(archive: Archive) -> bool:
+    """Whether there is nothing to place in an archive: one pool."""
+    return archive.nodes().num_rows == 1
+
+
+def order_config_of(config: RunConfig, processors: float | None) -> OrderConfig:
+    """The settings of the ordering problem: those of [order], and processors from the command line in their place."""
+    order = config.order or OrderConfig()
+    return order if processors is None else replace(order, processors=processors)
+
+
+def build_queue_twin(
+    out: Path, archive_path: Path, days: DaysConfig, config: OrderConfig, progress: Progress
+) -> dict[str, Any]:
+    """Fits a twin on the training days of an archive and writes it into `out`.
+
+    Args:
+        out: folder to write into.
+        archive_path: of the archive.
+        days: bounds of the training days; by default `config.weeks.num_train_days`, so long before the log's end that
+            all shifts can be judged and a certificate has eight weeks.
+        config: processors and weeks.
+        progress: where to show how far it is.
+
+    Returns:
+        Facts for the manifest.
+
+    Raises:
+        ArchiveError: there is no archive.
+        ConfigError: the log does not hold these days.
+        OrderingError: no job is usable, no pool is known, or the days hold no job.
+    """
+    archive = Archive(archive_path)
+    pool = Pool(pool_size(archive) if config.processors is None else config.processors)
+    with progress.stage("read"):
+        jobs = read_jobs(archive)
+    first_day, num_days = training_days(jobs, days, config.weeks)
+    with progress.stage(f"fit on {num_days} days"):
+        twin = fit_queue(jobs, pool, first_day, num_days)
+        save_queue(twin, out)
+    train_days = [day for day in archive.days("requests") if 0 <= (day - EPOCH).days - first_day < num_days]
+    return {
+        KEY: ORDERING,
+        "processors": pool.processors,
+        "archive": archive.content_hash,
+        "train_days_hash": archive.days_hash("requests", train_days),
+        "first_day": as_date(first_day).isoformat(),
+        "last_day": as_date(first_day + num_days - 1).isoformat(),
+        "train_days": [day.isoformat() for day in train_days],
+        "num_jobs": len(twin.population.run_s),
+        "num_users": len(twin.population.user_agent),
+        "num_too_large": int(np.sum(twin.population.processors > pool.processors)),
+        "counts": dict(jobs.counts),
+    }
+
+
+def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int, int]:
+    """First training day (days since 1970, UTC) and how many.
+
+    Raises:
+        ConfigError: the log does not hold them.
+    """
+    begin, end = log_days(jobs)
+    num_days = weeks.num_train_days if days.num_days is None else days.num_days
+    after = weeks.num_test_days + weeks.num_drain_days
+    room = max(ROOM_DAYS + weeks.num_drain_days, max(parse_shifts(weeks.shifts)) + after)
+    if days.last_day is not None:
+        last = (days.last_day - EPOCH).days
+    elif days.first_day is not None and days.num_days is not None:
+        last = (days.first_day - EPOCH).days + num_days - 1
+    else:
+        last = max(end - room, min(begin + num_days, end - after)) - 1
+    first = last + 1 - num_days if days.first_day is None else (days.first_day - EPOCH).days
+    if not begin <= first <= last < end:
+        raise ConfigError(
+            "the training days do not lie within the log",
+            where=f"{as_date(first)} to {as_date(last)}",
+            allowed=f"days from {as_date(begin)} to {as_date(end - 1)}",
+            advice="train on fewer days ([days] num_days, or [order.weeks] num_train_days), or name other ones",
+        )
+    return first, last + 1 - first
+
+
+def as_date(day: int) -> date:
+    """The date of a day since 1970."""
+    return date.fromordinal(EPOCH.toordinal() + day)

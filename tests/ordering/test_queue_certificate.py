@@ -1,0 +1,200 @@
+"""The twin of a queue as a product, and its certificate: what right and wrong ones are told, and what is refused."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pytest
+
+from evaluation import cli
+from evaluation.certify.certificate import EXIT_STATUS
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.keeping import find_certification, folder_beside, load_certificate
+from evaluation.certify.lines import Verdict
+from evaluation.certify.queues.certifying import certify_queue
+from evaluation.certify.queues.held_out import hold_out_weeks
+from evaluation.progress import SilentProgress
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, ProductError
+from logs_schema.product import read_manifest, writing
+from twin.ordering.jobs import read_jobs
+from twin.ordering.keeping import fit_queue, load_queue_twin
+from twin.ordering.windows import chosen
+from twin.placement.model import PlacementTwin
+
+QUICK = CertifyConfig(max_weeks=6, num_copies=1, max_rows=400, num_replicates=200)
+TOML = "[certify]\nmax_weeks = 6\nnum_copies = 1\nmax_rows = 400\nnum_replicates = 200\n"
+DAY_S = 86_400
+
+
+def run(*words):
+    return cli.main([*map(str, words), "--no-progress"])
+
+
+def swf(num_days=105, num_users=8, seed=0):
+    """A log in which every week is like every other: users with requests and habits of their own, on working days."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for day in range(num_days):
+        busy = 0.3 if (day + 6) % 7 >= 5 else 1.0  # 2001-09-09 was a Sunday
+        for user in range(num_users):
+            for _ in range(rng.poisson(3.0 * busy)):
+                asked = (1 + user % 4) * 3600
+                ran = asked if rng.uniform() < 0.2 else int(asked * rng.beta(1.0 + user, 6.0))
+                second = day * DAY_S - 6400 + int(3600 * np.clip(rng.normal(13.0, 2.5), 3.0, 23.0))
+                rows.append((second, 1 + (user * 3 + int(rng.integers(0, 2))) % 12, max(1, ran), asked, user))
+    lines = ["; UnixStartTime: 1000000000", "; MaxProcs: 16"]
+    for job, (second, width, ran, asked, user) in enumerate(sorted(rows)):
+        lines.append(f"{job} {second} 60 {ran} {width} -1 -1 {width} {asked} -1 1 {user} 1 -1 1 -1 -1 -1")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An archive of fifteen weeks, the twin of four of them, its certificate, and the exit status of making it."""
+    folder = tmp_path_factory.mktemp("queue")
+    (folder / "log.swf").write_text(swf())
+    (folder / "quick.toml").write_text(TOML)
+    assert run("import", "swf", folder / "log.swf", "--out", folder / "archive") == 0
+    assert run("fit", folder / "archive", "--out", folder / "twin") == 0
+    status = run(
+        "certify", folder / "twin", folder / "archive", "--config", folder / "quick.toml",
+        "--out", folder / "report.html",
+    )  # fmt: skip
+    return folder, status
+
+
+@pytest.fixture(scope="module")
+def jobs(made):
+    return read_jobs(Archive(made[0] / "archive"))
+
+
+def certificate_of(folder, twin, days=None, config=QUICK):
+    archive = Archive(folder / "archive")
+    return certify_queue(twin, archive, days, config, SilentProgress(), twin_hash="a twin")
+
+
+def verdicts(certificate):
+    return {line.name: line.verdict for line in certificate.lines}
+
+
+def test_a_log_of_one_pool_gives_a_twin_of_its_queue_and_says_so(made, tmp_path, capsys):
+    folder, _ = made
+    assert run("fit", folder / "archive", "--out", tmp_path / "twin") == 0
+    assert "one pool only: nothing to place" in capsys.readouterr().out
+    facts = read_manifest(tmp_path / "twin", "twin").extra
+    assert (facts["problem"], facts["processors"], len(facts["train_days"])) == ("ordering", 16.0, 28)
+    assert read_manifest(folder / "twin").content_hash == read_manifest(tmp_path / "twin").content_hash
+    words = ("--problem", "ordering", "--processors", 24, "--out", tmp_path / "wide")
+    assert run("fit", folder / "archive", *words) == 0
+    assert load_queue_twin(tmp_path / "wide").pool.processors == 24.0
+
+
+def test_a_twin_is_read_as_it_was_fitted(made, jobs):
+    twin = load_queue_twin(made[0] / "twin")
+    again = fit_queue(jobs, twin.pool, twin.first_day, twin.num_days)
+    for one, two in zip(
+        (*twin.population, *twin.past[:-2]), (*again.population, *again.past[:-2]), strict=True
+    ):
+        assert np.array_equal(one, two) or (np.isnan(one.astype(float)) == np.isnan(two.astype(float))).all()
+    assert twin.past.origin_us == jobs.origin_us
+    assert twin.past.arrival_s.max() < twin.anchor * DAY_S - jobs.origin_us / 1e6
+
+
+def test_a_right_twin_fails_nowhere_and_carries_its_certificate(made):
+    folder, status = made
+    certificate = load_certificate(folder_beside(folder / "twin"))
+    assert status == EXIT_STATUS[certificate.verdict]
+    assert certificate.verdict is not Verdict.FAIL
+    told = verdicts(certificate)
+    assert (
+        sum(one is Verdict.PASS for one in told.values()) > len(told) / 4
+    )  # six weeks of 140 jobs say little
+    assert told["rate by week"] is told["users by week"] is Verdict.PASS
+    assert {line.section for line in certificate.lines} == {section.name for section in certificate.sections}
+    assert len(certificate.days) == len(certificate.partners) == 42
+    assert not set(certificate.days) & {*certificate.partners, *certificate.train_days}
+    assert find_certification(folder / "twin").verdict == certificate.verdict.value
+    page = (folder / "report.html").read_text()
+    assert "intervals draw the 6 weeks whole" in page
+    assert "14 rules, best first" in page
+
+
+def test_the_same_seed_gives_the_same_certificate(made):
+    folder, _ = made
+    twin = load_queue_twin(folder / "twin")
+    kept = load_certificate(folder_beside(folder / "twin")).to_json()
+    again = certificate_of(folder, twin).to_json()
+    assert again["lines"] == kept["lines"]
+    assert again["sections"] == kept["sections"]
+
+
+def test_a_twin_whose_jobs_run_twice_as_long_fails(made):
+    folder, _ = made
+    twin = load_queue_twin(folder / "twin")
+    wrong = twin._replace(population=twin.population._replace(run_s=2.0 * twin.population.run_s))
+    certificate = certificate_of(folder, wrong)
+    told = verdicts(certificate)
+    assert certificate.verdict is Verdict.FAIL
+    assert told["Kolmogorov-Smirnov distance of run time over requested"] is Verdict.FAIL
+    assert told["utilisation by week"] is Verdict.FAIL
+    assert told["Kolmogorov-Smirnov distance of hour of day"] is not Verdict.FAIL
+
+
+def test_a_twin_of_half_the_submissions_fails(made, jobs):
+    folder, _ = made
+    twin = load_queue_twin(folder / "twin")
+    thinned = chosen(jobs, np.arange(0, len(jobs.arrival_s), 2))
+    told = verdicts(certificate_of(folder, fit_queue(thinned, twin.pool, twin.first_day, twin.num_days)))
+    assert told["rate by week"] is Verdict.FAIL
+    assert told["load asked for by week"] is Verdict.FAIL
+
+
+def test_few_weeks_are_drawn_by_days_and_it_says_so(made, jobs):
+    twin = load_queue_twin(made[0] / "twin")
+    first = dt.date(1970, 1, 1) + dt.timedelta(days=twin.anchor + 3)
+    days = [first + dt.timedelta(days=offset) for offset in range(16)]
+    found = hold_out_weeks(jobs, twin, days, QUICK)
+    assert found.weeks == (twin.anchor + 3, twin.anchor + 10)
+    assert (found.num_units, found.unit_days) == (14, 1)
+    assert "14 days" in found.about_units
+    assert found.notes == ("2 of the days asked for make no whole week: left out",)
+    assert all(abs(one - week) >= 7 for one in found.partners for week in found.weeks)
+    assert all((one - week) % 7 == 0 for one, week in zip(found.partners, found.weeks, strict=True))
+
+
+def test_days_that_cannot_be_held_out_are_refused(made, jobs):
+    twin = load_queue_twin(made[0] / "twin")
+    trained = dt.date(1970, 1, 1) + dt.timedelta(days=twin.first_day)
+    with pytest.raises(ConfigError, match="overlap"):
+        hold_out_weeks(jobs, twin, [trained], QUICK)
+    with pytest.raises(ConfigError, match="no whole week"):
+        hold_out_weeks(jobs, twin, [dt.date(2030, 1, 1)], QUICK)
+
+
+def test_what_is_of_the_other_problem_is_refused_by_name(made, tmp_path, capsys):
+    folder, _ = made
+    with pytest.raises(ProductError, match="of the problem 'ordering'"):
+        PlacementTwin.load(folder / "twin")
+    with writing(tmp_path / "placing", "twin") as out:
+        (out / "encoding.json").write_text("{}")
+    with pytest.raises(ProductError, match="of the problem 'placement'"):
+        load_queue_twin(tmp_path / "placing")
+    assert (
+        run("fit", folder / "archive", "--problem", "placement", "--processors", 8, "--out", tmp_path / "t")
+        == 2
+    )
+    assert "--problem ordering" in capsys.readouterr().err
+
+
+def test_a_foreign_archive_and_a_damaged_twin_are_refused(made, tmp_path, capsys):
+    folder, _ = made
+    (tmp_path / "log.swf").write_text(swf(seed=1))
+    assert run("import", "swf", tmp_path / "log.swf", "--out", tmp_path / "archive") == 0
+    assert run("certify", folder / "twin", tmp_path / "archive") == 2
+    assert "fitted on another archive" in capsys.readouterr().err
+    assert run("fit", folder / "archive", "--out", tmp_path / "twin") == 0
+    facts = json.loads((tmp_path / "twin" / "queue.json").read_text())
+    (tmp_path / "twin" / "queue.json").write_text(json.dumps(facts | {"processors": 8}))
+    with pytest.raises(ProductError, match="do not agree with the manifest"):
+        load_queue_twin(tmp_path / "twin")
