@@ -118,11 +118,14 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
         loss = weighted_mean(jnp.sum((found - aim[None]) ** 2, axis=0), seen.weight)
         return loss, weighted_mean(found[0], seen.weight)
 
+    def distance(action: Array, seen: Transitions) -> Array:
+        return weighted_mean(jnp.mean((action - seen.action) ** 2, axis=0), seen.weight)
+
     def policy_loss(params: PyTree, pair: PyTree, seen: Transitions) -> tuple[Array, Array]:
         action = act(params, seen.features, seen.legal)
         value = values(pair, seen.features, action)[0]
         scale = config.q_weight / (weighted_mean(jnp.abs(jax.lax.stop_gradient(value)), seen.weight) + 1e-6)
-        away = weighted_mean(jnp.mean((action - seen.action) ** 2, axis=0), seen.weight)
+        away = distance(action, seen)
         return away - scale * weighted_mean(value, seen.weight), away
 
     def step(key: Array, state: TD3BCState, trajectory: Trajectory) -> tuple[TD3BCState, TD3BCInfo]:
@@ -131,15 +134,21 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
             state.params.pair, state.target, seen, key
         )
         pair, pair_memory = descend(optimizer, gradient, state.pair_optimizer, state.params.pair)
-        (_, away), gradient = jax.value_and_grad(policy_loss, has_aux=True)(state.params.actor, pair, seen)
-        actor_params, actor_memory = descend(optimizer, gradient, state.actor_optimizer, state.params.actor)
-        moved = TD3BCParams(actor_params, pair)
-        target = drift_towards(state.target, moved, config.target_rate)
-        still = (state.params._replace(pair=pair), state.target, state.actor_optimizer)
+
+        def move(_: None) -> tuple[TD3BCParams, TD3BCParams, PyTree, Array]:
+            (_, away), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
+                state.params.actor, pair, seen
+            )
+            actor_params, memory = descend(optimizer, gradient, state.actor_optimizer, state.params.actor)
+            moved = TD3BCParams(actor_params, pair)
+            return moved, drift_towards(state.target, moved, config.target_rate), memory, away
+
+        def stay(_: None) -> tuple[TD3BCParams, TD3BCParams, PyTree, Array]:
+            away = distance(act(state.params.actor, seen.features, seen.legal), seen)
+            return state.params._replace(pair=pair), state.target, state.actor_optimizer, away
+
         is_due = (state.updates + 1) % config.policy_every == 0
-        params, target, actor_memory = jax.tree.map(
-            lambda new, old: jnp.where(is_due, new, old), (moved, target, actor_memory), still
-        )
+        params, target, actor_memory, away = jax.lax.cond(is_due, move, stay, None)
         return (
             TD3BCState(params, target, actor_memory, pair_memory, state.updates + 1),
             TD3BCInfo(loss, away, value),
