@@ -185,12 +185,12 @@ def build_comparison(
     with progress.stage("report"):
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
         if policy_path is not None:
-            report = replace(report, limits=(_training_in_words(policy_path), *report.limits))
+            report = replace(report, limits=(training_in_words(policy_path), *report.limits))
         write_report(report, out)
     return {"main_metric": comparison.main_metric}
 
 
-def _training_in_words(policy_path: Path) -> str:
+def training_in_words(policy_path: Path) -> str:
     """What the report says about the certificate of the twin that the policies were trained in."""
     words = str(read_manifest(policy_path, "policy").extra.get("certification", NO_CERTIFICATE))
     return f"The policies were {words}."
@@ -237,7 +237,13 @@ def refuse_foreign_policy(policy_path: Path, twin_path: Path) -> None:
         ProductError: One of them is of another kind.
     """
     trained_in = read_manifest(policy_path, "policy").made_from.get("twin")
-    if load_encoding(policy_path).to_json() != load_encoding(twin_path).to_json():
+    problems = problem_of(policy_path), problem_of(twin_path)
+    if problems[0] != problems[1]:
+        what = f"the policy is of the problem '{problems[0]}', the twin of '{problems[1]}'"
+    elif (
+        problems[0] == PLACEMENT
+        and load_encoding(policy_path).to_json() != load_encoding(twin_path).to_json()
+    ):
         what = "the policy was trained for other nodes, features or days than the twin's"
     elif trained_in != read_manifest(twin_path, "twin").content_hash:
         what = "the policy was trained in another twin"

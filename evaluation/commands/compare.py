@@ -2,6 +2,10 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evaluation.configuration import RunConfig
 
 NAME = "compare"
 HELP = "judge policies on time-shifted days by replay, by twins of those days and, where known, by the truth"
@@ -26,16 +30,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Compare, write the report, show the table; 0."""
-    from dataclasses import replace
-
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import as_text, progress_of, said_of_orders, show_result
     from evaluation.commands.settings import settings_of, write_product
     from evaluation.pipeline import build_comparison, load_comparison
     from evaluation.tabulation import tabulate
+    from twin.problems import ORDERING, problem_of
 
     config = settings_of(arguments)
     if arguments.shifts is not None:
-        config = replace(config, shifts=replace(config.shifts, shifts=arguments.shifts))
+        config = _with_shifts(config, arguments.shifts)
+    if problem_of(arguments.twin) == ORDERING:
+        from evaluation.ordering.steps import build_queue_comparison
+
+        build, reference = build_queue_comparison, "sjf+easy"
+        parts: dict[str, Any] = {"shifts": config.shifts, "order": config.order}
+    else:
+        build, reference = build_comparison, None
+        parts = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
     made_from = {"archive": arguments.archive, "twin": arguments.twin}
     made_from |= {} if arguments.policy is None else {"policy": arguments.policy}
     with progress_of(arguments) as progress:
@@ -43,8 +54,8 @@ def run(arguments: Namespace) -> int:
             arguments,
             "comparison",
             made_from,
-            {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals},
-            lambda out: build_comparison(
+            parts,
+            lambda out: build(
                 out,
                 arguments.archive,
                 arguments.twin,
@@ -55,6 +66,18 @@ def run(arguments: Namespace) -> int:
             ),
         )
     comparison = load_comparison(arguments.out)
-    text = f"{as_text(tabulate(comparison))}report: {arguments.out / 'report.html'}"
+    said = said_of_orders(comparison) if reference is not None else []
+    lines = [*said, f"report: {arguments.out / 'report.html'}"]
+    text = as_text(tabulate(comparison, reference=reference)) + "\n".join(lines)
     show_result(arguments, comparison.to_json(), text)
     return 0
+
+
+def _with_shifts(config: "RunConfig", shifts: str) -> "RunConfig":
+    """The configuration with other shifts, for either problem."""
+    from dataclasses import replace
+
+    config = replace(config, shifts=replace(config.shifts, shifts=shifts))
+    if config.order is None:
+        return config
+    return replace(config, order=replace(config.order, weeks=replace(config.order.weeks, shifts=shifts)))

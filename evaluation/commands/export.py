@@ -24,14 +24,15 @@ def run(arguments: Namespace) -> int:
     """Export the policy; 0."""
     from evaluation.commands.output import show_result
     from evaluation.pipeline import build_bundle
+    from twin.problems import ORDERING, problem_of
 
-    facts = build_bundle(
-        arguments.out,
-        arguments.policy,
-        seed=arguments.seed,
-        licence=arguments.licence,
-        replace=arguments.replace,
-    )
+    options = {"seed": arguments.seed, "licence": arguments.licence}
+    if problem_of(arguments.policy) == ORDERING:
+        from evaluation.ordering.steps import build_queue_bundle
+
+        facts = build_queue_bundle(arguments.out, arguments.policy, replace_old=arguments.replace, **options)
+    else:
+        facts = build_bundle(arguments.out, arguments.policy, replace=arguments.replace, **options)
     text = f"{arguments.out} written: seed {facts['seed']}, replayed in NumPy and ONNX against the original"
     show_result(arguments, facts | {"bundle": str(arguments.out)}, text)
     return 0

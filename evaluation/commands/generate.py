@@ -13,8 +13,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
     parser.add_argument("--days", metavar="N", type=int, default=7, help="number of days (default: 7)")
     parser.add_argument(
-        "--policy", metavar="NAME", default="clone",
-        help="who decides: clone (of the logged behaviour) or a baseline such as least_loaded (default: clone)",
+        "--policy", metavar="NAME",
+        help="who decides: clone (of the logged behaviour) or a baseline such as least_loaded (default: clone); in a "
+        "queue a rule such as sjf or fcfs+easy (default: fcfs+easy)",
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     parser.add_argument(
@@ -28,15 +29,19 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Generate and say what was written; 0."""
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.generated_log import generate_log
+    from evaluation.generated_log import CLONE, generate_log
+    from evaluation.ordering.generated_log import DEFAULT, generate_queue_log
+    from twin.problems import ORDERING, problem_of
 
+    is_queue = problem_of(arguments.twin) == ORDERING
+    generate, default = (generate_queue_log, DEFAULT) if is_queue else (generate_log, CLONE)
     with progress_of(arguments) as progress:
-        report = generate_log(
+        report = generate(
             arguments.twin,
             arguments.days,
             arguments.out,
             progress,
-            policy=arguments.policy,
+            policy=arguments.policy or default,
             seed=arguments.seed,
             first_day=arguments.first_day,
             replace=arguments.replace,

@@ -46,7 +46,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Train, judge, write the report, show the table; 0."""
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import as_text, progress_of, said_of_orders, show_result
     from evaluation.ordering.running import order_archive, write_order_comparison
     from evaluation.pipeline import load_comparison
     from evaluation.records import to_plain
@@ -69,12 +69,7 @@ def run(arguments: Namespace) -> int:
                 write_order_comparison(folder, arguments.archive, config, progress, title=arguments.out.name)
             comparison = load_comparison(arguments.out)
     text = as_text(tabulate(comparison, reference="sjf+easy"))
-    ranks = [
-        f"ranks of {one.num_policies} policies, twin against replay, {one.shift_days}d: {one.rank_correlation:.2f}"
-        for one in comparison.trust
-        if one.rank_correlation is not None
-    ]
-    shown = "\n".join([*ranks, *(f"note: {note}" for note in comparison.notes)])
+    shown = "\n".join(said_of_orders(comparison))
     where = "" if arguments.out is None else f"\nreport: {arguments.out / 'report.html'}"
     show_result(arguments, comparison.to_json(), f"{text}{shown}{where}")
     return 0

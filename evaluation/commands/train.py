@@ -2,6 +2,11 @@
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evaluation.certify.keeping import Certification
+    from evaluation.configuration import RunConfig
 
 NAME = "train"
 HELP = "train schedulers in a twin: a clone of the log, then PPO that stays near it"
@@ -26,11 +31,14 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import progress_of, show_result
     from evaluation.commands.settings import settings_of, write_product
     from evaluation.pipeline import build_policy
+    from twin.problems import ORDERING, problem_of
 
     config = settings_of(arguments)
     found = find_certification(arguments.twin)
     if not arguments.force:
         refuse_uncertified(found, arguments.twin)
+    if problem_of(arguments.twin) == ORDERING:
+        return _train_orders(arguments, config, found)
     with progress_of(arguments) as progress:
         facts = write_product(
             arguments,
@@ -47,8 +55,38 @@ def run(arguments: Namespace) -> int:
             facts["seeds"], facts["reward_with_member_kept_aside"], facts["kl_to_clone"], strict=True
         )
     ]
-    if not found.passed:
-        lines.append(f"{found.words}; every later report says so")
-    lines.append(f"{arguments.out} written; what the twin promises is no proof: schedtwin compare judges it")
-    show_result(arguments, facts, "\n".join(lines))
+    show_result(arguments, facts, "\n".join([*lines, *_last_words(arguments, found)]))
     return 0
+
+
+def _train_orders(arguments: Namespace, config: "RunConfig", found: "Certification") -> int:
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.settings import write_product
+    from evaluation.ordering.steps import build_queue_policy, training_of
+
+    training = training_of(config)
+    with progress_of(arguments) as progress:
+        facts = write_product(
+            arguments,
+            "policy",
+            {"twin": arguments.twin},
+            training,
+            lambda out: build_queue_policy(
+                out, arguments.twin, training, progress, certification=found.facts()
+            ),
+        )
+    lines = [
+        f"index of seed {seed}: cross-entropy {loss:.3f} nats on held-out training jobs"
+        for seed, loss in zip(facts["seeds"], facts["losses"], strict=True)
+    ]
+    lines += facts["notes"]
+    show_result(arguments, facts, "\n".join([*lines, *_last_words(arguments, found)]))
+    return 0
+
+
+def _last_words(arguments: Namespace, found: "Certification") -> list[str]:
+    said = [] if found.passed else [f"{found.words}; every later report says so"]
+    return [
+        *said,
+        f"{arguments.out} written; what the twin promises is no proof: schedtwin compare judges it",
+    ]

@@ -32,6 +32,7 @@ def export_order(
     made_from: Mapping[str, str] | None = None,
     seed: int | None = None,
     licence: str | None = None,
+    certificate: str | None = None,
     replace_old: bool = False,
 ) -> None:
     """Writes the bundle of a scorer (see `offline_rl.export.export_policy`).
@@ -45,6 +46,7 @@ def export_order(
         made_from: name -> content hash.
         seed: of the index.
         licence: terms under which the bundle may be used.
+        certificate: content hash of the passed certificate of the twin it was trained in.
         replace_old: whether an older bundle may be replaced.
 
     Raises:
@@ -52,5 +54,7 @@ def export_order(
     """
     easy = Pool(pool.processors, easy=True)
     problem = problem_config(replace(config, num_visible=config.num_judged))
-    contract = ordering_contract(easy, problem, network_facts(params), trained_on=trained_on, licence=licence)
+    contract = ordering_contract(
+        easy, problem, network_facts(params), trained_on=trained_on, certificate=certificate, licence=licence
+    )
     export_policy(params, out, contract, made_from=made_from, config=config, seed=seed, replace=replace_old)

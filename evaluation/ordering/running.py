@@ -1,7 +1,7 @@
 """The whole question for one archive: train on the days before each anchor, judge on the weeks after it, report."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,10 @@ def order_archive(
     with progress.stage("generate weeks"):
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
     policies = rule_policies(pool)
-    notes = [FIXED, *_population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
+    notes = [FIXED, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
     if config.training is not None:
         training = replace(config.training, tick_s=fitting_tick_s(jobs))
-        programs, learned, losses, said = _train(
+        programs, learned, losses, said = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out
         )
         if out is not None:
@@ -131,19 +131,32 @@ def write_order_comparison(
 ) -> dict[str, Any]:
     """Trains, judges and compares; writes `comparison.json`, `report.html`, `report.json` and parameters into `out`."""
     comparison = order_archive(path, config, progress, out=out)
+    hashes = {"archive": Archive(path).content_hash}
+    return write_order_report(out, comparison, title, to_plain(asdict(config)), hashes)
+
+
+def write_order_report(
+    out: Path,
+    comparison: Comparison,
+    title: str,
+    configuration: Mapping[str, Any],
+    hashes: Mapping[str, str],
+    limits: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Writes `comparison.json`, `report.html` and `report.json`; `limits` stand before those of every such report."""
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     report = Report(
         title=title,
         comparison=comparison,
-        configuration=to_plain(asdict(config)),
-        hashes={"archive": Archive(path).content_hash},
-        limits=LIMITS,
+        configuration=dict(configuration),
+        hashes=dict(hashes),
+        limits=(*limits, *LIMITS),
     )
     write_report(report, out)
     return {"main_metric": comparison.main_metric}
 
 
-def _train(
+def train_anchors(
     jobs: Jobs,
     populations: list[Population],
     anchors: tuple[int, ...],
@@ -216,7 +229,7 @@ def _said(number: int, agreement: float, losses: Sequence[float], trained: Seque
     )
 
 
-def _population_notes(
+def population_notes(
     jobs: Jobs, populations: list[Population], anchors: tuple[int, ...], pool: Pool, weeks: WeeksConfig
 ) -> list[str]:
     """Which figures of the first test week lie outside what the twin generates."""

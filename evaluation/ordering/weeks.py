@@ -5,6 +5,7 @@ replayed from what ran and waited when it began, and arrivals go on for some day
 cannot empty its queue into silence; only jobs that arrive within the week count.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -108,32 +109,33 @@ class WeekPlan(NamedTuple):
     num_put_back: int
 
 
-def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
+def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig, anchors: Sequence[int] | None = None) -> WeekPlan:
     """Cuts a log into test weeks.
 
     Args:
         jobs: of the archive.
         pool: for the size of the machine.
         config: which weeks.
+        anchors: days since 1970 (UTC) in place of those that `config` spreads over the log.
 
     Raises:
-        ConfigError: the log is too short for one anchor with its largest shift.
+        ConfigError: the log is too short for one anchor, or for a given one, with its largest shift.
     """
     shifts = parse_shifts(config.shifts)
     first_day, end_day = log_days(jobs)
     earliest = first_day + config.num_train_days
     latest = end_day - shifts[-1] - config.num_test_days
-    if latest < earliest:
+    if latest < (earliest if anchors is None else max(anchors)):
         needed = config.num_train_days + shifts[-1] + config.num_test_days + 2
         raise ConfigError(
             f"the log spans {end_day - first_day + 2} days, too few for one anchor",
             where=f"{config.num_train_days} training days, shift {shifts[-1]} days, {config.num_test_days} test days",
             allowed=f"at least {needed} days",
-            advice="train on fewer days, or ask for shorter shifts",
+            advice="train on fewer or earlier days, or ask for shorter shifts",
         )
-    anchors = tuple(
-        dict.fromkeys(int(day) for day in np.linspace(earliest, latest, config.num_anchors).round())
-    )
+    if anchors is None:
+        spread = np.linspace(earliest, latest, config.num_anchors).round()
+        anchors = list(dict.fromkeys(int(day) for day in spread))
     start_s = begin_schedule(jobs, pool, config.warm)
     weeks, num_put_back = [], 0
     for number, anchor in enumerate(anchors):
@@ -142,7 +144,7 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig) -> WeekPlan:
             label = f"anchor {number}, shift {shift}d"
             weeks.append(week._replace(label=label, anchor=number, shift_days=shift))
             num_put_back += put_back
-    return WeekPlan(anchors, tuple(weeks), num_put_back)
+    return WeekPlan(tuple(anchors), tuple(weeks), num_put_back)
 
 
 def log_days(jobs: Jobs) -> tuple[int, int]:

@@ -38,3 +38,24 @@ def use_peak(jobs, start_s):
     started = ~np.isnan(start_s)
     width, begin, end = jobs.processors[started], start_s[started], (start_s + jobs.run_s)[started]
     return max((width[(begin <= instant) & (instant < end)].sum() for instant in begin), default=0)
+
+
+def alike_weeks(num_days=105, num_users=8, seed=0):
+    """An SWF log in which every week is like every other: users with requests and habits of their own, on working days.
+
+    It begins on Sunday 2001-09-09, on 16 processors.
+    """
+    rng = np.random.default_rng(seed)
+    rows = []
+    for day in range(num_days):
+        busy = 0.3 if (day + 6) % 7 >= 5 else 1.0
+        for user in range(num_users):
+            for _ in range(rng.poisson(3.0 * busy)):
+                asked = (1 + user % 4) * 3600
+                ran = asked if rng.uniform() < 0.2 else int(asked * rng.beta(1.0 + user, 6.0))
+                second = day * 86_400 - 6400 + int(3600 * np.clip(rng.normal(13.0, 2.5), 3.0, 23.0))
+                rows.append((second, 1 + (user * 3 + int(rng.integers(0, 2))) % 12, max(1, ran), asked, user))
+    lines = ["; UnixStartTime: 1000000000", "; MaxProcs: 16"]
+    for job, (second, width, ran, asked, user) in enumerate(sorted(rows)):
+        lines.append(f"{job} {second} 60 {ran} {width} -1 -1 {width} {asked} -1 1 {user} 1 -1 1 -1 -1 -1")
+    return "\n".join(lines) + "\n"

@@ -17,13 +17,13 @@ from evaluation.progress import SilentProgress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
+from tests.ordering.making import alike_weeks
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import fit_queue, load_queue_twin
 from twin.ordering.windows import chosen
 from twin.placement.model import PlacementTwin
 
 QUICK = CertifyConfig(max_weeks=6, num_copies=1, max_rows=400, num_replicates=200)
-TOML = "[certify]\nmax_weeks = 6\nnum_copies = 1\nmax_rows = 400\nnum_replicates = 200\n"
 DAY_S = 86_400
 
 
@@ -31,37 +31,9 @@ def run(*words):
     return cli.main([*map(str, words), "--no-progress"])
 
 
-def swf(num_days=105, num_users=8, seed=0):
-    """A log in which every week is like every other: users with requests and habits of their own, on working days."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for day in range(num_days):
-        busy = 0.3 if (day + 6) % 7 >= 5 else 1.0  # 2001-09-09 was a Sunday
-        for user in range(num_users):
-            for _ in range(rng.poisson(3.0 * busy)):
-                asked = (1 + user % 4) * 3600
-                ran = asked if rng.uniform() < 0.2 else int(asked * rng.beta(1.0 + user, 6.0))
-                second = day * DAY_S - 6400 + int(3600 * np.clip(rng.normal(13.0, 2.5), 3.0, 23.0))
-                rows.append((second, 1 + (user * 3 + int(rng.integers(0, 2))) % 12, max(1, ran), asked, user))
-    lines = ["; UnixStartTime: 1000000000", "; MaxProcs: 16"]
-    for job, (second, width, ran, asked, user) in enumerate(sorted(rows)):
-        lines.append(f"{job} {second} 60 {ran} {width} -1 -1 {width} {asked} -1 1 {user} 1 -1 1 -1 -1 -1")
-    return "\n".join(lines) + "\n"
-
-
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """An archive of fifteen weeks, the twin of four of them, its certificate, and the exit status of making it."""
-    folder = tmp_path_factory.mktemp("queue")
-    (folder / "log.swf").write_text(swf())
-    (folder / "quick.toml").write_text(TOML)
-    assert run("import", "swf", folder / "log.swf", "--out", folder / "archive") == 0
-    assert run("fit", folder / "archive", "--out", folder / "twin") == 0
-    status = run(
-        "certify", folder / "twin", folder / "archive", "--config", folder / "quick.toml",
-        "--out", folder / "report.html",
-    )  # fmt: skip
-    return folder, status
+def made(queue_made):
+    return queue_made
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +161,7 @@ def test_what_is_of_the_other_problem_is_refused_by_name(made, tmp_path, capsys)
 
 def test_a_foreign_archive_and_a_damaged_twin_are_refused(made, tmp_path, capsys):
     folder, _ = made
-    (tmp_path / "log.swf").write_text(swf(seed=1))
+    (tmp_path / "log.swf").write_text(alike_weeks(seed=1))
     assert run("import", "swf", tmp_path / "log.swf", "--out", tmp_path / "archive") == 0
     assert run("certify", folder / "twin", tmp_path / "archive") == 2
     assert "fitted on another archive" in capsys.readouterr().err

@@ -1,0 +1,296 @@
+"""The single steps of the ordering problem after fit and certify: train in a queue's twin, compare, export.
+
+They are the parts of `schedtwin order` with one anchor, the end of the twin's training days.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from evaluation.configuration import RunConfig, build
+from evaluation.ordering.comparing import compare_orders
+from evaluation.ordering.config import OrderConfig
+from evaluation.ordering.exporting import export_order
+from evaluation.ordering.fitting import as_date
+from evaluation.ordering.generated import generated_weeks
+from evaluation.ordering.learned import Learned, index_policy, learned_policies
+from evaluation.ordering.learning import joined, learn_index, lessons_before
+from evaluation.ordering.playing import OrderPolicy, rule_policies
+from evaluation.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
+from evaluation.ordering.programs import OrderTrainingConfig, problem_config, programs_for
+from evaluation.ordering.running import FIXED, population_notes, train_anchors, write_order_report
+from evaluation.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
+from evaluation.pipeline import (
+    NO_CERTIFICATE,
+    archive_facts,
+    refuse_foreign,
+    refuse_foreign_policy,
+    training_in_words,
+)
+from evaluation.progress import Progress
+from evaluation.records import to_plain
+from evaluation.shifts import parse_shifts
+from logs_schema.archive import Archive
+from logs_schema.errors import ConfigError, ProductError
+from logs_schema.product import read_manifest, verify
+from twin.arrays import load_structure, save_arrays
+from twin.contracts import PyTree
+from twin.ordering.job_windows import cut_job_windows, fitting_tick_s
+from twin.ordering.jobs import read_jobs
+from twin.ordering.keeping import QueueTwin, load_queue_twin
+from twin.ordering.population import DAY_S
+from twin.ordering.types import Jobs, Pool
+from twin.ordering.windows import chosen
+from twin.problems import KEY, ORDERING, refuse_other_problem
+
+LEARNED, SETTINGS = "learned.npz", "training.json"
+MOST_WEEKS = 4
+TWIN_SEED = 500
+"""Of the first generated week in which policies are judged."""
+
+
+class QueuePolicy(NamedTuple):
+    """What was trained in the twin of a queue.
+
+    Attributes:
+        learned: its policies; the clone is () where indices alone were learned.
+        config: how they were trained.
+        pool: the processors.
+    """
+
+    learned: Learned
+    config: OrderTrainingConfig
+    pool: Pool
+
+
+def training_of(config: RunConfig) -> OrderTrainingConfig:
+    """How to train: [order.training] where there is an [order], else index and clone, without PPO; seeds follow `seed`.
+
+    Raises:
+        ConfigError: the configuration asks for rules alone.
+    """
+    found = OrderTrainingConfig(num_ppo_seeds=0) if config.order is None else config.order.training
+    if found is None:
+        raise ConfigError("the configuration trains nothing", where="[order]", advice="add [order.training]")
+    return replace(found, seeds=tuple(1000 * config.seed + seed for seed in found.seeds))
+
+
+def build_queue_policy(
+    out: Path,
+    twin_path: Path,
+    config: OrderTrainingConfig,
+    progress: Progress,
+    *,
+    certification: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Trains orders in the twin of a queue and writes them into `out`.
+
+    Args:
+        out: folder to write into.
+        twin_path: of the twin; it holds all that training looks at.
+        config: how to train; its ticks become those that fit the log.
+        progress: where to show how far it is.
+        certification: what is known of the twin's certificate, for the manifest.
+
+    Returns:
+        Facts for the manifest.
+
+    Raises:
+        ProductError: this is no twin of a queue.
+        OrderingError: too few jobs ended on the training days.
+    """
+    twin = load_queue_twin(twin_path)
+    config = replace(config, tick_s=_tick_s(twin))
+    notes: list[str] = []
+    if config.index_only:
+        lessons = lessons_before(twin.past, twin.pool, twin.anchor, twin.num_days)
+        with progress.stage("learn"):
+            found = [learn_index(seed, lessons) for seed in config.seeds]
+        learned = Learned((), tuple(index for index, _ in found), ())
+        losses = tuple(loss for _, loss in found)
+    else:
+        _, (learned,), (losses,), notes = train_anchors(
+            twin.past, [twin.population], (twin.anchor,), twin.pool, config, twin.num_days, progress, None
+        )
+    save_arrays(out / LEARNED, learned)
+    settings = {"training": to_plain(config), "processors": twin.pool.processors}
+    (out / SETTINGS).write_text(json.dumps(settings, indent=1))
+    return {
+        KEY: ORDERING,
+        "seeds": list(config.seeds),
+        "losses": [round(loss, 6) for loss in losses],
+        "first_day": as_date(twin.first_day).isoformat(),
+        "last_day": as_date(twin.anchor - 1).isoformat(),
+        "num_days": twin.num_days,
+        "notes": notes,
+        **certification,
+    }
+
+
+def load_queue_policy(folder: Path) -> QueuePolicy:
+    """Reads what `build_queue_policy` wrote.
+
+    Raises:
+        ProductError: this is no policy, one of the other problem, or a damaged one.
+    """
+    refuse_other_problem(folder, ORDERING)
+    verify(folder, "policy")
+    try:
+        settings = json.loads((folder / SETTINGS).read_text())
+        config = build(OrderTrainingConfig, settings["training"], str(folder / SETTINGS))
+        pool = Pool(float(settings["processors"]))
+    except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+        raise ProductError(
+            f"the policy cannot be read: {error}", where=str(folder / SETTINGS),
+            allowed="what this version of schedtwin wrote", advice="train again",
+        ) from error  # fmt: skip
+    index = Index(NETWORK.init(jax.random.key(0), np.zeros((len(SEEN), 1), np.float32)), SMITH)
+    scorer: PyTree = scorer_of(index, pool)
+    num_trained = 0 if config.index_only else min(config.num_ppo_seeds, len(config.seeds))
+    clone = () if config.index_only else scorer
+    structure = Learned(clone, (index,) * len(config.seeds), (scorer,) * num_trained)
+    return QueuePolicy(load_structure(folder / LEARNED, structure), config, pool)
+
+
+def build_queue_comparison(
+    out: Path,
+    archive_path: Path,
+    twin_path: Path,
+    policy_path: Path | None,
+    config: RunConfig,
+    progress: Progress,
+    *,
+    title: str,
+) -> dict[str, Any]:
+    """Judges orders on the days after a twin's training days; writes `comparison.json` and the report into `out`.
+
+    All rules, and a policy's where there is one, by exact replay of the shifted weeks and in generated ones.
+
+    Raises:
+        ConfigError: twin, policy and archive do not belong together, or the log ends too soon.
+        ProductError: one of them is not what it should be.
+    """
+    archive = Archive(archive_path)
+    refuse_foreign(archive, twin_path)
+    twin = load_queue_twin(twin_path)
+    policy = None
+    if policy_path is not None:
+        refuse_foreign_policy(policy_path, twin_path)
+        policy = load_queue_policy(policy_path)
+    jobs, order = read_jobs(archive), config.order or OrderConfig()
+    weeks, notes = weeks_after(jobs, twin.anchor, config, twin.num_days)
+    plan = plan_weeks(jobs, twin.pool, weeks, [twin.anchor])
+    with progress.stage("generate weeks"):
+        seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
+        made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
+    policies = rule_policies(twin.pool)
+    if policy is not None:
+        with progress.stage("play learned orders"):
+            more, num_late = _policies_of(policy, [*plan.weeks, *made])
+        policies += more
+        notes += list(read_manifest(policy_path or out).extra["notes"])
+        if num_late:
+            notes.append(
+                f"{num_late} arrivals of learned orders found the queue's table full and waited outside"
+            )
+    said = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
+    told = archive_facts(archive) | {"processors": twin.pool.processors, "num_jobs": len(jobs.arrival_s)}
+    comparison = compare_orders(
+        plan, made, policies, twin.pool, weeks, progress,
+        facts=told | dict(jobs.counts), notes=[FIXED, *notes, *said], intervals=order.intervals,
+    )  # fmt: skip
+    paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
+    hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
+    settings = {"weeks": to_plain(weeks), "intervals": to_plain(order.intervals)}
+    limits = () if policy_path is None else (training_in_words(policy_path),)
+    return write_order_report(out, comparison, title, settings, hashes, limits)
+
+
+def weeks_after(
+    jobs: Jobs, anchor: int, config: RunConfig, num_train_days: int
+) -> tuple[WeeksConfig, list[str]]:
+    """Which days after a twin's training days are judged, and what to know about them.
+
+    The lengths are those of [order.weeks]; without it whole weeks, as many after every shift as the log holds after the
+    largest one, four at most. Shifts beyond the log's end are left out.
+
+    Raises:
+        ConfigError: the log ends before a whole week.
+    """
+    _, end = log_days(jobs)
+    given = config.order.weeks if config.order is not None else None
+    lengths = given or WeeksConfig()
+    asked = parse_shifts(lengths.shifts if given is not None else config.shifts.shifts)
+    kept = [shift for shift in asked if anchor + shift + lengths.num_test_days <= end]
+    if not kept:
+        raise ConfigError(
+            "the log ends too soon after the training days to judge anything",
+            where=f"training ends on {as_date(anchor - 1)}, the log on {as_date(end)}",
+            allowed=f"{lengths.num_test_days} days after the shortest shift, {asked[0]} days",
+            advice="fit the twin on earlier days (--config, [days] last_day)",
+        )
+    num_days = lengths.num_test_days
+    if given is None:
+        num_days *= min(MOST_WEEKS, (end - anchor - kept[-1]) // num_days)
+    weeks = replace(
+        lengths, num_train_days=num_train_days, num_anchors=1, num_test_days=num_days,
+        shifts=",".join(f"{shift}d" for shift in kept),
+    )  # fmt: skip
+    left = [f"{shift}d" for shift in asked if shift not in kept]
+    return weeks, [f"the log ends too soon for the shifts {', '.join(left)}"] if left else []
+
+
+def build_queue_bundle(
+    out: Path,
+    policy_path: Path,
+    *,
+    seed: int | None = None,
+    licence: str | None = None,
+    replace_old: bool = False,
+) -> dict[str, Any]:
+    """Exports one seed's index as the bundle `out`: the seed asked for, or the one that predicts held-out jobs best.
+
+    Raises:
+        ConfigError: no such seed.
+        ProductError: this is no policy of a queue, or the exported copies do not decide as it does.
+    """
+    policy, manifest = load_queue_policy(policy_path), read_manifest(policy_path, "policy")
+    seeds, facts = policy.config.seeds, manifest.extra
+    place = int(np.argmin(facts["losses"]))
+    if seed is not None and seed not in seeds:
+        raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
+    place = place if seed is None else seeds.index(seed)
+    trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
+    trained_on |= {
+        "twin": manifest.made_from.get("twin"),
+        "certification": facts.get("certification", NO_CERTIFICATE),
+    }
+    export_order(
+        scorer_of(policy.learned.indices[place], policy.pool), out, policy.pool, policy.config,
+        trained_on=trained_on, made_from={"policy": manifest.content_hash}, seed=seeds[place], licence=licence,
+        certificate=facts.get("certificate"), replace_old=replace_old,
+    )  # fmt: skip
+    return {"seed": seeds[place]}
+
+
+def _tick_s(twin: QueueTwin) -> float:
+    """The tick that fits the jobs that had ended: what is guessed of the others need not fall on one."""
+    past = twin.past
+    end_s = twin.anchor * DAY_S - past.origin_us / 1e6
+    return fitting_tick_s(chosen(past, np.flatnonzero(past.logged_start_s + past.run_s < end_s)))
+
+
+def _policies_of(policy: QueuePolicy, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
+    """What was learned as policies that answer for these weeks, and how many jobs found the queue full."""
+    if policy.config.index_only:
+        return [index_policy([policy.learned.indices], policy.pool)], 0
+    settings = problem_config(policy.config)
+    one = weeks[0]
+    example, _ = cut_job_windows(one.whole, policy.pool, settings, one.schedule_s, np.array([one.span_s]))
+    programs = programs_for(policy.pool, joined([example]), policy.config)
+    return learned_policies(programs, [policy.learned], weeks, policy.pool, policy.config)

@@ -1,0 +1,187 @@
+"""`schedtwin train`, `compare`, `export` and `generate` on the twin of a queue."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pytest
+
+from evaluation import cli
+from evaluation.configuration import load_config
+from evaluation.ordering.learning import learn_index, lessons_before
+from evaluation.ordering.steps import build_queue_policy, load_queue_policy, training_of, weeks_after
+from evaluation.pipeline import load_comparison
+from evaluation.progress import SilentProgress
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, ProductError
+from logs_schema.product import read_manifest, writing
+from offline_rl.runner import WaitingJob, load_queue
+from twin.ordering.jobs import read_jobs
+from twin.ordering.keeping import load_queue_twin
+from twin.placement.model import load_encoding
+
+QUICK = """
+[order]
+num_twin_weeks = 2
+
+[order.weeks]
+shifts = "0d,7d"
+
+[order.intervals]
+num_replicates = 200
+
+[order.training]
+seeds = [0]
+"""
+INDEX_ONLY = "index_only = true\n"
+WITH_CLONE = """num_ppo_seeds = 0
+num_streams = 8
+num_steps = 32
+num_episodes = 2
+num_held_out = 1
+clone_updates = 5
+"""
+
+
+def run(*words):
+    return cli.main([*map(str, words), "--no-progress"])
+
+
+@pytest.fixture(scope="module")
+def trained(queue_made, tmp_path_factory):
+    """The folder of the queue's products, a configuration, and a policy of one index."""
+    folder, _ = queue_made
+    own = tmp_path_factory.mktemp("trained")
+    (own / "order.toml").write_text(QUICK + INDEX_ONLY)
+    words = ("--config", own / "order.toml", "--out", own / "policy")
+    assert run("train", folder / "twin", *words, "--force") == 0
+    return folder, own
+
+
+def test_training_asks_for_a_passed_certificate_or_force(queue_made, tmp_path, capsys):
+    assert run("train", queue_made[0] / "twin", "--out", tmp_path / "policy") == 2
+    assert "certificate cannot tell" in capsys.readouterr().err
+    assert not (tmp_path / "policy").exists()
+
+
+def test_the_index_is_the_one_that_the_log_itself_teaches(trained):
+    folder, own = trained
+    policy, twin = load_queue_policy(own / "policy"), load_queue_twin(folder / "twin")
+    lessons = lessons_before(read_jobs(Archive(folder / "archive")), twin.pool, twin.anchor, twin.num_days)
+    index, loss = learn_index(0, lessons)
+    (ours,) = policy.learned.indices
+    for name, layer in index.predictor["params"].items():
+        assert np.array_equal(ours.predictor["params"][name]["kernel"], layer["kernel"])
+    facts = read_manifest(own / "policy", "policy").extra
+    assert facts["losses"] == [round(loss, 6)]
+    assert policy.config.tick_s == 1.0  # what is guessed of unfinished jobs is not on whole seconds
+    assert "cannot tell" in facts["certification"]
+
+
+def test_rules_and_index_are_compared_and_the_certificate_is_mentioned(trained, tmp_path, capsys):
+    folder, own = trained
+    out = tmp_path / "comparison"
+    words = (
+        folder / "archive",
+        folder / "twin",
+        own / "policy",
+        "--config",
+        own / "order.toml",
+        "--out",
+        out,
+    )
+    assert run("compare", *words) == 0
+    comparison = load_comparison(out)
+    assert len(comparison.policies) == 17
+    assert {judge.name for judge in comparison.judges} == {"replay", "training twin"}
+    assert {shift.shift_days for shift in comparison.shifts} == {0, 7}
+    facts = read_manifest(folder / "twin").extra
+    assert comparison.train_days[-1] == facts["last_day"]
+    assert (
+        comparison.shifts[0].days[0]
+        == (dt.date.fromisoformat(facts["last_day"]) + dt.timedelta(days=1)).isoformat()
+    )
+    found = comparison.cell("replay", 0, "index", "bounded_slowdown")
+    assert found.value < comparison.cell("replay", 0, "fcfs", "bounded_slowdown").value
+    assert "trained in a twin whose certificate cannot tell" in (out / "report.html").read_text()
+    assert "ranks of 15 policies, twin against replay, 7d" in capsys.readouterr().out
+
+
+def test_the_index_is_exported_with_what_is_known_of_its_twin(trained, tmp_path, capsys):
+    folder, own = trained
+    assert run("export", own / "policy", "--out", tmp_path / "bundle") == 0
+    contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
+    assert contract["trained_on"]["twin"] == read_manifest(folder / "twin").content_hash
+    assert "cannot tell" in contract["trained_on"]["certification"]
+    policy = load_queue(tmp_path / "bundle")
+    waiting = [WaitingJob(0.0, 8.0, 14_400.0), WaitingJob(1.0, 1.0, 600.0)]
+    assert policy.decide(waiting, [], {}, 2.0) == 1
+    assert run("export", own / "policy", "--seed", 5, "--out", tmp_path / "other") == 2
+    assert "no index of seed 5" in capsys.readouterr().err
+
+
+def test_what_does_not_belong_together_is_refused(trained, tmp_path, capsys):
+    folder, own = trained
+    assert run("fit", folder / "archive", "--processors", 24, "--out", tmp_path / "wide") == 0
+    words = (folder / "archive", tmp_path / "wide", own / "policy", "--out", tmp_path / "comparison")
+    assert run("compare", *words) == 2
+    assert "trained in another twin" in capsys.readouterr().err
+    with pytest.raises(ProductError, match="of the problem 'ordering'"):
+        load_encoding(own / "policy")
+    with writing(tmp_path / "placing", "policy") as out:
+        (out / "encoding.json").write_text("{}")
+    with pytest.raises(ProductError, match="of the problem 'placement'"):
+        load_queue_policy(tmp_path / "placing")
+
+
+def test_shifts_beyond_the_log_are_left_out_by_name(trained, tmp_path):
+    folder, _ = trained
+    jobs, twin = read_jobs(Archive(folder / "archive")), load_queue_twin(folder / "twin")
+    (tmp_path / "empty.toml").write_text("")
+    config = load_config(tmp_path / "empty.toml")
+    weeks, notes = weeks_after(jobs, twin.anchor, config, twin.num_days)
+    assert (weeks.num_test_days, weeks.shifts, notes) == (28, "0d,1d,7d,30d", [])
+    weeks, notes = weeks_after(jobs, twin.anchor + 40, config, twin.num_days)
+    assert (weeks.num_test_days, weeks.shifts) == (7, "0d,1d,7d")
+    assert notes == ["the log ends too soon for the shifts 30d"]
+    with pytest.raises(ConfigError, match="ends too soon"):
+        weeks_after(jobs, twin.anchor + 60, config, twin.num_days)
+
+
+def test_generated_days_are_an_archive_that_replays_to_its_own_waits(trained, tmp_path, capsys):
+    folder, _ = trained
+    for name in ("one", "two"):
+        words = (folder / "twin", "--days", 14, "--seed", 3, "--policy", "sjf+easy", "--out", tmp_path / name)
+        assert run("generate", *words) == 0
+    one, two = (Archive(tmp_path / name) for name in ("one", "two"))
+    assert one.read("requests").equals(two.read("requests"))
+    jobs, twin = read_jobs(one), load_queue_twin(folder / "twin")
+    assert 0.5 < len(jobs.arrival_s) / 14 / (len(twin.population.run_s) / twin.num_days) < 2.0
+    assert one.days("requests")[0] == dt.date(1970, 1, 1) + dt.timedelta(days=twin.anchor)
+    assert np.all(jobs.logged_start_s >= jobs.arrival_s)
+    capsys.readouterr()
+    assert run("generate", folder / "twin", "--first-day", "2001-09-20", "--out", tmp_path / "early") == 2
+    assert "before the end of training" in capsys.readouterr().err
+    assert run("generate", folder / "twin", "--policy", "clone", "--out", tmp_path / "clone") == 2
+    assert "no rule 'clone'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_clone_is_trained_kept_and_judged_too(queue_made, tmp_path):
+    folder, _ = queue_made
+    (tmp_path / "order.toml").write_text(QUICK + WITH_CLONE)
+    config = load_config(tmp_path / "order.toml")
+    with writing(
+        tmp_path / "policy",
+        "policy",
+        made_from={"twin": read_manifest(folder / "twin").content_hash},
+        extra=(extra := {}),
+    ) as out:
+        extra |= build_queue_policy(
+            out, folder / "twin", training_of(config), SilentProgress(), certification={}
+        )
+    assert load_queue_policy(tmp_path / "policy").learned.clone["params"]
+    words = (folder / "archive", folder / "twin", tmp_path / "policy", "--config", tmp_path / "order.toml")
+    assert run("compare", *words, "--out", tmp_path / "comparison") == 0
+    comparison = load_comparison(tmp_path / "comparison")
+    assert [policy.name for policy in comparison.policies][-3:] == ["bc", "bc_greedy", "index"]
