@@ -116,7 +116,7 @@ class JudgeConfig:
 class RunConfig:
     """A whole job: import, fit, certify, train, compare, export. Single steps leave out what they do not need.
 
-    With a table [order] it is about the order of a batch queue instead: import, train orders, compare, export.
+    With a table [order] it is about the order of a batch queue instead, by the same steps.
     """
 
     log: LogConfig | None = None

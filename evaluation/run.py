@@ -47,7 +47,12 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
     if config.order is not None:
-        steps = [archive_step(config.log, here), _order_step(config.order, title)]
+        steps = [
+            archive_step(config.log, here),
+            _queue_twin_step(config.order),
+            _certificate_step(config),
+            _order_step(config.order, title),
+        ]
         products = run_job(steps, workdir, progress)
         return products | {"report": products["comparison"] / "report.html", "bundle": products["comparison"]}
     first = [archive_step(config.log, here), twin_step(config), _certificate_step(config)]
@@ -91,10 +96,26 @@ def _order_step(config: OrderConfig, title: str) -> Step:
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         from evaluation.ordering.running import write_order_comparison
 
-        return write_order_comparison(out, inputs["archive"] / ARCHIVE, config, progress, title=title)
+        found = certification_in(inputs[KIND])
+        return write_order_comparison(
+            out, inputs["archive"] / ARCHIVE, config, progress, title=title, certification=found.facts()
+        )
 
     settings = to_plain(config) | {"title": title}
-    return Step("comparison", "comparison", build, inputs=("archive",), config=settings)
+    return Step("comparison", "comparison", build, inputs=("archive", KIND), config=settings, code_version=2)
+
+
+def _queue_twin_step(config: OrderConfig) -> Step:
+    """Fits the twin of the last anchor's training days: the one that the bundle is made in."""
+
+    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
+        from evaluation.ordering.fitting import build_queue_twin, days_of_last_anchor
+
+        archive = inputs["archive"] / ARCHIVE
+        return build_queue_twin(out, archive, days_of_last_anchor(archive, config), config, progress)
+
+    settings = {"weeks": config.weeks, "processors": config.processors}
+    return Step("twin", "twin", build, inputs=("archive",), config=to_plain(settings))
 
 
 def _simulate(log: LogConfig, out: Path, progress: Progress) -> Mapping[str, Any]:
@@ -126,8 +147,9 @@ def twin_step(config: RunConfig) -> Step:
 
 
 def _certificate_step(config: RunConfig) -> Step:
-    """Policies are ranked by the comparison, against the truth too where it is at hand, so not here once more."""
-    settings = replace(config.certify, rankings=False)
+    """Policies are ranked by the comparison, against the truth too where it is at hand, so not here once more; but for
+    the rules of a queue, which cost little and whose certificate is about other weeks."""
+    settings = replace(config.certify, rankings=config.certify.rankings and config.order is not None)
 
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         facts = build_certificate(

@@ -61,7 +61,7 @@ class CertifyConfig:
         num_steps: Decisions that the twin plays on its own before it is set back to the log.
         min_rows: Least number of decided requests that a certificate is made from.
         max_rows: Rows of a sample that the classifier and the kernel distance look at.
-        rankings: Whether fixed policies are played, where the truth is at hand.
+        rankings: Whether fixed policies are played, where the truth is at hand; of a queue, whether all rules are.
         level: Coverage of the intervals.
         num_replicates: Draws behind an interval.
         seed: Of everything drawn.

@@ -10,7 +10,7 @@ import numpy as np
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.ordering.config import OrderConfig
 from evaluation.ordering.replaying import pool_size
-from evaluation.ordering.weeks import WeeksConfig, log_days
+from evaluation.ordering.weeks import WeeksConfig, log_days, plan_weeks
 from evaluation.progress import Progress
 from evaluation.shifts import parse_shifts
 from logs_schema.archive import Archive
@@ -82,6 +82,18 @@ def build_queue_twin(
         "num_too_large": int(np.sum(twin.population.processors > pool.processors)),
         "counts": dict(jobs.counts),
     }
+
+
+def days_of_last_anchor(archive_path: Path, config: OrderConfig) -> DaysConfig:
+    """The training days of the last anchor that `schedtwin order` would train at.
+
+    Raises:
+        ConfigError: the log is too short for one anchor.
+    """
+    archive = Archive(archive_path)
+    pool = Pool(pool_size(archive) if config.processors is None else config.processors)
+    anchor = plan_weeks(read_jobs(archive), pool, config.weeks).anchors[-1]
+    return DaysConfig(last_day=as_date(anchor - 1), num_days=config.weeks.num_train_days)
 
 
 def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from evaluation.ordering.predicting import scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from evaluation.ordering.replaying import pool_size
 from evaluation.ordering.weeks import WeeksConfig, plan_weeks
-from evaluation.pipeline import archive_facts
+from evaluation.pipeline import NO_CERTIFICATE, archive_facts
 from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.report import Report, write_report
@@ -50,7 +50,12 @@ FIXED = "arrivals and run times are fixed: no user reacts to a better or worse s
 
 
 def order_archive(
-    path: Path, config: OrderConfig, progress: Progress, *, out: Path | None = None
+    path: Path,
+    config: OrderConfig,
+    progress: Progress,
+    *,
+    out: Path | None = None,
+    certification: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Trains, judges and compares.
 
@@ -59,6 +64,7 @@ def order_archive(
         config: what to do.
         progress: where to show how far it is.
         out: folder for every anchor's parameters and for the bundle of the last one's best index, if they are wanted.
+        certification: what is known of the certificate of the last anchor's twin, for the bundle.
 
     Raises:
         ArchiveError: there is no archive.
@@ -91,8 +97,9 @@ def order_archive(
         )
         if out is not None:
             _export(
-                out / BUNDLE, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days
-            )
+                out / BUNDLE, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days,
+                certification or {},
+            )  # fmt: skip
         with progress.stage("play learned orders"):
             more, num_late = learned_policies(programs, learned, [*plan.weeks, *twin_weeks], pool, training)
         policies += more
@@ -127,12 +134,24 @@ def _indices(
 
 
 def write_order_comparison(
-    out: Path, path: Path, config: OrderConfig, progress: Progress, *, title: str
+    out: Path,
+    path: Path,
+    config: OrderConfig,
+    progress: Progress,
+    *,
+    title: str,
+    certification: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Trains, judges and compares; writes `comparison.json`, `report.html`, `report.json` and parameters into `out`."""
-    comparison = order_archive(path, config, progress, out=out)
+    """Trains, judges and compares; writes `comparison.json`, `report.html`, `report.json` and parameters into `out`.
+
+    What is known of the certificate of the last anchor's twin stands in report and bundle.
+    """
+    comparison = order_archive(path, config, progress, out=out, certification=certification)
     hashes = {"archive": Archive(path).content_hash}
-    return write_order_report(out, comparison, title, to_plain(asdict(config)), hashes)
+    words = (certification or {}).get("certification", NO_CERTIFICATE)
+    is_trained = config.training is not None and not config.training.index_only
+    limits = () if not is_trained else (f"The orders of the last anchor were {words}.",)
+    return write_order_report(out, comparison, title, to_plain(asdict(config)), hashes, limits)
 
 
 def write_order_report(
@@ -207,14 +226,17 @@ def _export(
     config: OrderTrainingConfig,
     archive: Archive,
     num_days: int,
+    certification: Mapping[str, Any],
 ) -> None:
     """The bundle of an anchor's best index."""
     place, params = best_index(learned, losses, pool)
     days = [str(np.datetime64(day, "D")) for day in (anchor - num_days, anchor - 1)]
-    trained_on = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
+    trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
+    trained_on |= {"certification": certification.get("certification", NO_CERTIFICATE)}
     export_order(
         params, out, pool, config,
         trained_on=trained_on, made_from={"archive": archive.content_hash}, seed=config.seeds[place],
+        certificate=certification.get("certificate"),
     )  # fmt: skip
 
 

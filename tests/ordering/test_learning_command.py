@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from evaluation import cli
+from evaluation.certify.keeping import load_certificate
 from evaluation.pipeline import load_comparison
+from logs_schema.product import read_manifest
 from offline_rl.runner import WaitingJob, load_queue
 
 SHORT = ("--processors", 16, "--days", 7, "--shifts", "0d,7d", "--anchors", 2)
@@ -126,6 +128,14 @@ clone_updates = 5
     comparison = tmp_path / "work" / "comparison"
     assert (comparison / "report.html").exists()
     assert (comparison / "anchor-1.npz").exists()
+    certified = load_certificate(tmp_path / "work" / "certificate")
+    facts = read_manifest(tmp_path / "work" / "twin", "twin").extra
+    assert (facts["problem"], len(facts["train_days"])) == ("ordering", 7)
+    assert certified.train_days[-1] == facts["last_day"]
+    contract = json.loads((comparison / "bundle" / "contract.json").read_text())
+    assert contract["trained_on"]["last_day"] == facts["last_day"]
+    assert "certificate cannot tell" in contract["trained_on"]["certification"]
+    assert "certificate cannot tell" in (comparison / "report.html").read_text()
     policy = load_queue(comparison / "bundle")
     assert policy.setting["processors"] == 16.0
     waiting = [WaitingJob(0.0, 8.0, 36_000.0), WaitingJob(1.0, 1.0, 600.0)]

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -170,3 +171,12 @@ def test_a_foreign_archive_and_a_damaged_twin_are_refused(made, tmp_path, capsys
     (tmp_path / "twin" / "queue.json").write_text(json.dumps(facts | {"processors": 8}))
     with pytest.raises(ProductError, match="do not agree with the manifest"):
         load_queue_twin(tmp_path / "twin")
+
+
+def test_rules_are_left_out_where_nobody_asks_for_them(made):
+    folder, _ = made
+    config = replace(QUICK, rankings=False)
+    told = verdicts(certificate_of(folder, load_queue_twin(folder / "twin"), config=config))
+    assert told["rank correlation with replay"] is Verdict.NOT_APPLICABLE
+    assert told["rate by week"] is Verdict.PASS
+    assert told["KL of wait"] is not Verdict.NOT_APPLICABLE

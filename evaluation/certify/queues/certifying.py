@@ -21,12 +21,12 @@ from evaluation.certify.queues.asking import (
 )
 from evaluation.certify.queues.asking import SECTION as ASKING
 from evaluation.certify.queues.held_out import WEEK_DAYS, hold_out_weeks
-from evaluation.certify.queues.living import LivedWeek, real_weeks, twin_weeks
+from evaluation.certify.queues.living import LivedWeek, fixed_rules, real_weeks, twin_weeks
 from evaluation.certify.queues.rankings import SECTION as RULES
 from evaluation.certify.queues.rankings import ranking_lines
 from evaluation.certify.queues.waiting import SECTION as QUEUE
 from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
-from evaluation.certify.two_samples import pairs_chart
+from evaluation.certify.two_samples import keep, pairs_chart
 from evaluation.ordering.fitting import as_date
 from evaluation.ordering.replaying import LOGGED_GAP, logged_mean_wait_s
 from evaluation.progress import Progress
@@ -71,8 +71,11 @@ def certify_queue(
     """
     jobs, processors = read_jobs(archive), twin.pool.processors
     chosen = hold_out_weeks(jobs, twin, days, config)
+    rules = fixed_rules(twin.pool, rankings=config.rankings)
     with progress.stage("play the held-out weeks"):
-        real, other = (real_weeks(jobs, twin.pool, part, chosen) for part in (chosen.weeks, chosen.partners))
+        real, other = (
+            real_weeks(jobs, rules, twin.pool, part, chosen) for part in (chosen.weeks, chosen.partners)
+        )
     num_jobs = sum(len(week.rows) for week in real)
     if num_jobs < config.min_rows:
         raise ConfigError(
@@ -81,12 +84,13 @@ def certify_queue(
             allowed=f"{config.min_rows} or more",
             advice="name more days (--days)",
         )
-    with progress.stage("generate weeks", total=config.num_copies, unit="copies") as stage:
+    num_copies = config.num_copies if config.rankings else 1
+    with progress.stage("generate weeks", total=num_copies, unit="copies") as stage:
         copies = []
-        for copy in range(config.num_copies):
+        for copy in range(num_copies):
             stage(copy)
-            copies.append(twin_weeks(twin, chosen, config.seed, copy))
-        stage(config.num_copies)
+            copies.append(twin_weeks(twin, rules, chosen, config.seed, copy))
+        stage(num_copies)
     with progress.stage("hold them against each other"):
         asked = jobs_trio(real, copies[0], other, chosen.num_units)
         waits = waits_trio(real, copies[0], other, chosen.num_units)
@@ -99,7 +103,7 @@ def certify_queue(
             *ranked,
         ]
         charts = {
-            ASKING: (hours_chart(asked), pairs_chart(asked, COLUMNS, "other real weeks")),
+            ASKING: (hours_chart(asked), pairs_chart(keep(asked, COLUMNS), COLUMNS, "other real weeks")),
             ANSWERS: (shares_chart(asked, ACCURACY, "Distribution of run time over requested", "share"),),
             QUEUE: (
                 shares_chart(waits, WAIT, "Distribution of waits", "wait (s, logarithmic)", logarithmic=True),

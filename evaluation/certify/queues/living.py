@@ -49,25 +49,31 @@ class LivedWeek(NamedTuple):
         return bounded_slowdown(self.waits_s(rule), self.week.jobs.run_s[self.rows])
 
 
-def fixed_rules(pool: Pool) -> list[OrderPolicy]:
-    """All published rules with and without EASY; not the logged order, which no generated week has."""
-    return [policy for policy in rule_policies(pool) if policy.kind != "history"]
+def fixed_rules(pool: Pool, *, rankings: bool) -> list[OrderPolicy]:
+    """All published rules with and without EASY, but the logged order, which no generated week has; or the queue's."""
+    rules = [policy for policy in rule_policies(pool) if policy.kind != "history"]
+    return rules if rankings else [policy for policy in rules if policy.name == QUEUE_RULE]
 
 
-def real_weeks(jobs: Jobs, pool: Pool, days: Sequence[int], chosen: HeldOutWeeks) -> list[LivedWeek]:
-    """Weeks of the log from some days on, one for each held-out week."""
+def real_weeks(
+    jobs: Jobs, rules: Sequence[OrderPolicy], pool: Pool, days: Sequence[int], chosen: HeldOutWeeks
+) -> list[LivedWeek]:
+    """Weeks of the log from some days on, one for each held-out week, under some rules."""
     start_s = begin_schedule(jobs, pool, WEEKS.warm)
     return [
-        _live(cut_week(jobs, pool, start_s, day, WEEKS)[0], pool, number, chosen)
+        _live(cut_week(jobs, pool, start_s, day, WEEKS)[0], rules, number, chosen)
         for number, day in enumerate(days)
     ]
 
 
-def twin_weeks(twin: QueueTwin, chosen: HeldOutWeeks, seed: int, copy: int) -> list[LivedWeek]:
+def twin_weeks(
+    twin: QueueTwin, rules: Sequence[OrderPolicy], chosen: HeldOutWeeks, seed: int, copy: int
+) -> list[LivedWeek]:
     """One generated week for each held-out week, from the same weekday on; nothing after training is looked at.
 
     Args:
         twin: Who submits.
+        rules: What is played.
         chosen: The held-out weeks.
         seed: Of the certificate.
         copy: Other copies are other weeks.
@@ -81,12 +87,12 @@ def twin_weeks(twin: QueueTwin, chosen: HeldOutWeeks, seed: int, copy: int) -> l
             twin.past, twin.population, twin.pool, drawn, begin, num_days, AS_THEY_WERE, rule=FCFS
         )
         week, _ = cut_week(whole, twin.pool, start_s, begin + LEAD_DAYS, WEEKS)
-        weeks.append(_live(week, twin.pool, number, chosen))
+        weeks.append(_live(week, rules, number, chosen))
     return weeks
 
 
-def _live(week: TestWeek, pool: Pool, number: int, chosen: HeldOutWeeks) -> LivedWeek:
+def _live(week: TestWeek, rules: Sequence[OrderPolicy], number: int, chosen: HeldOutWeeks) -> LivedWeek:
     rows = np.flatnonzero(week.counted)
     part = (week.jobs.arrival_s[rows] // (chosen.unit_days * DAY_S)).astype(int)
-    starts = {policy.name: policy.plays[0]([week])[0] for policy in fixed_rules(pool)}
+    starts = {policy.name: policy.plays[0]([week])[0] for policy in rules}
     return LivedWeek(week, rows, number * chosen.units_per_week + part, starts)

@@ -7,12 +7,13 @@ from scipy.stats import rankdata
 
 from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.lines import Line, against_floor, against_limit
+from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
 from evaluation.certify.queues.held_out import HeldOutWeeks
 from evaluation.certify.queues.living import LivedWeek
 from evaluation.report import Chart, Curve
 
 SECTION = "values of fixed rules"
+LINES = ("rank correlation with replay", "error of log mean bounded slowdowns")
 Values = Callable[[np.ndarray], np.ndarray]
 """weights [replicates, units] -> log mean bounded slowdown [replicates, rules]."""
 
@@ -32,17 +33,19 @@ def ranking_lines(
         chosen: The units.
         config: Of the certificate.
     """
+    if not config.rankings:
+        return [not_applicable(SECTION, name, "not asked for") for name in LINES], ()
     names = tuple(real[0].starts)
     of_real, of_other = (_values(weeks, names, chosen.num_units) for weeks in (real, other))
     of_twin = _values([week for weeks in copies for week in weeks], names, chosen.num_units)
     intervals, limits, units = config.intervals(), config.thresholds, chosen.num_units
     lines = [
         against_limit(
-            SECTION, "rank correlation with replay", "1", _spearman(of_twin, of_real), units,
+            SECTION, LINES[0], "1", _spearman(of_twin, of_real), units,
             limits.order_rank_correlation, intervals, higher_is_better=True, floor=_spearman(of_other, of_real),
         ),
         against_floor(
-            SECTION, "error of log mean bounded slowdowns", "mean distance", _error(of_twin, of_real),
+            SECTION, LINES[1], "mean distance", _error(of_twin, of_real),
             _error(of_other, of_real), units, limits.order_value_error, intervals,
         ),
     ]  # fmt: skip
