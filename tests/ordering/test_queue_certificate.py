@@ -12,8 +12,13 @@ from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.keeping import find_certification, folder_beside, load_certificate
 from evaluation.certify.lines import Verdict
+from evaluation.certify.queues.asking import answer_lines, arrival_lines, jobs_trio
 from evaluation.certify.queues.certifying import certify_queue
 from evaluation.certify.queues.held_out import hold_out_weeks
+from evaluation.certify.queues.living import fixed_rules, real_weeks
+from evaluation.configuration import DaysConfig
+from evaluation.ordering.fitting import EPOCH, training_days
+from evaluation.ordering.weeks import WeeksConfig, log_days
 from evaluation.progress import SilentProgress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
@@ -180,3 +185,31 @@ def test_rules_are_left_out_where_nobody_asks_for_them(made):
     assert told["rank correlation with replay"] is Verdict.NOT_APPLICABLE
     assert told["rate by week"] is Verdict.PASS
     assert told["KL of wait"] is not Verdict.NOT_APPLICABLE
+
+
+def test_what_nobody_can_know_of_users_who_hide_is_not_applicable(made, jobs):
+    twin = load_queue_twin(made[0] / "twin")
+    hidden = jobs._replace(agent=np.full_like(jobs.agent, -1))
+    found, rules = hold_out_weeks(hidden, twin, None, QUICK), fixed_rules(twin.pool, rankings=False)
+    real, other = (
+        real_weeks(hidden, rules, twin.pool, days, found) for days in (found.weeks, found.partners)
+    )
+    lines = arrival_lines(real, other, other, found, 16.0, QUICK)
+    lines += answer_lines(jobs_trio(real, other, other, found.num_units), QUICK)
+    silent = [line.name for line in lines if line.verdict is Verdict.NOT_APPLICABLE]
+    assert len(lines) == 10
+    assert len(silent) == 3
+    assert all("user" in name for name in silent)
+    assert all(line.judged.value == 0.0 for line in lines if line.name not in silent)
+
+
+def test_training_days_leave_eight_weeks_where_the_log_has_them(jobs):
+    begin, end = log_days(jobs)
+    weeks = WeeksConfig()
+    assert training_days(jobs, DaysConfig(), weeks) == (end - 59 - 28, 28)
+    assert training_days(jobs, DaysConfig(num_days=60), weeks) == (begin, 60)
+    first, last = dt.date(2001, 10, 1), dt.date(2001, 10, 10)
+    assert training_days(jobs, DaysConfig(first_day=first, last_day=last), weeks)[1] == 10
+    assert training_days(jobs, DaysConfig(last_day=last, num_days=7), weeks) == ((last - EPOCH).days - 6, 7)
+    with pytest.raises(ConfigError, match="do not lie within the log"):
+        training_days(jobs, DaysConfig(last_day=last, num_days=70), weeks)

@@ -7,7 +7,7 @@ import numpy as np
 from evaluation.bootstrap import Statistic
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY, arrival_statistics
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.lines import Line, against_floor, combine
+from evaluation.certify.lines import Line, against_floor, combine, not_applicable
 from evaluation.certify.queues.held_out import HeldOutWeeks
 from evaluation.certify.queues.living import LivedWeek
 from evaluation.certify.resampled import Units, kl_of_codes, mean_of
@@ -32,6 +32,8 @@ LAST = "run time over requested of the user's last job"
 LABELS = ("held-out weeks", "twin", "other real weeks")
 LOGARITHMS = ("rate", "load asked for", "users", "dispersion", "variation of gaps")
 DIFFERENCES = ("autocorrelation of gaps", "memory of users")
+OF_USERS = ("users", "memory of users")
+HIDDEN = "the log does not say who asked"
 
 
 def asking_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
@@ -44,7 +46,10 @@ def answer_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
 
     `KL(real || twin)` of a column given another is the KL of the pair less that of the other alone (chain rule).
     """
-    return [_given_line(trio, given, config) for given in (REQUESTED, PROCESSORS, LAST)]
+    lines = [_given_line(trio, given, config) for given in (REQUESTED, PROCESSORS)]
+    if np.isfinite(trio.real.sample.continuous[LAST]).any():
+        return [*lines, _given_line(trio, LAST, config)]
+    return [*lines, not_applicable(ANSWERS, _given_name(LAST), HIDDEN)]
 
 
 def arrival_lines(
@@ -60,6 +65,9 @@ def arrival_lines(
     unit = np.arange(chosen.num_units)
     lines = []
     for name in (*LOGARITHMS, *DIFFERENCES):
+        if name in OF_USERS and not _says_who(real):
+            lines.append(not_applicable(SECTION, name, HIDDEN))
+            continue
         columns = [table[name] for table in tables]
         if name in LOGARITHMS:
             columns = [np.log(np.where(column > 0.0, column, np.nan)) for column in columns]
@@ -109,6 +117,14 @@ def shares_chart(trio: Trio, name: str, title: str, label: str, *, logarithmic: 
     return Chart(title, label, "share of jobs below", tuple(curves), logarithmic=logarithmic)
 
 
+def _given_name(given: str) -> str:
+    return f"KL of {ACCURACY}, given {given}"
+
+
+def _says_who(weeks: Sequence[LivedWeek]) -> bool:
+    return any(np.any(lived.week.jobs.agent[lived.rows] >= 0) for lived in weeks)
+
+
 def _given_line(trio: Trio, given: str, config: CertifyConfig) -> Line:
     parts = keep(trio, (ACCURACY, given))[:3]
     coding = Coding(parts[0].sample, PAIR_BINS)
@@ -127,7 +143,7 @@ def _given_line(trio: Trio, given: str, config: CertifyConfig) -> Line:
         return combine([both, one], lambda values: np.asarray(values[0] - values[1]))
 
     return against_floor(
-        ANSWERS, f"KL of {ACCURACY}, given {given}", "nats", distance(1), distance(2), trio.num_units,
+        ANSWERS, _given_name(given), "nats", distance(1), distance(2), trio.num_units,
         config.thresholds.pair_kl, config.intervals(),
     )  # fmt: skip
 
