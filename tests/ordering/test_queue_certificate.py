@@ -30,6 +30,7 @@ from twin.ordering.windows import chosen
 from twin.placement.model import PlacementTwin
 
 QUICK = CertifyConfig(max_weeks=6, num_copies=1, max_rows=400, num_replicates=200)
+NO_RULES = replace(QUICK, rankings=False)
 DAY_S = 86_400
 
 
@@ -111,7 +112,7 @@ def test_a_twin_whose_jobs_run_twice_as_long_fails(made):
     folder, _ = made
     twin = load_queue_twin(folder / "twin")
     wrong = twin._replace(population=twin.population._replace(run_s=2.0 * twin.population.run_s))
-    certificate = certificate_of(folder, wrong)
+    certificate = certificate_of(folder, wrong, config=NO_RULES)
     told = verdicts(certificate)
     assert certificate.verdict is Verdict.FAIL
     assert told["Kolmogorov-Smirnov distance of run time over requested"] is Verdict.FAIL
@@ -123,7 +124,8 @@ def test_a_twin_of_half_the_submissions_fails(made, jobs):
     folder, _ = made
     twin = load_queue_twin(folder / "twin")
     thinned = chosen(jobs, np.arange(0, len(jobs.arrival_s), 2))
-    told = verdicts(certificate_of(folder, fit_queue(thinned, twin.pool, twin.first_day, twin.num_days)))
+    wrong = fit_queue(thinned, twin.pool, twin.first_day, twin.num_days)
+    told = verdicts(certificate_of(folder, wrong, config=NO_RULES))
     assert told["rate by week"] is Verdict.FAIL
     assert told["load asked for by week"] is Verdict.FAIL
 
@@ -180,8 +182,7 @@ def test_a_foreign_archive_and_a_damaged_twin_are_refused(made, tmp_path, capsys
 
 def test_rules_are_left_out_where_nobody_asks_for_them(made):
     folder, _ = made
-    config = replace(QUICK, rankings=False)
-    told = verdicts(certificate_of(folder, load_queue_twin(folder / "twin"), config=config))
+    told = verdicts(certificate_of(folder, load_queue_twin(folder / "twin"), config=NO_RULES))
     assert told["rank correlation with replay"] is Verdict.NOT_APPLICABLE
     assert told["rate by week"] is Verdict.PASS
     assert told["KL of wait"] is not Verdict.NOT_APPLICABLE
