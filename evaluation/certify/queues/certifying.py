@@ -80,7 +80,7 @@ def certify_queue(
     if num_jobs < config.min_rows:
         raise ConfigError(
             "too few jobs to certify anything",
-            where=f"{num_jobs} in {len(real)} held-out week(s) from {as_date(chosen.weeks[0])}",
+            where=f"{num_jobs} in {len(real)} held-out weeks from {as_date(chosen.weeks[0])}",
             allowed=f"{config.min_rows} or more",
             advice="name more days (--days)",
         )

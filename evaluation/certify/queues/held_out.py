@@ -55,7 +55,7 @@ class HeldOutWeeks:
         if self.units_per_week == 1:
             return f"intervals draw the {len(self.weeks)} weeks whole"
         return (
-            f"intervals draw the {self.num_units} days of {len(self.weeks)} week(s) one by one, as if queues did not "
+            f"intervals draw the {self.num_units} days of {len(self.weeks)} weeks one by one, as if queues did not "
             f"last over night: name {MIN_WEEKS} weeks or more (--days) and weeks are drawn whole"
         )
 
