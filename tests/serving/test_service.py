@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -42,17 +41,24 @@ def test_a_policy_that_raises_is_replaced_by_the_fallback_and_counted(capsys):
 
 
 def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked():
-    release = threading.Event()
-    service = made_service(made_policy(lambda decision: release.wait(30) and decision), SHORT)
+    begun, release = threading.Event(), threading.Event()
 
-    async def live() -> tuple[list, float]:
-        first = await service.decide(ask("a"))
-        begun_s = time.monotonic()
-        rest = [await service.decide(ask(f"b{number}")) for number in range(20)]
-        return [first, *rest], time.monotonic() - begun_s
+    def hang(decision):
+        begun.set()
+        release.wait(60)
+        return decision
 
-    answers, _ = asyncio.run(live())
-    assert [answer.reason for answer in answers] == ["deadline", *["busy"] * 20]
+    service = made_service(made_policy(hang), SHORT)
+
+    async def live() -> tuple[list, list]:
+        first = [await service.decide(ask("a"))]
+        while not begun.is_set():  # a busy machine may not get to the policy in time
+            first.append(await service.decide(ask(f"a{len(first)}")))
+        return first, [await service.decide(ask(f"b{number}")) for number in range(20)]
+
+    first, rest = asyncio.run(live())
+    assert {answer.reason for answer in first} == {"deadline"}
+    assert [answer.reason for answer in rest] == ["busy"] * 20
     assert metric(service, 'fallbacks_total{reason="busy"}') == 20
     service.slot.reload()  # a fresh thread
     release.set()
