@@ -41,25 +41,17 @@ def test_a_policy_that_raises_is_replaced_by_the_fallback_and_counted(capsys):
 
 
 def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked():
-    begun, release = threading.Event(), threading.Event()
+    release = threading.Event()
+    service = made_service(made_policy(lambda decision: release.wait(60) and decision), SHORT)
 
-    def hang(decision):
-        begun.set()
-        release.wait(60)
-        return decision
+    async def live() -> list[str]:
+        return [(await service.decide(ask(f"a{number}"))).reason for number in range(30)]
 
-    service = made_service(made_policy(hang), SHORT)
-
-    async def live() -> tuple[list, list]:
-        first = [await service.decide(ask("a"))]
-        while not begun.is_set():  # a busy machine may not get to the policy in time
-            first.append(await service.decide(ask(f"a{len(first)}")))
-        return first, [await service.decide(ask(f"b{number}")) for number in range(20)]
-
-    first, rest = asyncio.run(live())
-    assert {answer.reason for answer in first} == {"deadline"}
-    assert [answer.reason for answer in rest] == ["busy"] * 20
-    assert metric(service, 'fallbacks_total{reason="busy"}') == 20
+    reasons = asyncio.run(live())
+    num_late = reasons.count("deadline")  # one, or a few where the machine is too busy to begin at once
+    assert 1 <= num_late <= 10
+    assert reasons == ["deadline"] * num_late + ["busy"] * (30 - num_late)
+    assert metric(service, 'fallbacks_total{reason="busy"}') == 30 - num_late
     service.slot.reload()  # a fresh thread
     release.set()
     tries = (asyncio.run(service.decide(ask(f"c{number}"))).arm for number in range(100))
