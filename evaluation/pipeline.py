@@ -26,7 +26,7 @@ from evaluation.shifts import ShiftConfig, choose_train_days, parse_shifts, plan
 from evaluation.training import TrainingConfig, train_schedulers
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
-from logs_schema.product import fingerprint, read_manifest
+from logs_schema.product import Manifest, fingerprint, read_manifest
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
 from twin.placement.encoding import fit_encoding
@@ -192,8 +192,13 @@ def build_comparison(
 
 def training_in_words(policy_path: Path) -> str:
     """What the report says about the certificate of the twin that the policies were trained in."""
-    words = str(read_manifest(policy_path, "policy").extra.get("certification", NO_CERTIFICATE))
-    return f"The policies were {words}."
+    return f"The policies were {trained_in(read_manifest(policy_path, 'policy'))['certification']}."
+
+
+def trained_in(manifest: Manifest) -> dict[str, Any]:
+    """The twin that a policy was trained in (its content hash), and what is known of the twin's certificate."""
+    words = str(manifest.extra.get("certification", NO_CERTIFICATE))
+    return {"twin": manifest.made_from.get("twin"), "certification": words}
 
 
 def refuse_foreign(archive: Archive, twin_path: Path) -> None:
@@ -236,7 +241,7 @@ def refuse_foreign_policy(policy_path: Path, twin_path: Path) -> None:
         ConfigError: It was trained in another one.
         ProductError: One of them is of another kind.
     """
-    trained_in = read_manifest(policy_path, "policy").made_from.get("twin")
+    own = read_manifest(policy_path, "policy").made_from.get("twin")
     problems = problem_of(policy_path), problem_of(twin_path)
     if problems[0] != problems[1]:
         what = f"the policy is of the problem '{problems[0]}', the twin of '{problems[1]}'"
@@ -245,7 +250,7 @@ def refuse_foreign_policy(policy_path: Path, twin_path: Path) -> None:
         and load_encoding(policy_path).to_json() != load_encoding(twin_path).to_json()
     ):
         what = "the policy was trained for other nodes, features or days than the twin's"
-    elif trained_in != read_manifest(twin_path, "twin").content_hash:
+    elif own != read_manifest(twin_path, "twin").content_hash:
         what = "the policy was trained in another twin"
     else:
         return
@@ -282,10 +287,7 @@ def build_bundle(
         encoding,
         network_facts(params),
         ranges=load_ranges(policy_path),
-        trained_on={
-            "twin": manifest.made_from.get("twin"),
-            "certification": manifest.extra.get("certification", NO_CERTIFICATE),
-        },
+        trained_on=trained_in(manifest),
         certificate=manifest.extra.get("certificate"),
         licence=licence,
     )

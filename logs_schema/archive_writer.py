@@ -20,7 +20,7 @@ from logs_schema import product
 from logs_schema.archive import Archive, archive_errors
 from logs_schema.columns import TableSpec
 from logs_schema.errors import ArchiveError
-from logs_schema.layout import KIND, QUARANTINE, day_of, partition
+from logs_schema.layout import KIND, QUARANTINE, date_of, partition
 from logs_schema.quarantine import BadRecord, QuarantineWriter
 from logs_schema.table_builder import TableBuilder
 from logs_schema.tables import SCHEMA_VERSION, TABLES
@@ -168,7 +168,7 @@ class ArchiveWriter:
         for file in sorted((self.out / QUARANTINE).glob("part-*")):
             _link(file, self._root / QUARANTINE / file.name)
         builder = self._builders.get(spec.name)
-        touched = {day_of(day) for day in builder.days} if builder else set()
+        touched = {date_of(day) for day in builder.days} if builder else set()
         kept: dict[date | None, int] = {}
         for day in old.days(spec.name) if spec.time else [None]:
             num_rows = old.num_rows(spec.name, day)

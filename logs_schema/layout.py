@@ -37,7 +37,7 @@ def partition(table_name: str, day: date | None) -> str:
     return f"table={table_name}/{middle}{PART}"
 
 
-def day_of(num_days: int) -> date:
+def date_of(num_days: int) -> date:
     """The date that lies this many days after 1970-01-01."""
     return date.fromordinal(_EPOCH + num_days)
 

@@ -19,7 +19,7 @@ from logs_schema.casting import complete
 from logs_schema.checks import DUPLICATE_KEY, Checked, check_rows
 from logs_schema.columns import TableSpec, arrow_schema
 from logs_schema.keys import KeyLedger, key_hashes
-from logs_schema.layout import ROW_GROUP_ROWS, day_of, parquet_writer, partition
+from logs_schema.layout import ROW_GROUP_ROWS, date_of, parquet_writer, partition
 from logs_schema.ordering import compact_labels, days_of, sorted_rows, times_us
 from logs_schema.quarantine import BadRecord, QuarantineWriter, rows_as_json
 from logs_schema.runs import Runs
@@ -187,7 +187,7 @@ class _Filing:
         if day != self._day:
             self._close_day()
             self._day = day
-        key = day_of(day) if self.spec.time else None
+        key = date_of(day) if self.spec.time else None
         self.num_rows[key] = self.num_rows.get(key, 0) + rows.num_rows
         if self._writer is None:
             self._writer = parquet_writer(self.root / partition(self.spec.name, key), self._schema)

@@ -2,8 +2,9 @@
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,26 @@ def build_certificate(
     """
     archive, twin_hash = Archive(archive_path), read_manifest(twin_path, "twin").content_hash
     refuse_foreign(archive, twin_path)
-    make = _queue_maker if problem_of(twin_path) == ORDERING else _placement_maker
-    certificate = make(archive, twin_path, twin_hash, days, config, progress, population, record_refusal)
+    make: Callable[..., Certificate]
+    refuse: Callable[..., Certificate]
+    if problem_of(twin_path) == ORDERING:
+        if population is not None:
+            raise ConfigError(
+                "the twin of a queue holds its own population", where=f"--population {population}",
+                allowed="no other population", advice="leave it out",
+            )  # fmt: skip
+        queue = load_queue_twin(twin_path)
+        make, refuse = partial(certify_queue, queue), partial(refused_queue, twin=queue)
+    else:
+        twin, own = PlacementTwin.load(twin_path), twin_path / "population"
+        population = own if population is None and own.is_dir() else population
+        make, refuse = partial(certify, twin, population=population), partial(refused, twin=twin)
+    try:
+        certificate = make(archive, days, config, progress, twin_hash=twin_hash)
+    except (ConfigError, OrderingError) as error:
+        if not record_refusal:
+            raise
+        certificate = refuse(error, archive=archive, config=config, twin_hash=twin_hash)
     (out / DATA).write_text(json.dumps(certificate.to_json(), indent=1, allow_nan=False) + "\n")
     (out / PAGE).write_text(render(certificate, "Certificate of a twin"), encoding="utf-8")
     return {
@@ -147,51 +166,6 @@ def build_certificate(
         "lines": certificate.counts(),
         "refusal": certificate.refusal,
     }
-
-
-def _placement_maker(
-    archive: Archive,
-    twin_path: Path,
-    twin_hash: str,
-    days: Sequence[dt.date] | None,
-    config: CertifyConfig,
-    progress: Progress,
-    population: Path | None,
-    record_refusal: bool,
-) -> Certificate:
-    twin = PlacementTwin.load(twin_path)
-    own = twin_path / "population"
-    population = own if population is None and own.is_dir() else population
-    try:
-        return certify(twin, archive, days, config, progress, twin_hash=twin_hash, population=population)
-    except ConfigError as error:
-        if not record_refusal:
-            raise
-        return refused(error, twin, archive, config, twin_hash=twin_hash)
-
-
-def _queue_maker(
-    archive: Archive,
-    twin_path: Path,
-    twin_hash: str,
-    days: Sequence[dt.date] | None,
-    config: CertifyConfig,
-    progress: Progress,
-    population: Path | None,
-    record_refusal: bool,
-) -> Certificate:
-    if population is not None:
-        raise ConfigError(
-            "the twin of a queue holds its own population", where=f"--population {population}",
-            allowed="no other population", advice="leave it out",
-        )  # fmt: skip
-    twin = load_queue_twin(twin_path)
-    try:
-        return certify_queue(twin, archive, days, config, progress, twin_hash=twin_hash)
-    except (ConfigError, OrderingError) as error:
-        if not record_refusal:
-            raise
-        return refused_queue(error, twin, archive, config, twin_hash=twin_hash)
 
 
 def load_certificate(folder: Path) -> Certificate:

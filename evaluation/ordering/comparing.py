@@ -22,6 +22,7 @@ from evaluation.ordering.playing import BLOCKS, OrderPolicy, played
 from evaluation.ordering.replaying import LOGGED_GAP, logged_mean_wait_s
 from evaluation.ordering.weeks import TestWeek, WeekPlan, WeeksConfig
 from evaluation.progress import Progress
+from logs_schema.layout import date_of
 from twin.ordering.types import Pool
 from twin.ordering.windows import chosen
 
@@ -145,12 +146,12 @@ def _run(judge: str, shift: int, policy: OrderPolicy, weeks: Sequence[TestWeek],
 def _train_days(plan: WeekPlan, config: WeeksConfig) -> list[str]:
     """All days that any anchor trained on."""
     days = {anchor - back for anchor in plan.anchors for back in range(1, config.num_train_days + 1)}
-    return [_iso(day) for day in sorted(days)]
+    return [date_of(day).isoformat() for day in sorted(days)]
 
 
 def _shift_facts(plan: WeekPlan, shift: int) -> ShiftFacts:
     weeks = [week for week in plan.weeks if week.shift_days == shift]
-    days = {_iso(week.first_day + offset) for week in weeks for offset in range(week.num_days)}
+    days = {date_of(week.first_day + offset).isoformat() for week in weeks for offset in range(week.num_days)}
     return ShiftFacts(shift, tuple(sorted(days)), sum(int(week.counted.sum()) for week in weeks))
 
 
@@ -190,7 +191,3 @@ def _seeds(runs: Sequence[Run]) -> list[str]:
 
 def _mean_wait_s(decisions: Decisions) -> float:
     return float(np.mean(decisions.wait_s[decisions.started]))
-
-
-def _iso(day: int) -> str:
-    return str(np.datetime64(day, "D"))

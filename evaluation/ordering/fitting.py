@@ -1,7 +1,6 @@
 """Fits the twin of a queue: which days to learn from, and the product that is written."""
 
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +8,18 @@ import numpy as np
 
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.ordering.config import OrderConfig
-from evaluation.ordering.replaying import pool_size
-from evaluation.ordering.weeks import WeeksConfig, log_days, plan_weeks
+from evaluation.ordering.replaying import EPOCH, pool_of
+from evaluation.ordering.weeks import WeeksConfig, anchor_days, log_days
 from evaluation.progress import Progress
 from evaluation.shifts import parse_shifts
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.layout import date_of
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import fit_queue, save_queue
-from twin.ordering.types import Jobs, Pool
+from twin.ordering.types import Jobs
 from twin.problems import KEY, ORDERING
 
-EPOCH = date(1970, 1, 1)
 ROOM_DAYS = 56
 """Days after training that are left for a certificate, where the log is long enough: eight weeks."""
 ONE_POOL = (
@@ -61,7 +60,7 @@ def build_queue_twin(
         OrderingError: no job is usable, no pool is known, or the days hold no job.
     """
     archive = Archive(archive_path)
-    pool = Pool(pool_size(archive) if config.processors is None else config.processors)
+    pool = pool_of(archive, config.processors)
     with progress.stage("read"):
         jobs = read_jobs(archive)
     first_day, num_days = training_days(jobs, days, config.weeks)
@@ -74,8 +73,8 @@ def build_queue_twin(
         "processors": pool.processors,
         "archive": archive.content_hash,
         "train_days_hash": archive.days_hash("requests", train_days),
-        "first_day": as_date(first_day).isoformat(),
-        "last_day": as_date(first_day + num_days - 1).isoformat(),
+        "first_day": date_of(first_day).isoformat(),
+        "last_day": date_of(first_day + num_days - 1).isoformat(),
         "train_days": [day.isoformat() for day in train_days],
         "num_jobs": len(twin.population.run_s),
         "num_users": len(twin.population.user_agent),
@@ -90,10 +89,8 @@ def days_of_last_anchor(archive_path: Path, config: OrderConfig) -> DaysConfig:
     Raises:
         ConfigError: the log is too short for one anchor.
     """
-    archive = Archive(archive_path)
-    pool = Pool(pool_size(archive) if config.processors is None else config.processors)
-    anchor = plan_weeks(read_jobs(archive), pool, config.weeks).anchors[-1]
-    return DaysConfig(last_day=as_date(anchor - 1), num_days=config.weeks.num_train_days)
+    anchor = anchor_days(read_jobs(Archive(archive_path)), config.weeks)[-1]
+    return DaysConfig(last_day=date_of(anchor - 1), num_days=config.weeks.num_train_days)
 
 
 def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int, int]:
@@ -116,13 +113,8 @@ def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int
     if not begin <= first <= last < end:
         raise ConfigError(
             "the training days do not lie within the log",
-            where=f"{as_date(first)} to {as_date(last)}",
-            allowed=f"days from {as_date(begin)} to {as_date(end - 1)}",
+            where=f"{date_of(first)} to {date_of(last)}",
+            allowed=f"days from {date_of(begin)} to {date_of(end - 1)}",
             advice="train on fewer days ([days] num_days, or [order.weeks] num_train_days), or name other ones",
         )
     return first, last + 1 - first
-
-
-def as_date(day: int) -> date:
-    """The date of a day since 1970."""
-    return date.fromordinal(EPOCH.toordinal() + day)

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from evaluation.generated_log import GeneratedReport
-from evaluation.ordering.fitting import EPOCH, as_date
 from evaluation.ordering.generated import AS_THEY_WERE
-from evaluation.ordering.replaying import find_rule
+from evaluation.ordering.replaying import EPOCH, find_rule
 from evaluation.progress import Progress
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.swf import SITE
+from logs_schema.layout import date_of
 from logs_schema.product import read_manifest
 from twin.ordering.keeping import QueueTwin, load_queue_twin
 from twin.ordering.population import DAY_S, continued
@@ -60,7 +60,7 @@ def generate_queue_log(
     if begin < twin.anchor:
         raise ConfigError(
             "the first generated day lies before the end of training", where=f"--first-day {first_day}",
-            allowed=f"{as_date(twin.anchor)} or later",
+            allowed=f"{date_of(twin.anchor)} or later",
         )  # fmt: skip
     with progress.stage("generate"):
         whole = continued(twin.past, twin.population, seed, begin, num_days, AS_THEY_WERE)
@@ -77,7 +77,7 @@ def generate_queue_log(
         archive.write("requests", _rows(chosen(whole, made), start_s[made]), source="twin", first_row=1)
     num_never = int(np.sum(np.isnan(start_s[made])))
     return GeneratedReport(
-        str(Path(out).absolute()), policy, "visits of the training days", seed, as_date(begin).isoformat(), num_days,
+        str(Path(out).absolute()), policy, "visits of the training days", seed, date_of(begin).isoformat(), num_days,
         len(made), 0, num_never,
     )  # fmt: skip
 

@@ -110,7 +110,7 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
     rules = [find_rule(name) for name in config.policies]
     backfill = None if config.backfill is None else find_rule(config.backfill)
     archive = Archive(path)
-    pool = Pool(pool_size(archive) if config.processors is None else config.processors, config.easy)
+    pool = pool_of(archive, config.processors, easy=config.easy)
     jobs = read_jobs(archive)
     jobs = clairvoyant(jobs) if config.clairvoyant else jobs
     jobs, warm = (jobs, None) if config.days is None else _part(jobs, pool, config.days, config.warm)
@@ -162,17 +162,18 @@ def find_rule(name: str) -> Rule:
     )
 
 
-def pool_size(archive: Archive) -> float:
-    """All processors of the archive's nodes; OrderingError if it knows none."""
-    processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
-    if not processors > 0.0:
-        raise OrderingError(
-            "the archive does not say how large the machine is",
-            where=f"{archive.path}, table nodes",
-            allowed="at least one node",
-            advice="give --processors",
-        )
-    return processors
+def pool_of(archive: Archive, processors: float | None, *, easy: bool = False) -> Pool:
+    """The pool asked for, else all processors of the archive's nodes; OrderingError if it knows none."""
+    if processors is None:
+        processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
+        if not processors > 0.0:
+            raise OrderingError(
+                "the archive does not say how large the machine is",
+                where=f"{archive.path}, table nodes",
+                allowed="at least one node",
+                advice="give --processors",
+            )
+    return Pool(processors, easy)
 
 
 def logged_mean_wait_s(jobs: Jobs) -> float:

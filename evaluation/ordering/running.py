@@ -6,8 +6,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from evaluation.comparison import Comparison
 from evaluation.ordering.comparing import compare_orders
 from evaluation.ordering.config import OrderConfig
@@ -25,13 +23,14 @@ from evaluation.ordering.learning import (
 from evaluation.ordering.playing import OrderPolicy, rule_policies
 from evaluation.ordering.predicting import scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
-from evaluation.ordering.replaying import pool_size
+from evaluation.ordering.replaying import pool_of
 from evaluation.ordering.weeks import WeeksConfig, plan_weeks
 from evaluation.pipeline import NO_CERTIFICATE, archive_facts
 from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.report import Report, write_report
 from logs_schema.archive import Archive
+from logs_schema.layout import date_of
 from twin.arrays import save_arrays
 from twin.ordering.job_windows import fitting_tick_s
 from twin.ordering.jobs import read_jobs
@@ -46,6 +45,8 @@ LIMITS = (
     "truth of this problem, in the table of the judges.",
 )
 BUNDLE = "bundle"
+TWIN_SEED = 500
+"""Of the first generated week in which policies are judged."""
 FIXED = "arrivals and run times are fixed: no user reacts to a better or worse schedule"
 
 
@@ -72,12 +73,11 @@ def order_archive(
         OrderingError: no job is usable, or no pool is known.
     """
     archive = Archive(path)
-    pool = Pool(pool_size(archive) if config.processors is None else config.processors)
+    pool = pool_of(archive, config.processors)
     jobs = read_jobs(archive)
     plan = plan_weeks(jobs, pool, config.weeks)
     num_days = config.weeks.num_train_days
-    told = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
-    facts = told | dict(jobs.counts)
+    facts = queue_facts(archive, jobs, pool)
     if config.training is not None and config.training.index_only:
         index = _indices(jobs, plan.anchors, pool, config.training.seeds, num_days, progress)
         return compare_orders(
@@ -85,7 +85,7 @@ def order_archive(
             facts=facts, notes=[FIXED], intervals=config.intervals,
         )  # fmt: skip
     populations = [fit_population(jobs, anchor - num_days, num_days) for anchor in plan.anchors]
-    seeds = range(500, 500 + config.num_twin_weeks)
+    seeds = range(TWIN_SEED, TWIN_SEED + config.num_twin_weeks)
     with progress.stage("generate weeks"):
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
     policies = rule_policies(pool)
@@ -104,10 +104,7 @@ def order_archive(
             more, num_late = learned_policies(programs, learned, [*plan.weeks, *twin_weeks], pool, training)
         policies += more
         notes += said
-        if num_late:
-            notes.append(
-                f"{num_late} arrivals of learned orders found the queue's table full and waited outside"
-            )
+        notes += late_notes(num_late)
     return compare_orders(
         plan, twin_weeks, policies, pool, config.weeks, progress,
         facts=facts, notes=notes, intervals=config.intervals,
@@ -230,7 +227,7 @@ def _export(
 ) -> None:
     """The bundle of an anchor's best index."""
     place, params = best_index(learned, losses, pool)
-    days = [str(np.datetime64(day, "D")) for day in (anchor - num_days, anchor - 1)]
+    days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
     trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
     trained_on |= {"certification": certification.get("certification", NO_CERTIFICATE)}
     export_order(
@@ -249,6 +246,19 @@ def _said(number: int, agreement: float, losses: Sequence[float], trained: Seque
         f"of the indices' predictions of held-out jobs: {told} nats; mean bounded slowdown in held-out generated "
         f"weeks, before and after PPO: {looks or 'not trained'}"
     )
+
+
+def queue_facts(archive: Archive, jobs: Jobs, pool: Pool) -> dict[str, Any]:
+    """What a report says about the archive of a queue."""
+    told = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
+    return told | dict(jobs.counts)
+
+
+def late_notes(num_late: int) -> list[str]:
+    """What to know where learned orders met a full queue."""
+    if not num_late:
+        return []
+    return [f"{num_late} arrivals of learned orders found the queue's table full and waited outside"]
 
 
 def population_notes(

@@ -16,20 +16,26 @@ from evaluation.configuration import RunConfig, build
 from evaluation.ordering.comparing import compare_orders
 from evaluation.ordering.config import OrderConfig
 from evaluation.ordering.exporting import export_order
-from evaluation.ordering.fitting import as_date
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.ordering.learning import joined, learn_index, lessons_before
 from evaluation.ordering.playing import OrderPolicy, rule_policies
 from evaluation.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig, problem_config, programs_for
-from evaluation.ordering.running import FIXED, population_notes, train_anchors, write_order_report
+from evaluation.ordering.running import (
+    FIXED,
+    TWIN_SEED,
+    late_notes,
+    population_notes,
+    queue_facts,
+    train_anchors,
+    write_order_report,
+)
 from evaluation.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
 from evaluation.pipeline import (
-    NO_CERTIFICATE,
-    archive_facts,
     refuse_foreign,
     refuse_foreign_policy,
+    trained_in,
     training_in_words,
 )
 from evaluation.progress import Progress
@@ -37,6 +43,7 @@ from evaluation.records import to_plain
 from evaluation.shifts import parse_shifts
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, ProductError
+from logs_schema.layout import date_of
 from logs_schema.product import read_manifest, verify
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
@@ -50,8 +57,6 @@ from twin.problems import KEY, ORDERING, refuse_other_problem
 
 LEARNED, SETTINGS = "learned.npz", "training.json"
 MOST_WEEKS = 4
-TWIN_SEED = 500
-"""Of the first generated week in which policies are judged."""
 
 
 class QueuePolicy(NamedTuple):
@@ -61,11 +66,13 @@ class QueuePolicy(NamedTuple):
         learned: its policies; the clone is () where indices alone were learned.
         config: how they were trained.
         pool: the processors.
+        notes: what training said of itself.
     """
 
     learned: Learned
     config: OrderTrainingConfig
     pool: Pool
+    notes: tuple[str, ...]
 
 
 def training_of(config: RunConfig) -> OrderTrainingConfig:
@@ -124,8 +131,8 @@ def build_queue_policy(
         KEY: ORDERING,
         "seeds": list(config.seeds),
         "losses": [round(loss, 6) for loss in losses],
-        "first_day": as_date(twin.first_day).isoformat(),
-        "last_day": as_date(twin.anchor - 1).isoformat(),
+        "first_day": date_of(twin.first_day).isoformat(),
+        "last_day": date_of(twin.anchor - 1).isoformat(),
         "num_days": twin.num_days,
         "notes": notes,
         **certification,
@@ -154,7 +161,8 @@ def load_queue_policy(folder: Path) -> QueuePolicy:
     num_trained = 0 if config.index_only else min(config.num_ppo_seeds, len(config.seeds))
     clone = () if config.index_only else scorer
     structure = Learned(clone, (index,) * len(config.seeds), (scorer,) * num_trained)
-    return QueuePolicy(load_structure(folder / LEARNED, structure), config, pool)
+    notes = tuple(read_manifest(folder).extra["notes"])
+    return QueuePolicy(load_structure(folder / LEARNED, structure), config, pool, notes)
 
 
 def build_queue_comparison(
@@ -193,16 +201,11 @@ def build_queue_comparison(
         with progress.stage("play learned orders"):
             more, num_late = _policies_of(policy, [*plan.weeks, *made])
         policies += more
-        notes += list(read_manifest(policy_path or out).extra["notes"])
-        if num_late:
-            notes.append(
-                f"{num_late} arrivals of learned orders found the queue's table full and waited outside"
-            )
+        notes += [*policy.notes, *late_notes(num_late)]
     said = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
-    told = archive_facts(archive) | {"processors": twin.pool.processors, "num_jobs": len(jobs.arrival_s)}
     comparison = compare_orders(
         plan, made, policies, twin.pool, weeks, progress,
-        facts=told | dict(jobs.counts), notes=[FIXED, *notes, *said], intervals=order.intervals,
+        facts=queue_facts(archive, jobs, twin.pool), notes=[FIXED, *notes, *said], intervals=order.intervals,
     )  # fmt: skip
     paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
     hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
@@ -230,7 +233,7 @@ def weeks_after(
     if not kept:
         raise ConfigError(
             "the log ends too soon after the training days to judge anything",
-            where=f"training ends on {as_date(anchor - 1)}, the log on {as_date(end)}",
+            where=f"training ends on {date_of(anchor - 1)}, the log on {date_of(end)}",
             allowed=f"{lengths.num_test_days} days after the shortest shift, {asked[0]} days",
             advice="fit the twin on earlier days (--config, [days] last_day)",
         )
@@ -265,11 +268,7 @@ def build_queue_bundle(
     if seed is not None and seed not in seeds:
         raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
     place = place if seed is None else seeds.index(seed)
-    trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
-    trained_on |= {
-        "twin": manifest.made_from.get("twin"),
-        "certification": facts.get("certification", NO_CERTIFICATE),
-    }
+    trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")} | trained_in(manifest)
     export_order(
         scorer_of(policy.learned.indices[place], policy.pool), out, policy.pool, policy.config,
         trained_on=trained_on, made_from={"policy": manifest.content_hash}, seed=seeds[place], licence=licence,

@@ -122,20 +122,10 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig, anchors: Sequence[in
         ConfigError: the log is too short for one anchor, or for a given one, with its largest shift.
     """
     shifts = parse_shifts(config.shifts)
-    first_day, end_day = log_days(jobs)
-    earliest = first_day + config.num_train_days
-    latest = end_day - shifts[-1] - config.num_test_days
-    if latest < (earliest if anchors is None else max(anchors)):
-        needed = config.num_train_days + shifts[-1] + config.num_test_days + 2
-        raise ConfigError(
-            f"the log spans {end_day - first_day + 2} days, too few for one anchor",
-            where=f"{config.num_train_days} training days, shift {shifts[-1]} days, {config.num_test_days} test days",
-            allowed=f"at least {needed} days",
-            advice="train on fewer or earlier days, or ask for shorter shifts",
-        )
     if anchors is None:
-        spread = np.linspace(earliest, latest, config.num_anchors).round()
-        anchors = list(dict.fromkeys(int(day) for day in spread))
+        anchors = anchor_days(jobs, config)
+    else:
+        _latest_anchor(jobs, config, max(anchors))
     start_s = begin_schedule(jobs, pool, config.warm)
     weeks, num_put_back = [], 0
     for number, anchor in enumerate(anchors):
@@ -145,6 +135,33 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig, anchors: Sequence[in
             weeks.append(week._replace(label=label, anchor=number, shift_days=shift))
             num_put_back += put_back
     return WeekPlan(tuple(anchors), tuple(weeks), num_put_back)
+
+
+def anchor_days(jobs: Jobs, config: WeeksConfig) -> list[int]:
+    """The anchors that `config` spreads over a log, as days since 1970 (UTC).
+
+    Raises:
+        ConfigError: the log is too short for one anchor with its largest shift.
+    """
+    earliest = log_days(jobs)[0] + config.num_train_days
+    spread = np.linspace(earliest, _latest_anchor(jobs, config, earliest), config.num_anchors).round()
+    return list(dict.fromkeys(int(day) for day in spread))
+
+
+def _latest_anchor(jobs: Jobs, config: WeeksConfig, wanted: int) -> int:
+    """The last day that can be an anchor; ConfigError where that is before the one wanted."""
+    largest = parse_shifts(config.shifts)[-1]
+    first_day, end_day = log_days(jobs)
+    latest = end_day - largest - config.num_test_days
+    if latest < wanted:
+        needed = config.num_train_days + largest + config.num_test_days + 2
+        raise ConfigError(
+            f"the log spans {end_day - first_day + 2} days, too few for one anchor",
+            where=f"{config.num_train_days} training days, shift {largest} days, {config.num_test_days} test days",
+            allowed=f"at least {needed} days",
+            advice="train on fewer or earlier days, or ask for shorter shifts",
+        )
+    return latest
 
 
 def log_days(jobs: Jobs) -> tuple[int, int]:

@@ -17,7 +17,8 @@ from evaluation.certify.queues.certifying import certify_queue
 from evaluation.certify.queues.held_out import hold_out_weeks
 from evaluation.certify.queues.living import fixed_rules, real_weeks
 from evaluation.configuration import DaysConfig
-from evaluation.ordering.fitting import EPOCH, training_days
+from evaluation.ordering.fitting import training_days
+from evaluation.ordering.replaying import EPOCH
 from evaluation.ordering.weeks import WeeksConfig, log_days
 from evaluation.progress import SilentProgress
 from logs_schema import Archive

@@ -75,7 +75,7 @@ def arrival_lines(
         measure = "mean log ratio" if name in LOGARITHMS else "mean distance"
         lines.append(
             against_floor(
-                SECTION, f"{name} by {_words(chosen)}", measure, mean_of(told, unit, chosen.num_units),
+                SECTION, f"{name} by {chosen.unit_name}", measure, mean_of(told, unit, chosen.num_units),
                 mean_of(floor, unit, chosen.num_units), chosen.num_units, config.thresholds.arrivals,
                 config.intervals(),
             )
@@ -87,8 +87,7 @@ def jobs_trio(
     real: Sequence[LivedWeek], twin: Sequence[LivedWeek], other: Sequence[LivedWeek], num_units: int
 ) -> Trio:
     """The jobs that count, as tables of columns; durations as `log(1 + seconds)`."""
-    first, second, third = (_together(weeks) for weeks in (real, twin, other))
-    return Trio(first, second, third, num_units)
+    return Trio(_together(real), _together(twin), _together(other), num_units)
 
 
 def hours_chart(trio: Trio) -> Chart:
@@ -192,7 +191,3 @@ def _last_of_user(values: np.ndarray, agent: np.ndarray) -> np.ndarray:
     same = np.flatnonzero((agent[order][1:] == agent[order][:-1]) & (agent[order][1:] >= 0))
     last[order[same + 1]] = values[order[same]]
     return last
-
-
-def _words(chosen: HeldOutWeeks) -> str:
-    return "week" if chosen.units_per_week == 1 else "day"

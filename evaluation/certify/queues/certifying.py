@@ -27,11 +27,11 @@ from evaluation.certify.queues.rankings import ranking_lines
 from evaluation.certify.queues.waiting import SECTION as QUEUE
 from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
 from evaluation.certify.two_samples import keep, pairs_chart
-from evaluation.ordering.fitting import as_date
 from evaluation.ordering.replaying import LOGGED_GAP, logged_mean_wait_s
 from evaluation.progress import Progress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.layout import date_of
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import QueueTwin
 from twin.ordering.windows import chosen as chosen_jobs
@@ -80,7 +80,7 @@ def certify_queue(
     if num_jobs < config.min_rows:
         raise ConfigError(
             "too few jobs to certify anything",
-            where=f"{num_jobs} in {len(real)} held-out weeks from {as_date(chosen.weeks[0])}",
+            where=f"{num_jobs} in {len(real)} held-out weeks from {date_of(chosen.weeks[0])}",
             allowed=f"{config.min_rows} or more",
             advice="name more days (--days)",
         )
@@ -126,12 +126,12 @@ def refused_queue(
 
 
 def _facts(twin: QueueTwin, archive: Archive, twin_hash: str) -> dict[str, Any]:
-    train_days = [as_date(twin.first_day + offset) for offset in range(twin.num_days)]
+    train_days = [date_of(twin.first_day + offset) for offset in range(twin.num_days)]
     return {"twin": twin_hash, "archive": archive.content_hash, "train_days": train_days}
 
 
 def _days(weeks: Sequence[int]) -> list[dt.date]:
-    return [as_date(week + offset) for week in weeks for offset in range(WEEK_DAYS)]
+    return [date_of(week + offset) for week in weeks for offset in range(WEEK_DAYS)]
 
 
 def _notes(twin: QueueTwin, real: Sequence[LivedWeek]) -> list[str]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.ordering.fitting import EPOCH, as_date
+from evaluation.ordering.replaying import EPOCH
 from evaluation.ordering.weeks import WeeksConfig, log_days
 from evaluation.shifts import TestDays, refuse_overlap
 from logs_schema.errors import ConfigError
+from logs_schema.layout import date_of
 from twin.ordering.keeping import QueueTwin
 from twin.ordering.population import day_of
 from twin.ordering.types import Jobs
@@ -50,6 +51,11 @@ class HeldOutWeeks:
         return WEEK_DAYS // self.units_per_week
 
     @property
+    def unit_name(self) -> str:
+        """What a unit is called."""
+        return "week" if self.units_per_week == 1 else "day"
+
+    @property
     def about_units(self) -> str:
         """What is drawn, in words."""
         if self.units_per_week == 1:
@@ -81,21 +87,21 @@ def hold_out_weeks(
         last = end - WEEK_DAYS - WeeksConfig().num_drain_days
         weeks = list(range(twin.anchor, last + 1, WEEK_DAYS))[: config.max_weeks]
     else:
-        train = [as_date(twin.first_day + offset) for offset in range(twin.num_days)]
+        train = [date_of(twin.first_day + offset) for offset in range(twin.num_days)]
         refuse_overlap(train, [TestDays(0, tuple(asked), None)])
         weeks, num_left = _whole_weeks([(day - EPOCH).days for day in asked])
         if num_left:
             notes.append(f"{num_left} of the days asked for make no whole week: left out")
     day = day_of(jobs, jobs.arrival_s)
     counts = {week: int(np.sum((day >= week) & (day < week + WEEK_DAYS))) for week in weeks}
-    empty = [as_date(week).isoformat() for week in weeks if not counts[week]]
+    empty = [date_of(week).isoformat() for week in weeks if not counts[week]]
     if empty:
         notes.append(f"no job in the weeks from {', '.join(empty)}: left out")
     weeks = [week for week in weeks if counts[week]]
     if not weeks:
         raise ConfigError(
             "there is no whole week with jobs to hold the twin against",
-            where=f"training ends on {as_date(twin.anchor - 1)}, the log on {as_date(end)}",
+            where=f"training ends on {date_of(twin.anchor - 1)}, the log on {date_of(end)}",
             allowed="seven days that follow each other, after training and within the log",
             advice="name other days (--days), or fit the twin on earlier ones (--config, [days] last_day)",
         )
@@ -133,7 +139,7 @@ def _partners(
         if not others:
             raise ConfigError(
                 "the log holds no other week to measure the noise floor with",
-                where=f"{as_date(first)} to {as_date(end - 1)}",
+                where=f"{date_of(first)} to {date_of(end - 1)}",
                 allowed="at least one week besides the held-out ones",
                 advice="name fewer days (--days)",
             )

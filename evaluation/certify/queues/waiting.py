@@ -21,8 +21,7 @@ def waits_trio(
     real: Sequence[LivedWeek], twin: Sequence[LivedWeek], other: Sequence[LivedWeek], num_units: int
 ) -> Trio:
     """Waits as `log(1 + seconds)` and logarithms of slowdowns, of the jobs that count and began."""
-    first, second, third = (_together(weeks) for weeks in (real, twin, other))
-    return Trio(first, second, third, num_units)
+    return Trio(_together(real), _together(twin), _together(other), num_units)
 
 
 def waiting_lines(
@@ -38,12 +37,11 @@ def waiting_lines(
     used = [_utilisation(weeks, chosen, processors) for weeks in (real, twin, other)]
     unit, num_units = np.arange(chosen.num_units), chosen.num_units
     told, floor = (mean_of(np.abs(one - used[0]), unit, num_units) for one in used[1:])
-    word = "week" if chosen.units_per_week == 1 else "day"
     return [
         *column_lines(SECTION, trio, config),
         *distribution_lines(SECTION, trio, config),
         against_floor(
-            SECTION, f"utilisation by {word}", "mean distance", told, floor, num_units,
+            SECTION, f"utilisation by {chosen.unit_name}", "mean distance", told, floor, num_units,
             config.thresholds.utilisation, config.intervals(),
         ),
     ]  # fmt: skip
