@@ -15,7 +15,7 @@ from typing import Any
 from evaluation.certify.keeping import KIND, build_certificate, certification_in
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
-from evaluation.ordering.config import OrderConfig
+from evaluation.ordering.config import OrderConfig, as_settings
 from evaluation.pipeline import build_bundle, build_comparison, build_policy, build_twin
 from evaluation.progress import Progress
 from evaluation.records import to_plain
@@ -101,7 +101,7 @@ def _order_step(config: OrderConfig, title: str) -> Step:
             out, inputs["archive"] / ARCHIVE, config, progress, title=title, certification=found.facts()
         )
 
-    settings = to_plain(config) | {"title": title}
+    settings = as_settings(config) | {"title": title}
     return Step("comparison", "comparison", build, inputs=("archive", KIND), config=settings, code_version=2)
 
 
@@ -114,8 +114,8 @@ def _queue_twin_step(config: OrderConfig) -> Step:
         archive = inputs["archive"] / ARCHIVE
         return build_queue_twin(out, archive, days_of_last_anchor(archive, config), config, progress)
 
-    settings = {"weeks": config.weeks, "processors": config.processors}
-    return Step("twin", "twin", build, inputs=("archive",), config=to_plain(settings))
+    settings = as_settings(config, "weeks", "processors", "pool")
+    return Step("twin", "twin", build, inputs=("archive",), config=settings)
 
 
 def _simulate(log: LogConfig, out: Path, progress: Progress) -> Mapping[str, Any]:

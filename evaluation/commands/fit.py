@@ -22,6 +22,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "the archive knows one pool only or the configuration has a table [order], else placement)",
     )  # fmt: skip
     parser.add_argument(
+        "--pool", metavar="NAME",
+        help="of the ordering problem: class of nodes whose queue it is, where the archive has several",
+    )  # fmt: skip
+    parser.add_argument(
         "--processors", metavar="N", type=float,
         help="of the ordering problem: size of the pool (default: the archive's nodes)",
     )  # fmt: skip
@@ -42,35 +46,33 @@ def run(arguments: Namespace) -> int:
         problem = "ordering" if told else "placement"
     if problem == "ordering":
         return _fit_queue(arguments, config, told)
-    if arguments.processors is not None:
+    if arguments.processors is not None or arguments.pool is not None:
         raise ConfigError(
-            "placement knows its nodes from the archive", where="--processors",
-            allowed="--processors together with --problem ordering",
-        )  # fmt: skip
+            "placement knows its nodes from the archive",
+            where="--pool" if arguments.processors is None else "--processors",
+            allowed="--pool and --processors together with --problem ordering",
+        )
     return _fit_placement(arguments, config)
 
 
 def _fit_queue(arguments: Namespace, config: "RunConfig", told: str) -> int:
     from evaluation.commands.output import progress_of, show_result
     from evaluation.commands.settings import write_product
+    from evaluation.ordering.config import as_settings
     from evaluation.ordering.fitting import build_queue_twin, order_config_of
 
-    order = order_config_of(config, arguments.processors)
+    order = order_config_of(config, arguments.processors, arguments.pool)
     with progress_of(arguments) as progress:
         facts = write_product(
             arguments,
             "twin",
             {"archive": arguments.archive},
-            {
-                "problem": "ordering",
-                "days": config.days,
-                "weeks": order.weeks,
-                "processors": order.processors,
-            },
+            {"problem": "ordering", "days": config.days, **as_settings(order, "weeks", "processors", "pool")},
             lambda out: build_queue_twin(out, arguments.archive, config.days, order, progress),
         )
+    queue = f"the queue of {facts['pool']}" if "pool" in facts else "a queue"
     text = (
-        f"twin of a queue on {facts['processors']:g} processors, {facts['first_day']} to {facts['last_day']}: "
+        f"twin of {queue} on {facts['processors']:g} processors, {facts['first_day']} to {facts['last_day']}: "
         f"{facts['num_jobs']:,} jobs of {facts['num_users']:,} users\n"
         f"{arguments.out} written; next: schedtwin certify {arguments.out} {arguments.archive}"
     )

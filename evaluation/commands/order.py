@@ -17,6 +17,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
     parser.add_argument(
+        "--pool", metavar="NAME", help="class of nodes whose queue it is, where the archive has several"
+    )
+    parser.add_argument(
         "--processors", metavar="N", type=float, help="size of the pool (default: the archive's nodes)"
     )
     parser.add_argument("--shifts", metavar="LIST", default="0d,1d,7d,30d", help="default: 0d,1d,7d,30d")
@@ -47,9 +50,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Train, judge, write the report, show the table; 0."""
     from evaluation.commands.output import as_text, progress_of, said_of_orders, show_result
+    from evaluation.ordering.config import as_settings
     from evaluation.ordering.running import order_archive, write_order_comparison
     from evaluation.pipeline import load_comparison
-    from evaluation.records import to_plain
     from evaluation.tabulation import tabulate
     from logs_schema.product import read_manifest, writing
 
@@ -63,7 +66,7 @@ def run(arguments: Namespace) -> int:
                 arguments.out,
                 "comparison",
                 made_from=made_from,
-                config=to_plain(config),
+                config=as_settings(config),
                 replace=arguments.replace,
             ) as folder:
                 write_order_comparison(folder, arguments.archive, config, progress, title=arguments.out.name)
@@ -97,5 +100,6 @@ def config_of(arguments: Namespace) -> "OrderConfig":
         training = replace(
             training, num_updates=arguments.updates, look_every=gcd(training.look_every, arguments.updates)
         )
-    config = OrderConfig(arguments.processors, weeks, None if arguments.rules_only else training)
+    training_or_none = None if arguments.rules_only else training
+    config = OrderConfig(arguments.processors, weeks, training_or_none, pool=arguments.pool)
     return quick(config) if arguments.quick else config

@@ -30,7 +30,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--clairvoyant", action="store_true", help="know the true run times instead of the requested ones"
     )
     parser.add_argument(
-        "--processors", metavar="N", type=float, help="size of the pool (default: the archive's nodes)"
+        "--pool", metavar="NAME", help="class of nodes whose queue is played (default: all, each by itself)"
+    )
+    parser.add_argument(
+        "--processors", metavar="N", type=float, help="size of the one pool (default: the archive's nodes)"
     )
     parser.add_argument(
         "--days",
@@ -43,7 +46,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with --days: what runs and waits when the first begins: as logged, as under fcfs with EASY, or nothing",
     )  # fmt: skip
     parser.add_argument(
-        "--out", metavar="FILE", type=Path, help="Parquet file to write: request_id, wait_s, start, policy"
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="Parquet file to write: request_id, wait_s, start, policy, and pool where there are several",
     )
     parser.add_argument("--replace", action="store_true", help="replace a file that is already there")
 
@@ -51,13 +57,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Replay, write the waits, show the table; 0."""
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.ordering.replaying import (
-        ReplayConfig,
-        as_lines,
-        check_out,
-        replay_archive,
-        write_waits,
-    )
+    from evaluation.ordering.replay_report import as_lines, check_out, write_waits
+    from evaluation.ordering.replaying import ReplayConfig, replay_archive
 
     config = ReplayConfig(
         policies=tuple(dict.fromkeys(arguments.policy or ("fcfs",))),
@@ -67,6 +68,7 @@ def run(arguments: Namespace) -> int:
         clairvoyant=arguments.clairvoyant,
         days=arguments.days,
         warm=arguments.warm,
+        pool=arguments.pool,
     )
     if arguments.out is not None:
         check_out(arguments.out, replace=arguments.replace)

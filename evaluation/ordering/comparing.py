@@ -19,7 +19,7 @@ from evaluation.metrics import (
     WAIT_P99,
 )
 from evaluation.ordering.playing import BLOCKS, OrderPolicy, played
-from evaluation.ordering.replaying import LOGGED_GAP, logged_mean_wait_s
+from evaluation.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.ordering.weeks import TestWeek, WeekPlan, WeeksConfig
 from evaluation.progress import Progress
 from logs_schema.layout import date_of

@@ -1,10 +1,12 @@
 """Configuration of the whole question for one archive of batch jobs."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.ordering.programs import OrderTrainingConfig
 from evaluation.ordering.weeks import WeeksConfig
+from evaluation.records import to_plain
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class OrderConfig:
         training: how to train; None judges the published rules alone.
         num_twin_weeks: generated weeks for each anchor in which all policies are played too.
         intervals: of the bootstrap.
+        pool: which of the archive's pools, by the class of its nodes; to be named where there are several.
     """
 
     processors: float | None = None
@@ -24,6 +27,17 @@ class OrderConfig:
     training: OrderTrainingConfig | None = field(default_factory=OrderTrainingConfig)
     num_twin_weeks: int = 6
     intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
+    pool: str | None = None
+
+
+def as_settings(config: OrderConfig, *names: str) -> dict[str, Any]:
+    """The configuration, or some fields of it, as products keep it; a pool stands there only where one is named.
+
+    So what was made before there were pools is not made again.
+    """
+    told = to_plain(config)
+    unnamed = {"pool"} if config.pool is None else set()
+    return {name: told[name] for name in names or told if name not in unnamed}
 
 
 def quick(config: OrderConfig) -> OrderConfig:

@@ -8,14 +8,13 @@ import numpy as np
 
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.ordering.config import OrderConfig
-from evaluation.ordering.replaying import EPOCH, pool_of
+from evaluation.ordering.replaying import EPOCH, queue_of
 from evaluation.ordering.weeks import WeeksConfig, anchor_days, log_days
 from evaluation.progress import Progress
 from evaluation.shifts import parse_shifts
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
-from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import fit_queue, save_queue
 from twin.ordering.types import Jobs
 from twin.problems import KEY, ORDERING
@@ -32,10 +31,11 @@ def only_ordering(archive: Archive) -> bool:
     return archive.nodes().num_rows == 1
 
 
-def order_config_of(config: RunConfig, processors: float | None) -> OrderConfig:
-    """The settings of the ordering problem: those of [order], and processors from the command line in their place."""
+def order_config_of(config: RunConfig, processors: float | None, pool: str | None = None) -> OrderConfig:
+    """The settings of the ordering problem: [order], but processors and pool of the command line where it has some."""
     order = config.order or OrderConfig()
-    return order if processors is None else replace(order, processors=processors)
+    order = order if processors is None else replace(order, processors=processors)
+    return order if pool is None else replace(order, pool=pool)
 
 
 def build_queue_twin(
@@ -48,7 +48,7 @@ def build_queue_twin(
         archive_path: of the archive.
         days: bounds of the training days; by default `config.weeks.num_train_days`, so long before the log's end that
             all shifts can be judged and a certificate has eight weeks.
-        config: processors and weeks.
+        config: pool, processors and weeks.
         progress: where to show how far it is.
 
     Returns:
@@ -56,13 +56,12 @@ def build_queue_twin(
 
     Raises:
         ArchiveError: there is no archive.
-        ConfigError: the log does not hold these days.
+        ConfigError: the log does not hold these days, or one of several pools must be named.
         OrderingError: no job is usable, no pool is known, or the days hold no job.
     """
     archive = Archive(archive_path)
-    pool = pool_of(archive, config.processors)
     with progress.stage("read"):
-        jobs = read_jobs(archive)
+        jobs, pool = queue_of(archive, config.processors, config.pool)
     first_day, num_days = training_days(jobs, days, config.weeks)
     with progress.stage(f"fit on {num_days} days"):
         twin = fit_queue(jobs, pool, first_day, num_days)
@@ -80,6 +79,7 @@ def build_queue_twin(
         "num_users": len(twin.population.user_agent),
         "num_too_large": int(np.sum(twin.population.processors > pool.processors)),
         "counts": dict(jobs.counts),
+        **pool.told,
     }
 
 
@@ -87,9 +87,10 @@ def days_of_last_anchor(archive_path: Path, config: OrderConfig) -> DaysConfig:
     """The training days of the last anchor that `schedtwin order` would train at.
 
     Raises:
-        ConfigError: the log is too short for one anchor.
+        ConfigError: the log is too short for one anchor, or one of several pools must be named.
     """
-    anchor = anchor_days(read_jobs(Archive(archive_path)), config.weeks)[-1]
+    jobs, _ = queue_of(Archive(archive_path), config.processors, config.pool)
+    anchor = anchor_days(jobs, config.weeks)[-1]
     return DaysConfig(last_day=date_of(anchor - 1), num_days=config.weeks.num_train_days)
 
 

@@ -84,7 +84,7 @@ def generate_queue_log(
 
 def _pool_table(twin: QueueTwin) -> pa.Table:
     return pa.table({
-        "node_id": ["pool"], "node_class": ["pool"], "site": [SITE], "tier": ["pool"],
+        "node_id": ["pool"], "node_class": [twin.pool.name or "pool"], "site": [SITE], "tier": ["pool"],
         "cpu_cores": [twin.pool.processors], "virtual": [True],
     })  # fmt: skip
 

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from evaluation.comparison import Comparison
 from evaluation.ordering.comparing import compare_orders
-from evaluation.ordering.config import OrderConfig
+from evaluation.ordering.config import OrderConfig, as_settings
 from evaluation.ordering.exporting import best_index, export_order
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
@@ -23,17 +23,15 @@ from evaluation.ordering.learning import (
 from evaluation.ordering.playing import OrderPolicy, rule_policies
 from evaluation.ordering.predicting import scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
-from evaluation.ordering.replaying import pool_of
+from evaluation.ordering.replaying import queue_of
 from evaluation.ordering.weeks import WeeksConfig, plan_weeks
 from evaluation.pipeline import NO_CERTIFICATE, archive_facts
 from evaluation.progress import Progress
-from evaluation.records import to_plain
 from evaluation.report import Report, write_report
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of
 from twin.arrays import save_arrays
 from twin.ordering.job_windows import fitting_tick_s
-from twin.ordering.jobs import read_jobs
 from twin.ordering.population import Population, fit_population
 from twin.ordering.population_check import check_population
 from twin.ordering.types import Jobs, Pool
@@ -69,12 +67,11 @@ def order_archive(
 
     Raises:
         ArchiveError: there is no archive.
-        ConfigError: the log is too short, or settings do not go together.
+        ConfigError: the log is too short, settings do not go together, or one of several pools must be named.
         OrderingError: no job is usable, or no pool is known.
     """
     archive = Archive(path)
-    pool = pool_of(archive, config.processors)
-    jobs = read_jobs(archive)
+    jobs, pool = queue_of(archive, config.processors, config.pool)
     plan = plan_weeks(jobs, pool, config.weeks)
     num_days = config.weeks.num_train_days
     facts = queue_facts(archive, jobs, pool)
@@ -148,7 +145,7 @@ def write_order_comparison(
     words = (certification or {}).get("certification", NO_CERTIFICATE)
     is_trained = config.training is not None and not config.training.index_only
     limits = () if not is_trained else (f"The orders of the last anchor were {words}.",)
-    return write_order_report(out, comparison, title, to_plain(asdict(config)), hashes, limits)
+    return write_order_report(out, comparison, title, as_settings(config), hashes, limits)
 
 
 def write_order_report(
@@ -229,7 +226,7 @@ def _export(
     place, params = best_index(learned, losses, pool)
     days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
     trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
-    trained_on |= {"certification": certification.get("certification", NO_CERTIFICATE)}
+    trained_on |= {"certification": certification.get("certification", NO_CERTIFICATE), **pool.told}
     export_order(
         params, out, pool, config,
         trained_on=trained_on, made_from={"archive": archive.content_hash}, seed=config.seeds[place],
@@ -251,7 +248,7 @@ def _said(number: int, agreement: float, losses: Sequence[float], trained: Seque
 def queue_facts(archive: Archive, jobs: Jobs, pool: Pool) -> dict[str, Any]:
     """What a report says about the archive of a queue."""
     told = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
-    return told | dict(jobs.counts)
+    return told | dict(jobs.counts) | pool.told
 
 
 def late_notes(num_late: int) -> list[str]:

@@ -125,7 +125,7 @@ def build_queue_policy(
             twin.past, [twin.population], (twin.anchor,), twin.pool, config, twin.num_days, progress, None
         )
     save_arrays(out / LEARNED, learned)
-    settings = {"training": to_plain(config), "processors": twin.pool.processors}
+    settings = {"training": to_plain(config), "processors": twin.pool.processors, **twin.pool.told}
     (out / SETTINGS).write_text(json.dumps(settings, indent=1))
     return {
         KEY: ORDERING,
@@ -135,6 +135,7 @@ def build_queue_policy(
         "last_day": date_of(twin.anchor - 1).isoformat(),
         "num_days": twin.num_days,
         "notes": notes,
+        **twin.pool.told,
         **certification,
     }
 
@@ -150,7 +151,7 @@ def load_queue_policy(folder: Path) -> QueuePolicy:
     try:
         settings = json.loads((folder / SETTINGS).read_text())
         config = build(OrderTrainingConfig, settings["training"], str(folder / SETTINGS))
-        pool = Pool(float(settings["processors"]))
+        pool = Pool(float(settings["processors"]), name=settings.get("pool"))
     except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise ProductError(
             f"the policy cannot be read: {error}", where=str(folder / SETTINGS),
@@ -190,7 +191,7 @@ def build_queue_comparison(
     if policy_path is not None:
         refuse_foreign_policy(policy_path, twin_path)
         policy = load_queue_policy(policy_path)
-    jobs, order = read_jobs(archive), config.order or OrderConfig()
+    jobs, order = read_jobs(archive, pool=twin.pool.name), config.order or OrderConfig()
     weeks, notes = weeks_after(jobs, twin.anchor, config, twin.num_days)
     plan = plan_weeks(jobs, twin.pool, weeks, [twin.anchor])
     with progress.stage("generate weeks"):
@@ -268,7 +269,8 @@ def build_queue_bundle(
     if seed is not None and seed not in seeds:
         raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
     place = place if seed is None else seeds.index(seed)
-    trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")} | trained_in(manifest)
+    trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
+    trained_on |= trained_in(manifest) | policy.pool.told
     export_order(
         scorer_of(policy.learned.indices[place], policy.pool), out, policy.pool, policy.config,
         trained_on=trained_on, made_from={"policy": manifest.content_hash}, seed=seeds[place], licence=licence,

@@ -8,6 +8,11 @@ from evaluation.metrics.fairness import jain_index
 from evaluation.metrics.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 
+LOGGED_GAP = (
+    "the log's own waits hold what this idealised machine leaves out: compare policies with each other, "
+    "never with the log"
+)
+
 
 class Summary(NamedTuple):
     """Figures of one replay, over the jobs that started; NaN where there are none.
@@ -50,6 +55,13 @@ def summarise(jobs: Jobs, start_s: np.ndarray, pool: Pool) -> Summary:
         used / float(pool.processors * span_s),
         _fairness(slowdown, jobs.agent[started]),
     )
+
+
+def logged_mean_wait_s(jobs: Jobs) -> float:
+    """Mean wait that the log itself knows, of the jobs whose start it knows; NaN if it knows none."""
+    wait_s = jobs.logged_start_s - jobs.arrival_s
+    known = ~np.isnan(wait_s)
+    return float(np.mean(wait_s[known])) if known.any() else float("nan")
 
 
 def _fairness(slowdown: np.ndarray, agent: np.ndarray) -> float:

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema.archive import Archive
-from twin.ordering.types import Jobs, OrderingError
+from twin.ordering.pools import NODES_OF_JOBS, rows_of_pool
+from twin.ordering.types import Jobs, NoJobsError
 
 SHORTEST_RUN_S = 1.0
 COLUMNS = (
@@ -32,29 +33,32 @@ COLUMNS = (
 )
 
 
-def read_jobs(archive: Archive, *, days: Iterable[date] | None = None) -> Jobs:
+def read_jobs(archive: Archive, *, days: Iterable[date] | None = None, pool: str | None = None) -> Jobs:
     """Reads jobs.
 
     Args:
         archive: where from.
         days: days of arrival to read (all if None).
+        pool: name of the pool whose jobs are read; the jobs of all nodes together if None.
 
     Returns:
         The jobs that ran, in order of arrival; `counts` says what each rule did.
 
     Raises:
-        OrderingError: no job of these days is usable.
+        ConfigError: the archive has no such pool.
+        NoJobsError: no job of these days is usable.
     """
-    rows = archive.read("requests", days=days, columns=COLUMNS)
+    rows, left_out = _rows(archive, days, pool)
     arrival_us, start_us, finish_us = (_instants_us(rows[name]) for name in ("arrival", "start", "finish"))
     run_s = np.where(np.isnan(finish_us - start_us), _numbers(rows["run_s"]), (finish_us - start_us) / 1e6)
     processors, requested_s = _numbers(rows["cpu_cores"]), _numbers(rows["requested_run_s"])
     no_run_time, no_processors = np.isnan(run_s), ~(processors > 0.0)
     usable = np.flatnonzero(~no_run_time & ~no_processors)
     if not len(usable):
-        raise OrderingError(
+        raise NoJobsError(
             "no job has both processors and a run time",
-            where=f"{archive.path}, table requests, {rows.num_rows:,} rows",
+            where=f"{archive.path}, table requests, {rows.num_rows:,} rows"
+            + ("" if pool is None else f" of the pool {pool}"),
             allowed="rows with cpu_cores, and with start and finish or run_s",
             advice="choose other days, or another log",
         )
@@ -79,7 +83,15 @@ def read_jobs(archive: Archive, *, days: Iterable[date] | None = None) -> Jobs:
         logged_start_s=(start_us[usable] - origin_us) / 1e6,
         agent=_codes(rows["agent"])[usable],
         origin_us=origin_us,
-        counts=tuple((rule, int(rows_hit.sum())) for rule, rows_hit in counts.items()),
+        counts=(*((rule, int(rows_hit.sum())) for rule, rows_hit in counts.items()), *left_out.items()),
+    )
+
+
+def _rows(archive: Archive, days: Iterable[date] | None, pool: str | None) -> tuple[pa.Table, dict[str, int]]:
+    if pool is None:
+        return archive.read("requests", days=days, columns=COLUMNS), {}
+    return rows_of_pool(
+        archive, archive.read("requests", days=days, columns=(*COLUMNS, *NODES_OF_JOBS)), pool
     )
 
 

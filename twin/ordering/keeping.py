@@ -1,6 +1,7 @@
 """The twin of a queue as a thing to keep: who submits, the pool, and what was known when training ended."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ def fit_queue(jobs: Jobs, pool: Pool, first_day: int, num_days: int) -> QueueTwi
     """
     end_s = (first_day + num_days) * DAY_S - jobs.origin_us / 1e6
     population = fit_population(jobs, first_day, num_days)
-    return QueueTwin(population, Pool(pool.processors), first_day, num_days, known_by(jobs, end_s))
+    return QueueTwin(population, replace(pool, easy=False), first_day, num_days, known_by(jobs, end_s))
 
 
 def save_queue(twin: QueueTwin, folder: Path) -> None:
@@ -61,6 +62,7 @@ def save_queue(twin: QueueTwin, folder: Path) -> None:
         "num_days": twin.num_days,
         "origin_us": past.origin_us,
         "counts": dict(past.counts),
+        **twin.pool.told,
     }
     (folder / QUEUE).write_text(json.dumps(facts, indent=1))
     save_arrays(folder / POPULATION, twin.population)
@@ -78,7 +80,7 @@ def load_queue_twin(folder: Path) -> QueueTwin:
     verify(folder, "twin")
     try:
         facts: dict[str, Any] = json.loads((folder / QUEUE).read_text())
-        pool = Pool(float(facts["processors"]))
+        pool = Pool(float(facts["processors"]), name=facts.get("pool"))
         days = int(facts["first_day"]), int(facts["num_days"])
         origin_us, counts = (
             int(facts["origin_us"]),

@@ -17,6 +17,10 @@ class OrderingError(SchedtwinError):
     """Jobs and pool do not go together, or there is nothing to replay."""
 
 
+class NoJobsError(OrderingError):
+    """There is nothing to replay."""
+
+
 class Jobs(NamedTuple):
     """Jobs in order of arrival.
 
@@ -66,10 +70,12 @@ class Pool:
     Attributes:
         processors: how many there are.
         easy: whether jobs behind a blocked head may start if they do not delay it (EASY backfilling).
+        name: which of an archive's pools it is (see `twin.ordering.pools`); None where the archive is one pool.
     """
 
     processors: float
     easy: bool = False
+    name: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.processors < np.inf:
@@ -79,6 +85,11 @@ class Pool:
                 allowed="more than 0",
                 advice="say how many processors the machine has",
             )
+
+    @property
+    def told(self) -> dict[str, str]:
+        """For what is written down of a pool: its name, where it has one."""
+        return {} if self.name is None else {"pool": self.name}
 
 
 class Replayed(NamedTuple):

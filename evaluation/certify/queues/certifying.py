@@ -27,7 +27,7 @@ from evaluation.certify.queues.rankings import ranking_lines
 from evaluation.certify.queues.waiting import SECTION as QUEUE
 from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
 from evaluation.certify.two_samples import keep, pairs_chart
-from evaluation.ordering.replaying import LOGGED_GAP, logged_mean_wait_s
+from evaluation.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.progress import Progress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
@@ -69,7 +69,7 @@ def certify_queue(
         ConfigError: Days of training, no whole week with jobs, or too few jobs.
         OrderingError: No job is usable.
     """
-    jobs, processors = read_jobs(archive), twin.pool.processors
+    jobs, processors = read_jobs(archive, pool=twin.pool.name), twin.pool.processors
     chosen = hold_out_weeks(jobs, twin, days, config)
     rules = fixed_rules(twin.pool, rankings=config.rankings)
     with progress.stage("play the held-out weeks"):
