@@ -61,7 +61,7 @@ def build_queue_twin(
     """
     archive = Archive(archive_path)
     with progress.stage("read"):
-        jobs, pool = queue_of(archive, config.processors, config.pool)
+        jobs, pool = queue_of(archive, config)
     first_day, num_days = training_days(jobs, days, config.weeks)
     with progress.stage(f"fit on {num_days} days"):
         twin = fit_queue(jobs, pool, first_day, num_days)
@@ -89,7 +89,7 @@ def days_of_last_anchor(archive_path: Path, config: OrderConfig) -> DaysConfig:
     Raises:
         ConfigError: the log is too short for one anchor, or one of several pools must be named.
     """
-    jobs, _ = queue_of(Archive(archive_path), config.processors, config.pool)
+    jobs, _ = queue_of(Archive(archive_path), config)
     anchor = anchor_days(jobs, config.weeks)[-1]
     return DaysConfig(last_day=date_of(anchor - 1), num_days=config.weeks.num_train_days)
 

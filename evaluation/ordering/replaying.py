@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from twin.ordering.pools import pool_sizes, refuse_unknown
 from twin.ordering.replay import replay
 from twin.ordering.rules import RULES, Rule
 from twin.ordering.types import Jobs, NoJobsError, OrderingError, Pool, Replayed, WarmStart
+
+if TYPE_CHECKING:
+    from evaluation.ordering.config import OrderConfig
 
 EPOCH = date(1970, 1, 1)
 
@@ -194,11 +198,12 @@ def _processors(archive: Archive) -> float:
     return processors
 
 
-def queue_of(archive: Archive, processors: float | None, name: str | None) -> tuple[Jobs, Pool]:
-    """The jobs and the processors of one pool of an archive; arguments and errors are those of `pool_of`.
+def queue_of(archive: Archive, config: "OrderConfig") -> tuple[Jobs, Pool]:
+    """The jobs and the processors of the queue that a configuration names.
 
     Raises:
-        NoJobsError: no job is usable.
+        ConfigError: no such pool, or several of which none is named.
+        OrderingError: no job is usable, or the archive does not say how large the pool is.
     """
-    pool = pool_of(archive, processors, name=name)
-    return read_jobs(archive, pool=name), pool
+    pool = pool_of(archive, config.processors, name=config.pool)
+    return read_jobs(archive, pool=pool.name), pool

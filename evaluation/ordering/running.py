@@ -71,7 +71,7 @@ def order_archive(
         OrderingError: no job is usable, or no pool is known.
     """
     archive = Archive(path)
-    jobs, pool = queue_of(archive, config.processors, config.pool)
+    jobs, pool = queue_of(archive, config)
     plan = plan_weeks(jobs, pool, config.weeks)
     num_days = config.weeks.num_train_days
     facts = queue_facts(archive, jobs, pool)
