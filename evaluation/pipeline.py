@@ -17,6 +17,7 @@ import numpy as np
 from evaluation.comparing import Case, compare_case
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.ordering.foreign import holds_training, refuse_other_pool
 from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.report import write_report
@@ -205,14 +206,17 @@ def refuse_foreign(archive: Archive, twin_path: Path) -> None:
     """Makes sure that a twin belongs to an archive.
 
     Raises:
-        ConfigError: The archive lacks a node that the twin's decisions name, or holds other requests on training days.
+        ConfigError: The archive lacks a node that the twin's decisions name, is of another machine than a queue's twin,
+            or holds other requests on training days.
         ProductError: This is no twin.
     """
     facts = read_manifest(twin_path, "twin").extra
     if problem_of(twin_path) == PLACEMENT:
         _refuse_foreign_nodes(archive, twin_path)
+    else:
+        refuse_other_pool(archive, twin_path, facts)
     train_days = [dt.date.fromisoformat(day) for day in facts["train_days"]]
-    is_held = bool(set(train_days) & set(archive.days("requests")))
+    is_held = holds_training(archive, train_days)
     if is_held and archive.days_hash("requests", train_days) != facts.get("train_days_hash"):
         raise ConfigError(
             "the twin was fitted on another archive",

@@ -73,11 +73,15 @@ def _fit_queue(arguments: Namespace, config: "RunConfig", told: str) -> int:
     queue = f"the queue of {facts['pool']}" if "pool" in facts else "a queue"
     text = (
         f"twin of {queue} on {facts['processors']:g} processors, {facts['first_day']} to {facts['last_day']}: "
-        f"{facts['num_jobs']:,} jobs of {facts['num_users']:,} users\n"
+        f"{facts['num_jobs']:,} jobs of {facts['num_users']:,} users{_too_large(facts['num_too_large'])}\n"
         f"{arguments.out} written; next: schedtwin certify {arguments.out} {arguments.archive}"
     )
     show_result(arguments, facts, f"{told}\n{text}" if told else text)
     return 0
+
+
+def _too_large(num_jobs: int) -> str:
+    return f", {num_jobs:,} of them larger than the pool: they never start" if num_jobs else ""
 
 
 def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:

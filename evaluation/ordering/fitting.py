@@ -8,6 +8,7 @@ import numpy as np
 
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.ordering.config import OrderConfig
+from evaluation.ordering.foreign import FIT_POOL, known_processors
 from evaluation.ordering.replaying import EPOCH, queue_of
 from evaluation.ordering.weeks import WeeksConfig, anchor_days, log_days
 from evaluation.progress import Progress
@@ -70,6 +71,7 @@ def build_queue_twin(
     return {
         KEY: ORDERING,
         "processors": pool.processors,
+        FIT_POOL: known_processors(archive, pool.name),
         "archive": archive.content_hash,
         "train_days_hash": archive.days_hash("requests", train_days),
         "first_day": date_of(first_day).isoformat(),

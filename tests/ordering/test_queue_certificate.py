@@ -18,6 +18,7 @@ from evaluation.certify.queues.held_out import hold_out_weeks
 from evaluation.certify.queues.living import fixed_rules, real_weeks
 from evaluation.configuration import DaysConfig
 from evaluation.ordering.fitting import training_days
+from evaluation.ordering.foreign import refuse_other_pool
 from evaluation.ordering.replaying import EPOCH
 from evaluation.ordering.weeks import WeeksConfig, log_days
 from evaluation.progress import SilentProgress
@@ -179,6 +180,36 @@ def test_a_foreign_archive_and_a_damaged_twin_are_refused(made, tmp_path, capsys
     (tmp_path / "twin" / "queue.json").write_text(json.dumps(facts | {"processors": 8}))
     with pytest.raises(ProductError, match="do not agree with the manifest"):
         load_queue_twin(tmp_path / "twin")
+
+
+def test_another_machine_is_refused_by_name(made, tmp_path, capsys):
+    folder, _ = made
+    lines = (
+        (folder / "log.swf").read_text().replace("; MaxProcs: 16", "; MaxProcs: 32").splitlines(keepends=True)
+    )
+    (tmp_path / "log.swf").write_text("".join(lines[:200]))
+    assert run("import", "swf", tmp_path / "log.swf", "--out", tmp_path / "wide") == 0
+    capsys.readouterr()
+    for words in (
+        ("certify", folder / "twin", tmp_path / "wide"),
+        ("compare", tmp_path / "wide", folder / "twin"),
+    ):
+        extra = () if words[0] == "certify" else ("--out", tmp_path / "comparison")
+        assert run(*words, *extra) == 2
+        told = capsys.readouterr().err
+        assert "do not speak of the same machine" in told
+        assert "16 processors" in told
+    facts = read_manifest(folder / "twin", "twin").extra
+    archive, later = Archive(folder / "archive"), {"train_days": ["1999-01-01"]}
+    refuse_other_pool(
+        archive, folder / "twin", facts | {"processors": 8.0}
+    )  # on the days of the fit they are counted
+    refuse_other_pool(archive, folder / "twin", facts | later)
+    with pytest.raises(ConfigError, match="do not fit the twin's pool") as refused:
+        refuse_other_pool(archive, folder / "twin", facts | later | {"processors": 8.0})
+    assert "one for 11" in str(refused.value)
+    as_before = {"processors": 8.0, "num_too_large": facts["num_jobs"] // 2}
+    refuse_other_pool(archive, folder / "twin", facts | later | as_before)
 
 
 def test_rules_are_left_out_where_nobody_asks_for_them(made):

@@ -27,6 +27,7 @@ from evaluation.certify.queues.rankings import ranking_lines
 from evaluation.certify.queues.waiting import SECTION as QUEUE
 from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
 from evaluation.certify.two_samples import keep, pairs_chart
+from evaluation.ordering.foreign import holds_training
 from evaluation.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.progress import Progress
 from logs_schema import Archive
@@ -110,10 +111,12 @@ def certify_queue(
             ),
             RULES: ranking_charts,
         }
+    facts = _facts(twin, archive, twin_hash)
+    told = _notes(twin, real, same_names=holds_training(archive, facts["train_days"]))
     return certificate_of(
         lines, ABOUT, charts, config,
         days=_days(chosen.weeks), partners=_days(chosen.partners), num_requests=num_jobs,
-        notes=[chosen.about_units, *chosen.notes, *_notes(twin, real)], **_facts(twin, archive, twin_hash),
+        notes=[chosen.about_units, *chosen.notes, *told], **facts,
     )  # fmt: skip
 
 
@@ -134,15 +137,19 @@ def _days(weeks: Sequence[int]) -> list[dt.date]:
     return [date_of(week + offset) for week in weeks for offset in range(WEEK_DAYS)]
 
 
-def _notes(twin: QueueTwin, real: Sequence[LivedWeek]) -> list[str]:
-    """What the twin cannot know, and what the machine leaves out."""
+def _notes(twin: QueueTwin, real: Sequence[LivedWeek], *, same_names: bool) -> list[str]:
+    """What the twin cannot know, and what the machine leaves out; users are known by their places in one archive."""
     agents = np.concatenate([lived.week.jobs.agent[lived.rows] for lived in real])
     strange = int(np.sum(~np.isin(agents, twin.population.user_agent)))
     large = sum(int(np.sum(lived.week.jobs.processors[lived.rows] > twin.pool.processors)) for lived in real)
     logged = [chosen_jobs(lived.week.jobs, lived.rows) for lived in real]
     logged_s = np.array([logged_mean_wait_s(one) for one in logged])
     waits_s = np.concatenate([lived.waits_s("fcfs+easy") for lived in real])
-    notes = [f"{strange:,} of {len(agents):,} held-out jobs are of users that training never saw"]
+    notes = [
+        f"{strange:,} of {len(agents):,} held-out jobs are of users that training never saw"
+        if same_names
+        else "the archive lacks the training days: nobody can tell how many of its users training never saw"
+    ]
     if large:
         notes.append(
             f"{large:,} held-out jobs are larger than the pool and never start: no wait, no slowdown"
