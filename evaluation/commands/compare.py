@@ -40,10 +40,12 @@ def run(arguments: Namespace) -> int:
     if arguments.shifts is not None:
         config = _with_shifts(config, arguments.shifts)
     if problem_of(arguments.twin) == ORDERING:
+        from evaluation.ordering.config import as_settings
         from evaluation.ordering.steps import build_queue_comparison
 
         build, reference = build_queue_comparison, "sjf+easy"
-        parts: dict[str, Any] = {"shifts": config.shifts, "order": config.order}
+        order = None if config.order is None else as_settings(config.order)
+        parts: dict[str, Any] = {"shifts": config.shifts, "order": order}
     else:
         build, reference = build_comparison, None
         parts = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}

@@ -73,7 +73,7 @@ def refuse_unknown(archive: Archive, names: tuple[str, ...], pool: str) -> None:
             where=f"{archive.path}, table nodes, column node_class",
             allowed=", ".join(names)
             or "no name: its log does not say which job ran where, so it is one pool",
-            advice="name one of these" if names else "leave the pool out",
+            advice="name one of these" if names else "leave the pool out, or take a log that says it",
         )
 
 
