@@ -80,6 +80,15 @@ def named_arrays(params: PyTree) -> dict[str, np.ndarray]:
     }
 
 
+def params_of(arrays: Mapping[str, np.ndarray]) -> PyTree:
+    """The actor's parameters that `named_arrays` named."""
+    layers: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in arrays.items():
+        layer, part = name.rsplit("/", 1)
+        layers.setdefault(layer, {})[part] = array
+    return {"params": layers}
+
+
 def network_facts(params: PyTree) -> NetworkFacts:
     """What network an actor's parameters are of, by the names and widths of their layers.
 

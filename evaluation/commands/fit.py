@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluation.configuration import RunConfig
+    from evaluation.ordering.config import OrderConfig
 
 NAME = "fit"
 HELP = "learn a twin from the training days of an archive"
@@ -13,55 +14,31 @@ HELP = "learn a twin from the training days of an archive"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    from evaluation.commands.settings import add_step_arguments
+    from evaluation.commands.settings import add_problem_arguments, add_step_arguments
 
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
-    parser.add_argument(
-        "--problem", choices=("placement", "ordering"),
-        help="which node takes a request, or which waiting job of a batch queue starts next (default: ordering where "
-        "the archive knows one pool only or the configuration has a table [order], else placement)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--pool", metavar="NAME",
-        help="of the ordering problem: class of nodes whose queue it is, where the archive has several",
-    )  # fmt: skip
-    parser.add_argument(
-        "--processors", metavar="N", type=float,
-        help="of the ordering problem: size of the pool (default: the archive's nodes)",
-    )  # fmt: skip
+    add_problem_arguments(parser)
     add_step_arguments(parser, "twin")
 
 
 def run(arguments: Namespace) -> int:
     """Fit the twin and say how it went; 0."""
-    from evaluation.commands.settings import settings_of
-    from evaluation.ordering.fitting import ONE_POOL, only_ordering
-    from logs_schema import Archive
-    from logs_schema.errors import ConfigError
+    from evaluation.commands.settings import asked_of, settings_of
+    from evaluation.ordering.fitting import choose_problem
 
-    config, told = settings_of(arguments), ""
-    problem = arguments.problem or ("ordering" if config.order is not None else None)
-    if problem is None:
-        told = ONE_POOL if only_ordering(Archive(arguments.archive)) else ""
-        problem = "ordering" if told else "placement"
-    if problem == "ordering":
-        return _fit_queue(arguments, config, told)
-    if arguments.processors is not None or arguments.pool is not None:
-        raise ConfigError(
-            "placement knows its nodes from the archive",
-            where="--pool" if arguments.processors is None else "--processors",
-            allowed="--pool and --processors together with --problem ordering",
-        )
+    config = settings_of(arguments)
+    order, told = choose_problem(config, arguments.archive, asked_of(arguments))
+    if order is not None:
+        return _fit_queue(arguments, config, order, told)
     return _fit_placement(arguments, config)
 
 
-def _fit_queue(arguments: Namespace, config: "RunConfig", told: str) -> int:
+def _fit_queue(arguments: Namespace, config: "RunConfig", order: "OrderConfig", told: str) -> int:
     from evaluation.commands.output import progress_of, show_result
     from evaluation.commands.settings import write_product
     from evaluation.ordering.config import as_settings
-    from evaluation.ordering.fitting import build_queue_twin, order_config_of
+    from evaluation.ordering.fitting import build_queue_twin
 
-    order = order_config_of(config, arguments.processors, arguments.pool)
     with progress_of(arguments) as progress:
         facts = write_product(
             arguments,

@@ -12,12 +12,14 @@ HELP = (
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
+    from evaluation.commands.settings import add_problem_arguments
     from evaluation.refresh.config import ACCEPTED, BETTER
 
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="as for schedtwin run")
     parser.add_argument(
         "--log", metavar="DECISIONS", type=Path, required=True,
-        help="decision log: the folder of schedtwin serve --log, or CSV or Parquet tables in this project's format",
+        help="decision log: the folder of schedtwin serve --log, or CSV or Parquet tables in this project's format; of "
+        "a queue the latter, a table requests of jobs",
     )  # fmt: skip
     parser.add_argument(
         "--work", metavar="FOLDER", type=Path, required=True,
@@ -32,20 +34,26 @@ def add_arguments(parser: ArgumentParser) -> None:
         help=f"what the comparison has to say of the new policy (default: {BETTER})",
     )  # fmt: skip
     parser.add_argument(
-        "--judge-days", metavar="N", type=int, default=2,
-        help="newest days that are held out for certificate and comparison (default: 2)",
+        "--judge-days", metavar="N", type=int,
+        help="newest days that are held out for certificate and comparison (default: 2, of a queue 28)",
     )  # fmt: skip
+    parser.add_argument(
+        "--force", action="store_true",
+        help="also where the twin has not passed its certificate: export what is better than the running policy",
+    )  # fmt: skip
+    add_problem_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Refresh and say what was decided and why; 0 exported, 10 kept, 11 failed, 12 cannot tell."""
     from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.settings import asked_of
     from evaluation.configuration import load_config
     from evaluation.refresh.config import RefreshConfig
     from evaluation.refresh.deciding import EXIT_STATUS, Result
     from evaluation.refresh.job import BUNDLE, TEXT, refresh
 
-    settings = RefreshConfig(arguments.judge_days, arguments.accept)
+    settings = RefreshConfig(arguments.judge_days, arguments.accept, arguments.force)
     config = load_config(arguments.config)
     with progress_of(arguments) as progress:
         decision, products = refresh(
@@ -56,6 +64,7 @@ def run(arguments: Namespace) -> int:
             arguments.bundle,
             settings,
             progress,
+            asked=asked_of(arguments),
         )
     lines = [decision.in_words(), f"report: {products['decision'] / TEXT}"]
     bundle = products["bundle"] / BUNDLE if decision.result is Result.EXPORTED else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluation.configuration import RunConfig
+    from evaluation.ordering.fitting import Asked
 
 
 def add_step_arguments(parser: ArgumentParser, product: str) -> None:
@@ -15,6 +16,30 @@ def add_step_arguments(parser: ArgumentParser, product: str) -> None:
     parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
     parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
     parser.add_argument("--replace", action="store_true", help=f"replace a {product} that is already there")
+
+
+def add_problem_arguments(parser: ArgumentParser) -> None:
+    """Declare what says which problem a log is taken for."""
+    parser.add_argument(
+        "--problem", choices=("placement", "ordering"),
+        help="which node takes a request, or which waiting job of a batch queue starts next (default: ordering where "
+        "the archive knows one pool only or the configuration has a table [order], else placement)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pool", metavar="NAME",
+        help="of the ordering problem: class of nodes whose queue it is, where the archive has several",
+    )  # fmt: skip
+    parser.add_argument(
+        "--processors", metavar="N", type=float,
+        help="of the ordering problem: size of the pool (default: the archive's nodes)",
+    )  # fmt: skip
+
+
+def asked_of(arguments: Namespace) -> "Asked":
+    """What `add_problem_arguments` declared."""
+    from evaluation.ordering.fitting import Asked
+
+    return Asked(arguments.problem, arguments.processors, arguments.pool)
 
 
 def settings_of(arguments: Namespace) -> "RunConfig":

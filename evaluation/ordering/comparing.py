@@ -72,6 +72,7 @@ def compare_orders(
     facts: Mapping[str, Any],
     notes: Sequence[str] = (),
     intervals: BootstrapConfig | None = None,
+    references: Sequence[str] = REFERENCES,
 ) -> Comparison:
     """Plays all policies in all weeks.
 
@@ -85,6 +86,7 @@ def compare_orders(
         facts: about the archive, for the report.
         notes: what a reader has to know besides.
         intervals: of the bootstrap.
+        references: policies to take paired differences to, where they were judged.
     """
     shifts = sorted({week.shift_days for week in plan.weeks})
     runs = []
@@ -106,7 +108,7 @@ def compare_orders(
         judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
         shifts=[_shift_facts(plan, shift) for shift in shifts],
         metrics=METRICS,
-        references=REFERENCES,
+        references=references,
         main_metric=BOUNDED_SLOWDOWN.name,
         trust=ranking(runs),
         notes=[*_gaps(plan, runs), *_seeds(runs), *notes],

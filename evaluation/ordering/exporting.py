@@ -1,4 +1,4 @@
-"""Hands a learned order over as a bundle: contract, network in NumPy and ONNX, golden decisions."""
+"""Hands a learned order over as a bundle: contract, network in NumPy and ONNX, golden decisions; and takes it back."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 
 from evaluation.ordering.learned import Learned
-from evaluation.ordering.predicting import scorer_of
-from evaluation.ordering.programs import OrderTrainingConfig, problem_config
-from offline_rl.export import export_policy, network_facts
+from evaluation.ordering.predicting import TIME_UNIT_S, Index, index_of, scorer_of
+from evaluation.ordering.programs import SCORER, OrderTrainingConfig, problem_config
+from logs_schema.errors import ProductError
+from offline_rl.bundle import read_network
+from offline_rl.contract import SCORER as SCORER_KIND
+from offline_rl.contract import NetworkFacts
+from offline_rl.export import export_policy, network_facts, params_of
 from offline_rl.ordering_contract import ordering_contract
+from offline_rl.runner import QueuePolicy, load_network
 from twin.contracts import PyTree
+from twin.ordering.features import JOB_FEATURES
+from twin.ordering.orders import by_area
 from twin.ordering.types import Pool
 
 
@@ -58,3 +65,31 @@ def export_order(
         easy, problem, network_facts(params), trained_on=trained_on, certificate=certificate, licence=licence
     )
     export_policy(params, out, contract, made_from=made_from, config=config, seed=seed, replace=replace_old)
+
+
+def load_order(bundle: Path) -> tuple[Index, Pool]:
+    """The index in a bundle that `export_order` wrote, and the pool that it orders.
+
+    Raises:
+        ProductError: The bundle is damaged, of another problem or version, or holds no index.
+    """
+    policy = load_network(bundle)
+    QueuePolicy(policy)
+    contract, setting = policy.contract, policy.contract.setting
+    pool = Pool(float(setting["processors"]), bool(setting["easy"]), contract.trained_on.get("pool"))
+    params = params_of(read_network(bundle, contract))
+    known = (
+        [one.name for one in contract.choice_features] == [one.name for one in JOB_FEATURES]
+        and network_facts(params) == NetworkFacts(SCORER_KIND, SCORER.hidden, SCORER.identity, SCORER.pooled)
+        and (setting["time_unit_s"], setting["easy"], setting["backfill"])
+        == (TIME_UNIT_S, True, by_area.__name__)
+    )
+    index = index_of(params, pool) if known else None
+    if index is None:
+        raise ProductError(
+            "the bundle holds no index of predicted run times",
+            where=str(bundle),
+            allowed="what schedtwin export, run or order wrote for a queue, with this version",
+            advice="train and export again",
+        )
+    return index, pool

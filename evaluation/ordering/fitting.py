@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from twin.ordering.keeping import fit_queue, save_queue
 from twin.ordering.types import Jobs
-from twin.problems import KEY, ORDERING
+from twin.problems import KEY, ORDERING, PLACEMENT
 
 ROOM_DAYS = 56
 """Days after training that are left for a certificate, where the log is long enough: eight weeks."""
@@ -27,16 +27,48 @@ ONE_POOL = (
 )
 
 
+class Asked(NamedTuple):
+    """What the command line says of the problem; None where it says nothing."""
+
+    problem: str | None = None
+    processors: float | None = None
+    pool: str | None = None
+
+
 def only_ordering(archive: Archive) -> bool:
     """Whether there is nothing to place in an archive: one pool."""
     return archive.nodes().num_rows == 1
 
 
-def order_config_of(config: RunConfig, processors: float | None, pool: str | None = None) -> OrderConfig:
-    """The settings of the ordering problem: [order], but processors and pool of the command line where it has some."""
-    order = config.order or OrderConfig()
-    order = order if processors is None else replace(order, processors=processors)
-    return order if pool is None else replace(order, pool=pool)
+def choose_problem(config: RunConfig, archive: Path, asked: Asked) -> tuple[OrderConfig | None, str]:
+    """Which problem an archive's log is taken for.
+
+    Args:
+        config: a table [order] asks for ordering.
+        archive: looked at where neither the command line nor the configuration says.
+        asked: on the command line.
+
+    Returns:
+        The settings of the ordering problem, None where it is placement; and what to say of the choice.
+
+    Raises:
+        ConfigError: placement, and yet processors or a pool are named.
+    """
+    problem, told = asked.problem or (ORDERING if config.order is not None else None), ""
+    if problem is None:
+        told = ONE_POOL if only_ordering(Archive(archive)) else ""
+        problem = ORDERING if told else PLACEMENT
+    if problem == ORDERING:
+        order = config.order or OrderConfig()
+        processors = order.processors if asked.processors is None else asked.processors
+        return replace(order, processors=processors, pool=asked.pool or order.pool), told
+    if asked.processors is not None or asked.pool is not None:
+        raise ConfigError(
+            "placement knows its nodes from the archive",
+            where="--pool" if asked.processors is None else "--processors",
+            allowed="--pool and --processors together with --problem ordering",
+        )
+    return None, told
 
 
 def build_queue_twin(

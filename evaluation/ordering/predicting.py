@@ -257,6 +257,37 @@ def scorer_of(index: Index, pool: Pool) -> PyTree:
     }
 
 
+def index_of(scorer: PyTree, pool: Pool) -> Index | None:
+    """The index that `scorer_of` wrote as a scorer, as far as its float32 tells; None if it is another scorer.
+
+    Args:
+        scorer: parameters of a scorer with hidden layers `SCORER_HIDDEN`.
+        pool: the processors.
+    """
+    layers = scorer["params"]
+    names = [feature.name for feature in JOB_FEATURES]
+    seen = [names.index(name) for name in SEEN]
+    (wide, narrow), apart = HIDDEN, [0, len(KNOTS)]  # the first bends of haste and of share
+    pairs = (
+        (layers["choice"]["kernel"][seen, :wide], layers["choice"]["bias"][:wide]),
+        (layers["layer_0"]["kernel"][:wide, :narrow], layers["layer_0"]["bias"][:narrow]),
+        (-layers["layer_1"]["kernel"][:narrow, apart], -layers["layer_1"]["bias"][apart] - KNOTS[0]),
+    )
+    predictor = {f"Dense_{number}": {"kernel": one, "bias": two} for number, (one, two) in enumerate(pairs)}
+    out = layers["score"]["kernel"][:, 0].astype(float) / SHARPNESS
+    a, b = (-out[0] / _bends()[0], out[len(KNOTS)] / _bends()[0])
+    requested, width, ageing = out[-len(CARRIED) :]
+    exponents = np.array([a, b, -requested - b, -width / np.log1p(pool.processors), ageing])
+    index = Index({"params": predictor}, exponents)
+    again = scorer_of(index, pool)["params"]
+    same = all(
+        np.allclose(array, layers[layer][part], rtol=1e-4, atol=1e-5)
+        for layer, parts in again.items()
+        for part, array in parts.items()
+    )
+    return index if same else None
+
+
 def _bends() -> np.ndarray:
     """[knots] by how much the slope of the line grows at every knot."""
     heights = np.logaddexp(0.0, KNOTS) - np.logaddexp(0.0, KNOTS[0])

@@ -14,15 +14,18 @@ class RefreshConfig:
     """What is held out and what is accepted.
 
     Attributes:
-        judge_days: Newest days of the history that are held out: certificate and comparison look at them.
+        judge_days: Newest days of the history that are held out: certificate and comparison look at them; None: as
+            many as the problem needs (`Parts.num_days`).
         accept: What the comparison has to say of the new policy, of `ACCEPTED`.
+        force: Go on where the twin did not pass its certificate; then only the comparison can get a policy exported.
     """
 
-    judge_days: int = 2
+    judge_days: int | None = None
     accept: str = BETTER
+    force: bool = False
 
     def __post_init__(self) -> None:
-        if self.judge_days < 1 or self.accept not in ACCEPTED:
+        if (self.judge_days is not None and self.judge_days < 1) or self.accept not in ACCEPTED:
             raise ConfigError(
                 "the refresh is misconfigured",
                 where=f"judge_days={self.judge_days}, accept={self.accept!r}",

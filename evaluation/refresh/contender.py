@@ -8,13 +8,15 @@ to a request is translated into it by `evaluation.refresh.views`, as the server'
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from logs_schema.errors import ConfigError, first
+from evaluation.refresh.parts import OtherSystemError
+from logs_schema.errors import first
 from offline_rl.bundle import read_network
 from offline_rl.contract import PolicyContract
-from offline_rl.export import original
+from offline_rl.export import original, params_of
 from offline_rl.networks import Actor, greedy
 from offline_rl.runner import Policy, load_network
 from offline_rl.runner.setting import PlacementSetting
@@ -22,10 +24,6 @@ from twin.contracts import Array, PyTree
 from twin.placement.encoding import Encoding
 from twin.placement.types import Cluster, Observation
 from twin.placement.usual import OFFER_KINDS
-
-
-class OtherNodesError(ConfigError):
-    """A policy decides for other nodes than those of the system it should be judged in."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def load_contender(bundle: Path, judged: Encoding) -> Contender:
         judged: Encoding of the system it is to be judged in.
 
     Raises:
-        OtherNodesError: It was trained for other nodes, and is bound to them.
+        OtherSystemError: It was trained for other nodes, and is bound to them.
         ProductError: The bundle is damaged, or does not decide placements by features of this version.
     """
     policy = Policy(load_network(bundle))
@@ -78,27 +76,24 @@ def load_contender(bundle: Path, judged: Encoding) -> Contender:
     if contract.network.any_choices:
         contract = replace(contract, choices=names)
     refuse_other_nodes(contract, judged.cluster, bundle)
-    params: dict[str, dict[str, Array]] = {}
-    for name, array in read_network(bundle, policy.contract).items():
-        layer, part = name.rsplit("/", 1)
-        params.setdefault(layer, {})[part] = jnp.asarray(array)
+    params = params_of(read_network(bundle, policy.contract))
     return Contender(
         policy.content_hash,
         original(contract),
-        {"params": params},
+        jax.tree.map(jnp.asarray, params),
         encoding_of(policy.setting, judged),
         tuple(names.index(name) for name in contract.choices),
     )
 
 
 def refuse_other_nodes(contract: PolicyContract, cluster: Cluster, bundle: Path) -> None:
-    """Makes sure that a policy's choices are the nodes of a cluster, in any order; OtherNodesError where not."""
+    """Makes sure that a policy's choices are the nodes of a cluster, in any order; OtherSystemError where not."""
     gone = sorted(set(contract.choices) - set(cluster.node_names))
     fresh = sorted(set(cluster.node_names) - set(contract.choices))
     if gone or fresh:
         told = [f"it knows {first(gone)}, which are gone"] if gone else []
         told += [f"it does not know {first(fresh)}"] if fresh else []
-        raise OtherNodesError(
+        raise OtherSystemError(
             "the running policy was trained for other nodes",
             where=f"{bundle}: {'; '.join(told)}",
             allowed=", ".join(cluster.node_names),

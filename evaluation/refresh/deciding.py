@@ -1,8 +1,10 @@
 """What a refresh decides: export the new policy, or keep the running one; and why.
 
 A new policy is exported if the twin it was trained in passed its certificate and, where a policy is running already,
-the newest days say that it is better (or, if that is accepted, not worse). The twin of the newest days decides, since
-replay is blind to crowding; where those days hold too little for a twin, replay decides.
+the newest days say that it is better (or, if that is accepted, not worse). Of a placement the twin of the newest days
+decides, since replay is blind to crowding; where those days hold too little for a twin, replay decides. Of an order
+replay decides, which is exact. Asked for by name (`--force`), a policy of a twin that did not pass is compared too, and
+exported if it is found better than the running one; where none is running, nothing is.
 """
 
 from collections.abc import Mapping
@@ -18,7 +20,8 @@ from evaluation.formatting import number, with_interval
 from evaluation.records import from_plain, to_plain
 from evaluation.refresh.appending import in_words
 from evaluation.refresh.config import NOT_WORSE
-from evaluation.refresh.judging import NEW, NEWEST, RUNNING
+from evaluation.refresh.judging import NEWEST
+from evaluation.refresh.parts import NEW, RUNNING
 
 
 class Result(Enum):
@@ -131,33 +134,40 @@ def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:
     return tuple(found)
 
 
-def decide(certificate: str, judgements: tuple[Judgement, ...] | None, accept: str) -> tuple[Result, str]:
+def decide(
+    certificate: str, judgements: tuple[Judgement, ...] | None, accept: str, *, force: bool = False
+) -> tuple[Result, str]:
     """The decision and its reason.
 
     Args:
         certificate: Its verdict.
         judgements: The one that decides first; None where no policy is running to compare with.
         accept: What the deciding judge has to say: "better" or "not-worse".
+        force: Whether a policy was trained whatever the certificate says.
     """
-    if certificate == Verdict.FAIL.value:
-        return (
-            Result.FAILED,
-            "the twin failed its certificate: nothing was trained, what runs goes on running",
+    passed = certificate == Verdict.PASS.value
+    failed = certificate == Verdict.FAIL.value
+    unproved = (
+        "the twin failed its certificate"
+        if failed
+        else "the certificate cannot tell whether the twin may be believed"
+    )
+    if not passed and not (force and judgements):
+        why = (
+            "no policy is running that the new one could be better than, so it is not exported"
+            if force
+            else "nothing was trained, what runs goes on running"
         )
-    if certificate != Verdict.PASS.value:
-        what = "the certificate cannot tell whether the twin may be believed"
-        return Result.CANNOT_TELL, f"{what}: nothing was trained, what runs goes on running"
+        return (Result.FAILED if failed else Result.CANNOT_TELL), f"{unproved}: {why}"
+    ground = "the twin passed its certificate" if passed else unproved
     if judgements is None:
-        return (
-            Result.EXPORTED,
-            "the twin passed its certificate, and there is no running policy to compare with",
-        )
+        return Result.EXPORTED, f"{ground}, and there is no running policy to compare with"
     deciding = judgements[0]
     said = f"the {deciding.judge} says: {deciding.verdict}"
     is_better, is_worse = (deciding.verdict == one.value for one in (Said.BETTER, Said.WORSE))
     measured = deciding.difference.low is not None
     if is_better or (accept == NOT_WORSE and measured and not is_worse):
-        return Result.EXPORTED, f"the twin passed its certificate, and {said}"
+        return Result.EXPORTED, f"{ground}, {'and' if passed else 'but'} {said}"
     return Result.KEPT, f"{said}, and {accept} was asked for"
 
 

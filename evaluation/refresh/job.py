@@ -11,6 +11,9 @@ Every step is a product that stands while nothing it depends on has changed: kil
 running it again, and run again when it is finished, it does nothing. A server goes on writing meanwhile: what it has
 written since is left to the next refresh until this one has decided, or is a day old. The policy compared with is kept
 as it was, also after an export (roll back to it), so a second run finds the same comparison.
+
+Placements and orders of a queue are refreshed alike; what they do differently are their `Parts`. The server decides
+placements only: what is appended for a queue is its own log in this project's format, the table `requests`.
 """
 
 import datetime as dt
@@ -23,27 +26,29 @@ from typing import Any
 
 from evaluation.certify.keeping import KIND as CERTIFICATE
 from evaluation.certify.keeping import build_certificate, certification_in, load_certificate
-from evaluation.certify.lines import Verdict
 from evaluation.configuration import RunConfig
 from evaluation.job import Step, run_job
-from evaluation.pipeline import build_bundle, build_policy, build_twin, load_comparison
+from evaluation.ordering.fitting import Asked, choose_problem
+from evaluation.pipeline import load_comparison
 from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.refresh import appending
 from evaluation.refresh.config import RefreshConfig
-from evaluation.refresh.contender import OtherNodesError, load_contender
 from evaluation.refresh.deciding import Decision, Result, decide, judgements_of
-from evaluation.refresh.judging import judge_both
+from evaluation.refresh.parts import HeldOut, OtherSystemError, Parts
+from evaluation.refresh.placing import placement_parts
+from evaluation.refresh.queueing import queue_parts
 from evaluation.run import BUNDLE, archive_step
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import file_hash, json_hash
 from logs_schema.product import MANIFEST, read_manifest
-from twin.placement.model import PlacementTwin, load_encoding
+from offline_rl.contract import read_contract
 
 Products = Mapping[str, Path]
 FOLDER, DECISION = "refresh", "decision"
 DATA, TEXT = "decision.json", "decision.txt"
+NOTHING = Asked()
 STALE = dt.timedelta(hours=20)
 """A refresh begun longer ago is given up for one with newer decisions."""
 
@@ -56,6 +61,8 @@ def refresh(
     bundle: Path | None,
     settings: RefreshConfig,
     progress: Progress,
+    *,
+    asked: Asked = NOTHING,
 ) -> tuple[Decision, dict[str, Path]]:
     """Runs the job, or what is left of it.
 
@@ -67,6 +74,7 @@ def refresh(
         bundle: The running policy; by default the one of the last export, else of `schedtwin run` in this folder.
         settings: What is held out, and what is accepted.
         progress: Where to show how far it is.
+        asked: Which problem; by default ordering where there is a table [order] or the log knows one pool only.
 
     Returns:
         The decision, and the products by name; `bundle` only where there was an export.
@@ -74,37 +82,37 @@ def refresh(
     Raises:
         ConfigError: The configuration or the history cannot give what is asked for.
         FormatError: The log cannot be read.
-        ProductError: A bundle or product is damaged.
+        ProductError: A bundle or product is damaged, or of the other problem.
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
-    if config.judge.copies % config.twin.num_members:
-        raise ConfigError(
-            f"{config.judge.copies} lives of a window cannot be dealt to {config.twin.num_members} members",
-            where="[judge] copies",
-            allowed=f"multiples of {config.twin.num_members}",
-        )
     running = find_running(bundle, work)
     if running is not None:
         read_manifest(running, "bundle")
     base = run_job([archive_step(config.log, here)], work, progress)["archive"] / appending.ARCHIVE
+    order, told = choose_problem(config, base, asked)
+    if told:
+        progress.note(told)
+    parts = placement_parts(config) if order is None else queue_parts(config, order)
+    if running is not None:
+        refuse_other_decisions(running, parts.problem)
     place = work / FOLDER
     steps = [history_step(base, place, appending.log_files(log), progress)]
     products = run_job(steps, place, progress)
-    held_out = newest_days(Archive(products["history"] / appending.ARCHIVE), settings.judge_days)
-    steps += [_twin_step(config, held_out, progress), _certificate_step(config, held_out)]
+    history = Archive(products["history"] / appending.ARCHIVE)
+    held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
+    steps += [_twin_step(parts, config, held_out, progress), _certificate_step(config, held_out)]
     products = run_job(steps, place, progress)
-    found = certification_in(products[CERTIFICATE])
     notes: list[str] = []
-    judged = False
-    if found.passed:
-        steps += [_policy_step(config), _candidate_step()]
+    trained, judged = certification_in(products[CERTIFICATE]).passed or settings.force, False
+    if trained:
+        steps += [_policy_step(parts, config), _candidate_step(parts)]
         products = run_job(steps, place, progress)
-        running, notes = choose_running(running, place, products)
+        running, notes = choose_running(running, place, products, parts)
         judged = running is not None
         if running is not None:
-            steps += [_running_step(running), _judged_step(config, held_out)]
-    steps.append(_decision_step(settings, held_out, notes, judged=judged, trained=found.passed))
+            steps += [_running_step(running), _judged_step(parts, config, held_out)]
+    steps.append(_decision_step(settings, held_out, notes, judged=judged, trained=trained))
     products = run_job(steps, place, progress)
     decision = load_decision(products[DECISION])
     if decision.result is Result.EXPORTED:
@@ -112,30 +120,35 @@ def refresh(
     return decision, products
 
 
-def newest_days(archive: Archive, num_days: int) -> tuple[dt.date, ...]:
-    """The newest days with requests, held out.
-
-    Raises:
-        ConfigError: That leaves no day to learn from.
-    """
-    days = archive.days("requests")
-    if len(days) <= num_days:
-        raise ConfigError(
-            f"the history has {len(days)} days with requests, and {num_days} of them are to be held out",
-            where=str(archive.path),
-            allowed="at least one day more than is held out",
-            advice="hold out fewer days (--judge-days), or begin with a longer log",
-        )
-    return tuple(days[-num_days:])
-
-
 def find_running(asked: Path | None, work: Path) -> Path | None:
     """The running policy's bundle: the one asked for, of the last refresh, or of `schedtwin run`; None if none is."""
-    places = (work / FOLDER / "bundle" / BUNDLE, work / "bundle" / BUNDLE)
-    return asked or next((place for place in places if (place / MANIFEST).is_file()), None)
+    folders = (
+        work / FOLDER / "bundle",
+        work / "bundle",
+        work / "comparison",
+    )  # a queue's lies beside its report
+    return asked or next((one / BUNDLE for one in folders if (one / BUNDLE / MANIFEST).is_file()), None)
 
 
-def choose_running(running: Path | None, place: Path, products: Products) -> tuple[Path | None, list[str]]:
+def refuse_other_decisions(bundle: Path, problem: str) -> None:
+    """Makes sure that a bundle is of a problem.
+
+    Raises:
+        ProductError: It is of another one, or damaged.
+    """
+    found = read_contract(bundle).problem
+    if found != problem:
+        raise ProductError(
+            f"the running policy is of the problem '{found}', the refresh of '{problem}'",
+            where=str(bundle),
+            allowed=f"a bundle of the problem '{problem}'",
+            advice="name it with --bundle, or the problem with --problem",
+        )
+
+
+def choose_running(
+    running: Path | None, place: Path, products: Products, parts: Parts
+) -> tuple[Path | None, list[str]]:
     """What to compare the candidate with, and notes.
 
     Where the candidate is running already because it was exported, it is what it was compared with then.
@@ -150,8 +163,8 @@ def choose_running(running: Path | None, place: Path, products: Products) -> tup
             notes = read_manifest(place / DECISION).config["notes"]
             return (kept if before.running is not None else None), notes
     try:
-        load_contender(running, load_encoding(products["twin"]))
-    except OtherNodesError as error:
+        parts.refuse_other(running, products["twin"])
+    except OtherSystemError as error:
         return None, [f"{error.what} ({error.where.split(': ', 1)[-1]}); {error.advice}"]
     return running, []
 
@@ -205,50 +218,46 @@ def is_under_way(place: Path, now: dt.datetime) -> bool:
     return not is_out or read_manifest(bundle).made_from["candidate"] != decided.made_from["candidate"]
 
 
-def _twin_step(config: RunConfig, held_out: tuple[dt.date, ...], progress: Progress) -> Step:
-    last = held_out[0] - dt.timedelta(days=1)
+def _twin_step(parts: Parts, config: RunConfig, held_out: HeldOut, progress: Progress) -> Step:
+    last = held_out.last_train_day
     if config.days.last_day is not None:
         progress.note(f"[days] last_day is not looked at: training ends before the newest days, on {last}")
     days = replace(config.days, last_day=last)
 
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        archive = inputs["history"] / appending.ARCHIVE
-        return build_twin(
-            out, archive, days, config.shifts, config.twin, config.seed, progress,
-            population=config.population,
-        )  # fmt: skip
+        return parts.fit(out, inputs["history"] / appending.ARCHIVE, days, progress)
 
-    parts = to_plain({"days": days, "twin": config.twin, "population": config.population})
-    return Step("twin", "twin", build, inputs=("history",), config=parts, seed=config.seed)
+    settings = to_plain({"days": days, **parts.settings["twin"]})
+    return Step("twin", "twin", build, inputs=("history",), config=settings, seed=config.seed)
 
 
-def _certificate_step(config: RunConfig, held_out: tuple[dt.date, ...]) -> Step:
+def _certificate_step(config: RunConfig, held_out: HeldOut) -> Step:
     settings = replace(config.certify, rankings=False)
 
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         archive = inputs["history"] / appending.ARCHIVE
         facts = build_certificate(
-            out, archive, inputs["twin"], held_out, settings, progress, record_refusal=True
+            out, archive, inputs["twin"], held_out.days, settings, progress, record_refusal=True
         )
         progress.note(f"the twin's certificate: {facts['verdict']}")
         return facts
 
-    parts = to_plain({"certify": settings, "days": held_out})
+    parts = to_plain({"certify": settings, "days": held_out.days})
     return Step(CERTIFICATE, CERTIFICATE, build, inputs=("history", "twin"), config=parts, seed=settings.seed)
 
 
-def _policy_step(config: RunConfig) -> Step:
+def _policy_step(parts: Parts, config: RunConfig) -> Step:
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         found = certification_in(inputs[CERTIFICATE]).facts()
-        return build_policy(out, inputs["twin"], config.train, config.seed, progress, certification=found)
+        return parts.train(out, inputs["twin"], found, progress)
 
-    parts = to_plain(config.train)
-    return Step("policy", "policy", build, inputs=("twin", CERTIFICATE), config=parts, seed=config.seed)
+    settings = to_plain(parts.settings["policy"])
+    return Step("policy", "policy", build, inputs=("twin", CERTIFICATE), config=settings, seed=config.seed)
 
 
-def _candidate_step() -> Step:
+def _candidate_step(parts: Parts) -> Step:
     def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
-        return build_bundle(out / BUNDLE, inputs["policy"])
+        return parts.export(out / BUNDLE, inputs["policy"])
 
     return Step("candidate", "job-bundle", build, inputs=("policy",))
 
@@ -263,35 +272,28 @@ def _running_step(running: Path) -> Step:
     return Step("running", "job-bundle", build, config=told)
 
 
-def _judged_step(config: RunConfig, held_out: tuple[dt.date, ...]) -> Step:
+def _judged_step(parts: Parts, config: RunConfig, held_out: HeldOut) -> Step:
     def build(out: Path, inputs: Products, progress: Progress) -> None:
-        archive, twin = Archive(inputs["history"] / appending.ARCHIVE), PlacementTwin.load(inputs["twin"])
-        new, running = (
-            load_contender(inputs[name] / BUNDLE, twin.encoding) for name in ("candidate", "running")
-        )
-        comparison = judge_both(
-            archive, twin, held_out, new, running, config.judge, config.intervals, progress
-        )
+        history = inputs["history"] / appending.ARCHIVE
+        new, running = (inputs[name] / BUNDLE for name in ("candidate", "running"))
+        comparison = parts.judge(history, inputs["twin"], held_out.days, new, running, progress)
         (out / "comparison.json").write_text(
             json.dumps(comparison.to_json(), indent=1, allow_nan=False), encoding="utf-8"
         )
 
-    parts = to_plain({"judge": config.judge, "intervals": config.intervals, "days": held_out})
+    settings = to_plain({**parts.settings["judged"], "days": held_out.days})
     inputs = ("history", "twin", "candidate", "running")
-    return Step("judged", "comparison", build, inputs=inputs, config=parts, seed=config.judge.seed)
+    return Step("judged", "comparison", build, inputs=inputs, config=settings, seed=config.judge.seed)
 
 
 def _decision_step(
-    settings: RefreshConfig, held_out: tuple[dt.date, ...], notes: list[str], *, judged: bool, trained: bool
+    settings: RefreshConfig, held_out: HeldOut, notes: list[str], *, judged: bool, trained: bool
 ) -> Step:
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         comparison = load_comparison(inputs["judged"]) if judged else None
-        judgements = judgements_of(comparison) if comparison is not None else ()
+        judgements = judgements_of(comparison) if comparison is not None else None
         certificate = load_certificate(inputs[CERTIFICATE])
-        passed = certificate.verdict is Verdict.PASS
-        result, reason = decide(
-            certificate.verdict.value, judgements if judged or not passed else None, settings.accept
-        )
+        result, reason = decide(certificate.verdict.value, judgements, settings.accept, force=settings.force)
         hashes = {
             name: read_manifest(inputs[name] / BUNDLE).content_hash if name in inputs else None
             for name in ("candidate", "running")
@@ -299,17 +301,17 @@ def _decision_step(
         told = [*notes, *certificate.notes, *(comparison.notes if comparison is not None else ())]
         decision = Decision(
             result, reason, read_manifest(inputs["history"]).extra, certificate.train_days,
-            tuple(day.isoformat() for day in held_out), read_manifest(inputs[CERTIFICATE]).content_hash,
+            tuple(day.isoformat() for day in held_out.days), read_manifest(inputs[CERTIFICATE]).content_hash,
             certificate.in_words(), hashes["candidate"], hashes["running"], settings.accept,
             comparison.main_metric if comparison is not None else None,
-            comparison.unit_kind if comparison is not None else None, judgements, tuple(told),
+            comparison.unit_kind if comparison is not None else None, judgements or (), tuple(told),
         )  # fmt: skip
         (out / DATA).write_text(json.dumps(decision.to_json(), indent=1, allow_nan=False) + "\n")
         (out / TEXT).write_text(decision.in_words() + "\n", encoding="utf-8")
         return {"result": result.value}
 
     more = (("candidate",) if trained else ()) + (("running", "judged") if judged else ())
-    parts = {"accept": settings.accept, "notes": notes}
+    parts = {"accept": settings.accept, "notes": notes} | ({"force": True} if settings.force else {})
     return Step(DECISION, "refresh", build, inputs=("history", CERTIFICATE, *more), config=parts)
 
 

@@ -32,6 +32,7 @@ from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.pipeline import archive_facts
 from evaluation.progress import Progress
 from evaluation.refresh.contender import Contender
+from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING
 from evaluation.refresh.views import Translation, Views, answered, translation_of, two_views
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -46,12 +47,10 @@ from twin.placement.types import Leaf
 from twin.placement.windows import Windows, replayed_arrivals, select
 from twin.rollout import unroll
 
-NEW, RUNNING = "new", "running"
 KINDS = (HISTORY, NEW, RUNNING)
 REPLAY, NEWEST = "replay", "twin of the newest days"
 POLICIES = (
-    PolicyFacts(NEW, "trained", "the policy of this refresh"),
-    PolicyFacts(RUNNING, "trained", "the policy in use"),
+    *(PolicyFacts(name, "trained", description) for name, description in CONTENDERS.items()),
     PolicyFacts(HISTORY, "history", "the logged decisions"),
 )
 JUDGES = (

@@ -1,5 +1,6 @@
 """What the tests of `schedtwin refresh` are made of: a log by days, a tiny job, policies made by hand."""
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import jax
@@ -7,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow.parquet as pq
 
+from evaluation.progress import SilentProgress, Stage
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
+from logs_schema.product import read_manifest
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import export_policy, original
 from offline_rl.placement_contract import placement_contract
@@ -53,10 +56,37 @@ max_rows = 500
 SCORER = NetworkFacts("scorer", (4,), identity=True, pooled=False)
 
 
+class Killed(BaseException):
+    """Nothing catches this, as nothing catches a kill."""
+
+
+class KilledAt(SilentProgress):
+    """Dies where a stage begins."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def stage(
+        self, name: str, *, total: float | None = None, unit: str = ""
+    ) -> AbstractContextManager[Stage]:
+        if name == self.name:
+            raise Killed
+        return super().stage(name, total=total, unit=unit)
+
+
+def created(products: dict[str, Path]) -> dict[str, str]:
+    return {name: read_manifest(path).created for name, path in products.items()}
+
+
 def nightly(folder: Path, num_days: int) -> None:
-    """`folder/log`, all days but the last, and `folder/night`, the last one, in the project's own format."""
+    """`folder/log` and `folder/night` of a simulated system, in the project's own format."""
     simulate("small", num_days, "mix", 0, folder / "simulated")
-    archive = Archive(folder / "simulated")
+    cut_last_day(Archive(folder / "simulated"), folder)
+
+
+def cut_last_day(archive: Archive, folder: Path) -> None:
+    """`folder/log`, all days but the last, and `folder/night`, the last one."""
     days = archive.days("requests")
     for name, part in (("log", days[:-1]), ("night", days[-1:])):
         (folder / name).mkdir()

@@ -2,43 +2,31 @@
 
 import json
 import shutil
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from evaluation.cli import main
 from evaluation.configuration import load_config
-from evaluation.progress import SilentProgress, Stage
+from evaluation.progress import SilentProgress
 from evaluation.refresh.config import RefreshConfig
 from evaluation.refresh.deciding import Decision, Result
 from evaluation.refresh.job import refresh
 from logs_schema import Archive
 from logs_schema.product import read_manifest, verify
 from offline_rl.runner import load_network
-from tests.evaluation.refreshing import THRESHOLDS, configured, nightly, policy_by_backlog
+from tests.evaluation.refreshing import (
+    THRESHOLDS,
+    Killed,
+    KilledAt,
+    configured,
+    created,
+    nightly,
+    policy_by_backlog,
+)
 from twin.placement.encoding import fit_encoding
 
 HELD_OUT = RefreshConfig(judge_days=1)
-
-
-class Killed(BaseException):
-    """Nothing catches this, as nothing catches a kill."""
-
-
-class KilledAt(SilentProgress):
-    """Dies where a stage begins."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-    def stage(
-        self, name: str, *, total: float | None = None, unit: str = ""
-    ) -> AbstractContextManager[Stage]:
-        if name == self.name:
-            raise Killed
-        return super().stage(name, total=total, unit=unit)
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +50,6 @@ def refreshed(
         load_config(folder / "loose.toml"), folder, folder / "night", folder / "work",
         None if running is None else folder / running, HELD_OUT, progress or SilentProgress(),
     )  # fmt: skip
-
-
-def created(products: dict[str, Path]) -> dict[str, str]:
-    return {name: read_manifest(path).created for name, path in products.items()}
 
 
 @pytest.mark.slow

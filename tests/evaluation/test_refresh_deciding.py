@@ -43,6 +43,16 @@ def test_without_a_certificate_nothing_is_exported(judgements: tuple[Judgement, 
     assert decide(Verdict.NOT_APPLICABLE.value, judgements, NOT_WORSE)[0] is Result.CANNOT_TELL
 
 
+def test_force_exports_only_what_is_found_better() -> None:
+    for verdict, unproved in ((Verdict.FAIL, Result.FAILED), (Verdict.CANNOT_TELL, Result.CANNOT_TELL)):
+        result, reason = decide(verdict.value, (judged("better"),), BETTER, force=True)
+        assert result is EXPORTED
+        assert "certificate" in reason
+        assert decide(verdict.value, (judged("cannot tell"),), BETTER, force=True)[0] is KEPT
+        assert decide(verdict.value, None, BETTER, force=True)[0] is unproved
+    assert decide(PASS, None, BETTER, force=True)[0] is EXPORTED
+
+
 def test_without_a_running_policy_the_certificate_alone_decides() -> None:
     assert decide(PASS, None, BETTER)[0] is EXPORTED
 

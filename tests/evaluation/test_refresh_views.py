@@ -7,7 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation.refresh.contender import OtherNodesError, load_contender
+from evaluation.refresh.contender import load_contender
+from evaluation.refresh.parts import OtherSystemError
 from evaluation.refresh.views import Views, answered, translation_of, two_views
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
@@ -111,9 +112,9 @@ def test_a_policy_of_other_nodes_is_refused_by_name(archive: Archive, tmp_path: 
     other = replace(judged, cluster=replace(judged.cluster, node_names=names))
     made_policy(tmp_path / "bound", other, BOUND)
     made_policy(tmp_path / "free", other, FREE)
-    with pytest.raises(OtherNodesError, match=gone):
+    with pytest.raises(OtherSystemError, match=gone):
         load_contender(tmp_path / "bound", judged)
-    with pytest.raises(OtherNodesError, match="newcomer"):
+    with pytest.raises(OtherSystemError, match="newcomer"):
         load_contender(tmp_path / "bound", judged)
     assert load_contender(tmp_path / "free", judged).order == tuple(range(len(names)))
     (tmp_path / "bound" / "policy.npz").write_bytes(b"spoiled")

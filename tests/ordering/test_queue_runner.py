@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from evaluation.bundle_text import bundle_facts, bundle_text
-from evaluation.ordering.exporting import export_order
-from evaluation.ordering.predicting import NETWORK, SEEN, TIME_UNIT_S, Index, score_of, scorer_of
+from evaluation.ordering.exporting import export_order, load_order
+from evaluation.ordering.predicting import NETWORK, SEEN, TIME_UNIT_S, Index, index_of, score_of, scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
@@ -80,6 +80,25 @@ def test_a_plain_loop_that_asks_the_bundle_starts_jobs_as_the_index(index, bundl
     found = np.array(loop.play(), float)
     np.testing.assert_array_equal(found, expected.start_s)
     assert np.max(found - jobs.arrival_s) > 3600.0  # a queue there was
+
+
+def test_a_bundle_gives_its_index_back(index, bundle):
+    jobs = chosen(busy_log(), np.arange(400))
+    again, pool = load_order(bundle)
+    assert (pool.processors, pool.easy) == (SIZE, True)
+    np.testing.assert_allclose(again.exponents, index.exponents, rtol=1e-6)
+    past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
+    starts = [
+        replay_remembering(
+            jobs, pool, score_of(one, jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=AGEING / DAY_S
+        ).start_s
+        for one in (index, again)
+    ]
+    np.testing.assert_array_equal(*starts)
+    for layer, part in (("context", "kernel"), ("layer_0", "kernel"), ("score", "bias")):
+        other = scorer_of(index, pool)
+        other["params"][layer][part][-1] += 0.1
+        assert index_of(other, pool) is None, layer
 
 
 def test_a_bundle_says_what_it_orders(bundle):

@@ -1,0 +1,189 @@
+"""The refresh of an order: which waiting job of a queue starts next.
+
+No model is needed to judge an order: exact replay of the newest weeks says what it would have been worth, arrivals and
+run times as logged. What is exported is the index that the training days teach, so neither clone nor PPO is trained.
+"""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evaluation.comparison import Comparison
+from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.formatting import number
+from evaluation.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
+from evaluation.ordering.comparing import REFERENCES, REPLAY, compare_orders
+from evaluation.ordering.config import OrderConfig, as_settings
+from evaluation.ordering.exporting import load_order
+from evaluation.ordering.fitting import build_queue_twin
+from evaluation.ordering.learned import index_policy
+from evaluation.ordering.playing import rule_policies
+from evaluation.ordering.replaying import EPOCH, queue_of
+from evaluation.ordering.running import queue_facts
+from evaluation.ordering.steps import build_queue_bundle, build_queue_policy, training_of
+from evaluation.ordering.weeks import log_days, plan_weeks
+from evaluation.progress import Progress
+from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING, HeldOut, OtherSystemError, Parts
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.layout import date_of
+from offline_rl.contract import read_contract
+from twin.ordering.jobs import read_jobs
+from twin.ordering.keeping import load_queue_twin
+from twin.ordering.types import Pool
+from twin.problems import ORDERING
+
+JUDGE_DAYS = 28
+"""Four weeks: eight half weeks, which are what intervals draw."""
+BESIDE = (BOUNDED_SLOWDOWN, WAIT_P99, JAIN_FAIRNESS)
+
+
+def queue_parts(config: RunConfig, order: OrderConfig) -> Parts:
+    """The parts.
+
+    Args:
+        config: Of the job.
+        order: Of the queue: that of the configuration, with what the command line says in its place.
+
+    Raises:
+        ConfigError: The configuration asks for rules alone: nothing is trained.
+    """
+    training = replace(training_of(config), index_only=True)
+
+    def hold_out(archive: Archive, num_days: int) -> HeldOut:
+        return newest_weeks(archive, num_days, config.days, order)
+
+    def fit(out: Path, archive: Path, days: DaysConfig, progress: Progress) -> Mapping[str, Any]:
+        return build_queue_twin(out, archive, days, order, progress)
+
+    def train(out: Path, twin: Path, certificate: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
+        return build_queue_policy(out, twin, training, progress, certification=certificate)
+
+    def judge(
+        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
+    ) -> Comparison:
+        return judge_orders(Archive(archive), twin, days, new, running, order, progress)
+
+    return Parts(
+        problem=ORDERING,
+        num_days=JUDGE_DAYS,
+        settings={
+            "twin": {"problem": ORDERING, **as_settings(order, "weeks", "processors", "pool")},
+            "policy": training,
+            "judged": as_settings(order, "weeks", "intervals"),
+        },
+        hold_out=hold_out,
+        fit=fit,
+        train=train,
+        export=build_queue_bundle,
+        refuse_other=refuse_other,
+        judge=judge,
+    )
+
+
+def newest_weeks(archive: Archive, num_days: int, days: DaysConfig, order: OrderConfig) -> HeldOut:
+    """The newest days whose jobs are judged; behind them lie those on which jobs only go on arriving.
+
+    Raises:
+        ConfigError: That leaves too few days to learn from.
+    """
+    begin, end = log_days(queue_of(archive, order)[0])
+    last = end - order.weeks.num_drain_days
+    first, needed = last - num_days, days.num_days or order.weeks.num_train_days
+    if first - needed < begin:
+        raise ConfigError(
+            f"the history has {end - begin} whole days: too few to learn from {needed} and judge on {num_days}, with "
+            f"{order.weeks.num_drain_days} days of arrivals behind them",
+            where=f"{archive.path}: {date_of(begin)} to {date_of(end - 1)}",
+            allowed=f"at least {needed + num_days + order.weeks.num_drain_days} days",
+            advice="hold out fewer days (--judge-days), learn from fewer ([order.weeks] num_train_days), or begin with "
+            "a longer log",
+        )
+    return HeldOut(tuple(date_of(day) for day in range(first, last)), date_of(first - 1))
+
+
+def refuse_other(bundle: Path, twin_path: Path) -> None:
+    """Makes sure that a bundle orders the queue of a twin.
+
+    Raises:
+        OtherSystemError: It orders another pool.
+        ProductError: It is no index, so the replay cannot play it.
+    """
+    pool = load_queue_twin(twin_path).pool
+    _, own = load_order(bundle)
+    if _named(own) != _named(pool):
+        raise OtherSystemError(
+            "the running policy was trained for another pool",
+            where=f"{bundle}: {_named(own)}",
+            allowed=_named(pool),
+            advice="it is not compared with; the certificate alone decides",
+        )
+
+
+def judge_orders(
+    archive: Archive,
+    twin_path: Path,
+    days: tuple[dt.date, ...],
+    new: Path,
+    running: Path,
+    order: OrderConfig,
+    progress: Progress,
+) -> Comparison:
+    """Both orders and the rules with EASY, in exact replay of the same days, begun with what the log had running then.
+
+    Args:
+        archive: The history.
+        twin_path: The twin of the days before.
+        days: Held-out days, one after another.
+        new, running: Bundles.
+        order: Lengths, and how intervals are drawn.
+        progress: Where to show how far it is.
+    """
+    twin = load_queue_twin(twin_path)
+    jobs = read_jobs(archive, pool=twin.pool.name)
+    weeks = replace(
+        order.weeks, num_train_days=twin.num_days, num_anchors=1, num_test_days=len(days), shifts="0d"
+    )
+    plan = plan_weeks(jobs, twin.pool, weeks, [(days[0] - EPOCH).days])
+    policies = [
+        index_policy([[load_order(bundle)[0]]], twin.pool)._replace(name=name, description=CONTENDERS[name])
+        for name, bundle in ((NEW, new), (RUNNING, running))
+    ]
+    rules = [rule for rule in rule_policies(twin.pool) if rule.name in REFERENCES]
+    comparison = compare_orders(
+        plan, (), [*policies, *rules], twin.pool, weeks, progress,
+        facts=queue_facts(archive, jobs, twin.pool), notes=_notes(running, days, weeks.num_drain_days),
+        intervals=order.intervals, references=(RUNNING, *REFERENCES),
+    )  # fmt: skip
+    return replace(comparison, notes=(*comparison.notes, *_beside(comparison)))
+
+
+def _notes(running: Path, days: tuple[dt.date, ...], num_drain_days: int) -> list[str]:
+    """What to know of the days."""
+    notes = [f"jobs of the {num_drain_days} days after the judged ones arrive too, and do not count"]
+    last = read_contract(running).trained_on.get("last_day", "")
+    if last >= days[0].isoformat():
+        notes.append(
+            f"the running policy learned from days up to {last}, judged ones among them: it may profit"
+        )
+    return notes
+
+
+def _beside(comparison: Comparison) -> list[str]:
+    """What the main metric hides, and what the rules are worth on the same days."""
+    notes = []
+    for metric in BESIDE:
+        told = [
+            f"{policy.name} {number(cell.value)}"
+            for policy in comparison.policies
+            if (cell := comparison.cell(REPLAY, 0, policy.name, metric.name)) is not None
+        ]
+        notes.append(f"{metric.name}: {', '.join(told)}")
+    return notes
+
+
+def _named(pool: Pool) -> str:
+    """A pool in words."""
+    return " ".join([f"{pool.processors:g} processors", *(f"of {name}" for name in pool.told.values())])
