@@ -3,6 +3,8 @@
     Q(s, a) <- r + discount * sum_b pi(b | s') Q(s', b)
 
 The value reported is the mean of `sum_b pi(b | s) Q(s, b)` over the logged states, in units of one decision's reward.
+A long horizon takes many more updates than are done, so the fit begins at the policy's mean fitted reward, in all
+states and for all actions alike: cut short it is the direct estimate, and what it learns is how states differ.
 Source: Le et al. 2019, algorithm 3.
 """
 
@@ -56,13 +58,14 @@ class FittedQConfig:
 
 
 def fitted_q(
-    logged: Logged, target: Target, fit: FittedQConfig, config: OffPolicyConfig
+    logged: Logged, target: Target, expected: np.ndarray, fit: FittedQConfig, config: OffPolicyConfig
 ) -> OffPolicyEstimate:
     """The value of a policy by fitted Q evaluation; its interval knows the states' scatter and not the fit's error.
 
     Args:
         logged: The log.
         target: The policy.
+        expected: Fitted reward [rows, A] (`fitted_reward`), where the fit begins.
         fit: How to fit.
         config: It declines where the log hardly tried what the policy does.
 
@@ -73,7 +76,7 @@ def fitted_q(
     if seen < config.min_overlap:
         why = f"declines: {1 - seen:.0%} of the policy's choices were hardly ever tried in the log"
         return OffPolicyEstimate("fitted Q", target.name, declined(why), size, seen, logged.num_rows)
-    values = fit_values(logged, target, fit)
+    values = fit_values(logged, target, expected, fit)
     each = np.sum(target.probability * values, axis=1)
     blocks = blocks_of(logged.unit)
     total = np.bincount(blocks.row_unit, each, blocks.num_units)
@@ -86,18 +89,17 @@ def fitted_q(
     return OffPolicyEstimate("fitted Q", target.name, value, size, seen, logged.num_rows)
 
 
-def fit_values(logged: Logged, target: Target, fit: FittedQConfig) -> np.ndarray:
+def fit_values(logged: Logged, target: Target, expected: np.ndarray, fit: FittedQConfig) -> np.ndarray:
     """Q of the target policy at the logged states, [rows, A], scaled so that earning r at every decision is worth r.
 
-    What is fitted is the difference to the log's mean reward: starting from zero a long horizon would take many more
-    updates than are done, and every value would be too low.
+    What is fitted is the difference to the policy's mean fitted reward, `expected` [rows, A] under its probabilities.
     """
     rows = np.flatnonzero(logged.following >= 0)
     if not len(rows):
         raise ConfigError("no decision is followed by another", where="fitted Q", advice="use longer windows")
     later = logged.following[rows]
     discount = np.exp(-logged.elapsed_s[rows] / fit.horizon_s)
-    mean = float(np.mean(logged.reward[rows]))
+    mean = float(np.mean(np.sum(target.probability * expected, axis=1)))
     reward = float(np.mean(1.0 - discount)) * (logged.reward[rows] - mean)
     data = (logged.features[rows], logged.action[rows], reward, discount, logged.features[later],
             target.probability[later])  # fmt: skip
@@ -138,7 +140,8 @@ def _padded(column: np.ndarray) -> Array:
 @lru_cache(maxsize=8)
 def _programs(fit: FittedQConfig, num_actions: int) -> tuple[Callable[..., PyTree], Callable[..., Array]]:
     """The compiled fit (key, columns, number of rows) -> parameters; and (parameters, features) -> values [rows, A]."""
-    network = MLP(fit.hidden, num_actions)
+    # a small last layer: what a network says before it has learned anything would outlast the fit of a long horizon
+    network = MLP(fit.hidden, num_actions, output_scale=0.01)
     optimizer = optax.adam(optax.cosine_decay_schedule(fit.learning_rate, fit.num_updates))
 
     def loss_of(params: PyTree, target: PyTree, batch: tuple[Array, ...]) -> Array:

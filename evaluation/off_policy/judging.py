@@ -105,7 +105,7 @@ def off_policy_rows(
         for stretch in STRETCHES:
             found.append(importance_sampling(logged, target, config, num_decisions=stretch))
         found.append(doubly_robust(logged, target, expected, config))
-        found.append(fitted_q(logged, target, fit, config))
+        found.append(fitted_q(logged, target, expected, fit, config))
     return logged, found
 
 
@@ -128,12 +128,13 @@ def logged_decisions(
     features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))[:, :, 0]
     action = np.asarray(history.action)[:, 0]
     behaviour = _behaviour(key, history, windows.num_windows, example, network)
-    estimated = _put_logged(behaviour, action, archive, encoding, days, windows)
+    legal = np.asarray(history.legal)[:, :, 0]
+    estimated = _put_logged(behaviour, legal, action, archive, encoding, days, windows)
     unit = np.zeros(mask.shape, np.int64)
     unit[: windows.num_steps, : windows.num_windows] = window_units(windows)[1]
     logged = Logged(
         features=_rows(features, mask),
-        legal=_rows(np.asarray(history.legal)[:, :, 0], mask),
+        legal=_rows(legal, mask),
         action=action.T[mask.T],
         propensity=_rows(behaviour, mask),
         reward=np.asarray(history.reward)[:, 0].T[mask.T].astype(float),
@@ -187,13 +188,15 @@ def _behaviour(
 
 def _put_logged(
     behaviour: np.ndarray,
+    legal: np.ndarray,
     action: np.ndarray,
     archive: Archive,
     encoding: Encoding,
     days: Sequence[dt.date],
     windows: Windows,
 ) -> bool:
-    """Writes the log's own propensities of the chosen actions over the estimated ones; False if it tells them all."""
+    """Writes the log's own propensities of the chosen actions over the estimated ones, the others of a decision scaled
+    to what is left; False if it tells them all."""
     told = archive.read("requests", days=list(days), columns=("request_id", "propensity"))
     known = told.filter(pc.is_valid(told["propensity"]))
     if not known.num_rows:
@@ -206,8 +209,28 @@ def _put_logged(
         if value is None:
             num_missing += 1
         else:
-            behaviour[step, action[step, window], window] = value
+            put_chosen(behaviour[step, :, window], legal[step, :, window], action[step, window], value)
     return num_missing > 0
+
+
+def put_chosen(probability: np.ndarray, legal: np.ndarray, chosen: int, propensity: float) -> None:
+    """Puts the logged propensity into one decision's estimated distribution, which stays one.
+
+    A clone of few decisions is sure of what was chosen, so its other probabilities are next to nothing; as they stand
+    they would say that the log never tried what it chose with a known probability of a third.
+
+    Args:
+        probability: [A] estimated, written to.
+        legal: [A] bool.
+        chosen: The logged action.
+        propensity: Its logged probability, 0 to 1.
+    """
+    others = legal.copy()
+    others[chosen] = False
+    rest = probability[others].sum()
+    share = probability[others] / rest if rest > 0 else 1.0 / max(others.sum(), 1)
+    probability[others] = (1.0 - propensity) * share
+    probability[chosen] = propensity
 
 
 def as_rows(

@@ -1,7 +1,5 @@
 """Off-policy estimates where the value is known: a contextual bandit and a small Markov decision process."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -17,6 +15,7 @@ from evaluation.off_policy import (
     importance_sampling,
 )
 from evaluation.off_policy.fitted_q import fit_values
+from evaluation.off_policy.judging import put_chosen
 from logs_schema.errors import ConfigError
 from tests.offline_rl.walks import DISCOUNT, FOLLOWING, HORIZON_S, NUM_STATES, REWARD, STEP_S
 
@@ -96,7 +95,7 @@ def test_a_policy_that_does_what_was_never_tried_is_not_estimated():
     for found in (
         importance_sampling(never, always, CONFIG),
         doubly_robust(never, always, np.zeros(never.legal.shape), CONFIG),
-        fitted_q(never, always, FIT, CONFIG),
+        fitted_q(never, always, np.zeros(never.legal.shape), FIT, CONFIG),
     ):
         assert found.value.value is None
         assert "hardly ever tried" in found.value.reason
@@ -129,11 +128,33 @@ def test_fitted_q_solves_the_equations_of_a_known_process():
     )  # fmt: skip
     fit = FittedQConfig(HORIZON_S, num_updates=1500, target_rate=0.05, hidden=(32,), learning_rate=5e-3)
     target = Target("fixed", policy[states])
-    found = fit_values(logged, target, fit)
+    expected = REWARD[states]
+    found = fit_values(logged, target, expected, fit)
     rows = [int(np.flatnonzero(states == one)[0]) for one in range(NUM_STATES)]
     np.testing.assert_allclose(found[rows], wanted, atol=0.03)
-    estimate = fitted_q(logged, target, fit, CONFIG)
+    estimate = fitted_q(logged, target, expected, fit, CONFIG)
     assert estimate.value.value == pytest.approx(float(np.mean(value[states])), abs=0.03)
-    # a fit cut short is vague, and not biased towards zero
-    hasty = fitted_q(logged, target, replace(fit, num_updates=20, target_rate=0.01), CONFIG)
-    assert hasty.value.value == pytest.approx(float(np.mean(REWARD)), abs=0.15)
+
+
+def test_a_fit_of_few_updates_and_a_long_horizon_is_the_direct_estimate():
+    """Decisions that change nothing: the value is the mean reward, however far ahead one looks."""
+    logged, target = bandit(1000)
+    always = Target("always the second", np.tile([0.0, 1.0, 0.0], (logged.num_rows, 1)))
+    fit = FittedQConfig(horizon_s=100.0, num_updates=200, hidden=(32,))
+    truth = MEAN[np.argmax(logged.features, axis=1)]
+    for policy, value in ((target, VALUE), (always, float(np.mean(MEAN[:, 1])))):
+        found = fitted_q(logged, policy, truth, fit, CONFIG)
+        assert found.value.value == pytest.approx(value, abs=0.03)
+
+
+def test_a_known_propensity_leaves_the_rest_to_the_other_actions():
+    probability = np.array([0.001, 0.998, 0.001, 0.0])
+    legal = np.array([True, True, True, False])
+    put_chosen(probability, legal, 1, 1 / 3)
+    np.testing.assert_allclose(probability, [1 / 3, 1 / 3, 1 / 3, 0.0])
+    nothing_left = np.array([0.0, 1.0, 0.0, 0.0])
+    put_chosen(nothing_left, legal, 1, 0.5)
+    np.testing.assert_allclose(nothing_left, [0.25, 0.5, 0.25, 0.0])
+    alone = np.array([1.0, 0.0])
+    put_chosen(alone, np.array([True, False]), 0, 0.9)
+    np.testing.assert_allclose(alone, [0.9, 0.0])
