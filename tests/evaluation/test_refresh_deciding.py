@@ -1,6 +1,7 @@
 """When a new policy is exported: the certificate first, then what the newest days say."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,9 @@ from evaluation.configuration import RunConfig
 from evaluation.progress import SilentProgress
 from evaluation.refresh.config import BETTER, NOT_WORSE, RefreshConfig
 from evaluation.refresh.deciding import EXIT_STATUS, Decision, Judgement, Result, decide
-from evaluation.refresh.job import refresh
+from evaluation.refresh.job import find_running, refresh
 from logs_schema.errors import ConfigError
+from logs_schema.product import MANIFEST
 
 EXPORTED, KEPT = Result.EXPORTED, Result.KEPT
 PASS = Verdict.PASS.value
@@ -85,8 +87,18 @@ def test_a_decision_survives_its_report() -> None:
         assert part in told
 
 
-def test_impossible_settings_are_refused(tmp_path: object) -> None:
+def test_what_runs_is_the_last_export_of_this_job_else_that_of_a_run(tmp_path: Path) -> None:
+    assert find_running(None, tmp_path) is None
+    for folder in ("comparison", "bundle", "refresh/bundle"):  # an order's bundle lies beside its report
+        bundle = tmp_path / folder / "bundle"
+        bundle.mkdir(parents=True)
+        (bundle / MANIFEST).touch()
+        assert find_running(None, tmp_path) == bundle
+    assert find_running(tmp_path / "asked", tmp_path) == tmp_path / "asked"
+
+
+def test_impossible_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="misconfigured"):
         RefreshConfig(judge_days=0)
     with pytest.raises(ConfigError, match="names no log"):
-        refresh(RunConfig(), tmp_path, tmp_path, tmp_path, None, RefreshConfig(), SilentProgress())  # type: ignore[arg-type]
+        refresh(RunConfig(), tmp_path, tmp_path, tmp_path, None, RefreshConfig(), SilentProgress())
