@@ -249,7 +249,13 @@ def loop_rate(case: Bench, num_decisions: int = 400) -> float:
             room = networks_loop.room_inputs(room_s, unit_s)
             outputs = networks_loop.forward(member, np.concatenate([full[:, node], chosen, request, room]))
             fate = networks_loop.answer(
-                outputs, rng.random(NUM_UNIFORMS), loop.clock_s, room_s, unit_s, LIMITS_S
+                outputs,
+                rng.random(NUM_UNIFORMS),
+                loop.clock_s,
+                room_s,
+                float(full[-1, node]),
+                unit_s,
+                LIMITS_S,
             )
             after = min(step + 1, NUM_STEPS - 1)
             loop.decide(node, fate, float(case.windows.arrival_s[after, window]), requests[window][after])

@@ -74,11 +74,16 @@ def answer(
     uniforms: np.ndarray,
     clock_s: float,
     room_s: float,
+    usual: float,
     unit_s: float,
     limits_s: tuple[float, float],
 ) -> dict[str, Any]:
-    """The fate of one offer, from a member's outputs [28], uniforms [8] and the time until the node has room."""
-    accept, drop, fail, at_once = (sigmoid(float(logit)) for logit in outputs[:4])
+    """The fate of one offer, from a member's outputs [28], uniforms [8], the time until the node has room and the usual
+    probability of acceptance."""
+    usual = min(max(usual, 0.005), 0.995)
+    usual_logit = math.log(usual / (1.0 - usual))
+    accept = sigmoid(float(outputs[0]) + usual_logit)
+    drop, fail, at_once = (sigmoid(float(logit)) for logit in outputs[1:4])
     if uniforms[0] >= accept:
         never = math.inf
         return {"accepted": False, "start_s": never, "finish_s": never, "status": REJECTED}

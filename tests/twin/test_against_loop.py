@@ -141,6 +141,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
                 uniforms[:, 0, stream],
                 float(clock[stream]),
                 float(room_s[0, stream]),
+                float(full.node[-1, node[0, stream], 0, stream]),
                 unit_s,
                 (40.0, 60.0),
             )

@@ -8,10 +8,12 @@ import pytest
 from scipy import stats
 
 from tests.twin.made import made_cluster, made_encoding
+from twin.placement.features import NODE_FEATURES
 from twin.placement.fit import fit_answers, fit_program
 from twin.placement.history import Offers
-from twin.placement.learned import AnswerConfig, answer_network, num_inputs
+from twin.placement.learned import AnswerConfig, answer_network, answer_parameters, num_inputs
 from twin.placement.outcome_model import (
+    DOUBT,
     NUM_OUTPUTS,
     NUM_UNIFORMS,
     RUN_PLACES,
@@ -28,6 +30,7 @@ from twin.placement.outcome_model import (
 )
 
 GRID = np.linspace(0.0, 80.0, 200_001)
+ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +104,13 @@ def test_sampled_answers_have_the_stated_chances() -> None:
     assert np.mean(run_s > 2.0 * np.expm1(1.0)) == pytest.approx(above, abs=0.015)
 
 
+def test_an_untrained_network_accepts_what_is_usually_accepted() -> None:
+    usual = np.array([0.0, 0.3, 0.5, 0.9, 1.0])
+    told = split_outputs(jnp.zeros((NUM_OUTPUTS, 5)), acceptance=jnp.asarray(usual))
+    chances = np.asarray(jax.nn.sigmoid(told.accept_logit))
+    np.testing.assert_allclose(chances, np.clip(usual, DOUBT, 1.0 - DOUBT), rtol=1e-5)
+
+
 def test_likelihood_of_discrete_parts_sums_to_one() -> None:
     """Refused, or accepted and dropped, or ran and failed or not: with durations integrated out, all of it is one."""
     parameters = split_outputs(jnp.asarray(outputs_of(0.7, 0.2, 0.1, 0.4))[:, None])
@@ -168,6 +178,7 @@ def test_fit_recovers_known_answers() -> None:
     kind = rng.integers(0, 2, count)
     inputs = np.zeros((num_inputs(encoding.cluster), count), np.float32)
     inputs[0] = kind
+    inputs[ACCEPTANCE] = 0.65
     accepted = rng.random(count) < np.where(kind, 0.9, 0.4)
     centre = np.where(kind, 2.0, 3.0)
     run_s = unit_s * np.expm1(np.maximum(centre + 0.3 * rng.logistic(size=count), 0.0)).astype(np.float32)
@@ -183,8 +194,8 @@ def test_fit_recovers_known_answers() -> None:
     for member in range(2):
         parameters = jax.tree.map(lambda leaf: leaf[member], model.parameters)  # noqa: B023
         for value, chance, median in ((0.0, 0.4, 3.0), (1.0, 0.9, 2.0)):
-            example = jnp.zeros((inputs.shape[0], 1)).at[0].set(value)
-            fitted = split_outputs(answer_network(config).apply(parameters, example))
+            example = jnp.zeros((inputs.shape[0], 1)).at[0].set(value).at[ACCEPTANCE].set(0.65)
+            fitted = answer_parameters(answer_network(config).apply(parameters, example), example)
             assert float(jax.nn.sigmoid(fitted.accept_logit[0])) == pytest.approx(chance, abs=0.08)
             above = float(jnp.exp(mixture_log_survival(fitted.run, jnp.array([median]))[0]))
             assert above == pytest.approx(0.5, abs=0.12)

@@ -1,7 +1,8 @@
 """Fits the ensemble of answers to labelled offers by maximum likelihood.
 
 Members differ by initial weights and by the windows they see (a bootstrap of windows); the held-out windows are
-common to all, and each member keeps the parameters with the best held-out likelihood.
+common to all, and each member keeps the parameters with the best held-out likelihood. In the end they settle together
+how wide their durations are (`spread`).
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from twin.placement.familiar import usual_room_s
 from twin.placement.history import Offers
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, answer_parameters, num_inputs
 from twin.placement.outcome_model import Observed, log_likelihood
+from twin.placement.spread import calibrate_spread
 from twin.placement.types import Leaf
 
 MIN_ROWS = 200
@@ -36,6 +38,7 @@ class FitReport(NamedTuple):
     train_log_likelihood: Leaf  # [looks, members], mean per row; NaN after a member has stopped
     held_out_log_likelihood: Leaf  # [looks, members]
     best_step: Leaf  # [members]
+    spread: Leaf  # [2] factors on the scales of waits and run times
     num_train: Leaf
     num_held_out: Leaf
 
@@ -81,8 +84,8 @@ def fit_answers(
         np.float64(np.max(offers.observed.run_s[finished], initial=1.0)),
         usual_room_s(encoding, offers),
     )
-    train, valid, best = (np.asarray(curve) for curve in curves)
-    return model, FitReport(train, valid, best, int(num_rows - held_out.sum()), int(held_out.sum()))
+    train, valid, best, spread = (np.asarray(curve) for curve in curves)
+    return model, FitReport(train, valid, best, spread, int(num_rows - held_out.sum()), int(held_out.sum()))
 
 
 def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.ndarray, np.ndarray]:
@@ -149,22 +152,27 @@ def _room(count: int) -> int:
     return 1 << max(0, count - 1).bit_length()
 
 
-FitProgram = Callable[[Array, _Rows], tuple[PyTree, Array, Array, Array]]
+FitProgram = Callable[[Array, _Rows], tuple[PyTree, Array, Array, Array, Array]]
 
 
 def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
-    """Compiled once for each shape: keys [members], rows -> parameters, both curves [looks, members], best steps."""
+    """Compiled once for each shape.
+
+    keys [members], rows -> parameters, both curves [looks, members], best steps [members], spread [2].
+    """
     network, unit_s = answer_network(config), encoding.problem.time_unit_s
     schedule = optax.cosine_decay_schedule(config.learning_rate, config.num_steps)
     optimiser = optax.chain(
         optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=config.weight_decay)
     )
 
-    def mean_loss(parameters: PyTree, data: _Rows, rows: Array, weight: Array) -> Array:
+    def likelihood(parameters: PyTree, data: _Rows, rows: Array) -> Array:
         inputs = data.inputs[:, rows]
         told = answer_parameters(apply(network, parameters, inputs), inputs)
-        some = jax.tree.map(lambda leaf: leaf[rows], data.observed)
-        return -jnp.sum(weight * log_likelihood(told, some, unit_s)) / jnp.sum(weight)
+        return log_likelihood(told, jax.tree.map(lambda leaf: leaf[rows], data.observed), unit_s)
+
+    def mean_loss(parameters: PyTree, data: _Rows, rows: Array, weight: Array) -> Array:
+        return -jnp.sum(weight * likelihood(parameters, data, rows)) / jnp.sum(weight)
 
     def gradient_step(carry: tuple, key_step: Array, data: _Rows, below: Array) -> tuple[tuple, Array]:
         parameters, mean, state = carry
@@ -206,4 +214,13 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         return last.best, last.train, last.held_out, last.best_look * config.evaluate_every
 
     every = jax.vmap(member, in_axes=(0, None, 0), out_axes=(0, 1, 1, 0))
-    return jax.jit(lambda keys, data: every(keys, data, data.cumulative))
+
+    def ensemble(keys: Array, data: _Rows) -> tuple[PyTree, Array, Array, Array, Array]:
+        parameters, *curves = every(keys, data, data.cumulative)
+        parameters, spread = calibrate_spread(
+            lambda one: likelihood(one, data, data.aside), parameters, data.aside_weight,
+            output_layer=f"Dense_{len(config.hidden)}",
+        )  # fmt: skip
+        return parameters, *curves, spread
+
+    return jax.jit(ensemble)

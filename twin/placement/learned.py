@@ -45,6 +45,7 @@ from twin.placement.types import (
     PlacementState,
 )
 
+_ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 _ROOM_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
 
@@ -135,7 +136,7 @@ def answer_inputs(cluster: Cluster, seen: Observation, node: Array, room_s: Arra
 
 def answer_parameters(outputs: Array, inputs: Array) -> AnswerParameters:
     """The distribution that a member's outputs [outputs, *batch] on `answer_inputs` [inputs, *batch] stand for."""
-    return split_outputs(outputs, inputs[-1] / _ROOM_SCALE)
+    return split_outputs(outputs, inputs[-1] / _ROOM_SCALE, inputs[_ACCEPTANCE])
 
 
 def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:

@@ -17,6 +17,9 @@ from twin.placement.types import Leaf
 
 NUM_COMPONENTS = 4
 NUM_OUTPUTS = 4 + 6 * NUM_COMPONENTS
+WAIT_SCALES = slice(4 + 2 * NUM_COMPONENTS, 4 + 3 * NUM_COMPONENTS)
+RUN_SCALES = slice(4 + 5 * NUM_COMPONENTS, 4 + 6 * NUM_COMPONENTS)
+"""The outputs that say logarithms of scales."""
 MIN_LOG_SCALE, MAX_LOG_SCALE = -6.0, 2.0
 """The least lets the way to a free node be known to a fraction of a per cent, which it often is."""
 WAIT_RESOLUTION = 1e-3
@@ -26,6 +29,8 @@ WAIT_PLACES, RUN_PLACES = (2.0, 6.0, 0.0, 1.0), (0.0, 1.0, 2.0, 3.0)
 """Where the components lie that an untrained network says."""
 FROM_ROOM = (0.0, 0.0, 1.0, 1.0)
 """Components of waits that count from the moment at which the node has room, where the others count from the offer."""
+DOUBT = 0.005
+"""No offer is usually accepted or refused more surely than this."""
 FREE = (1.0, 1.0, 0.0, 1.0)
 """Components of waits whose location the network moves. The third lies where room is: exact for a plain queue."""
 
@@ -59,12 +64,13 @@ def log_run(run_s: Leaf, unit_s: float) -> Array:
     return jnp.log1p(run_s / unit_s)
 
 
-def split_outputs(outputs: Array, room: Leaf = 0.0) -> AnswerParameters:
+def split_outputs(outputs: Array, room: Leaf = 0.0, acceptance: Leaf = 0.5) -> AnswerParameters:
     """Names the network's outputs.
 
     Args:
         outputs: [NUM_OUTPUTS, *batch].
         room: [*batch] `log_wait` of the time until the node has room, for the components that count from there.
+        acceptance: [*batch] usual probability of acceptance, whose log odds the network's are added to.
 
     Returns:
         The parameters, leaves [*batch].
@@ -83,6 +89,8 @@ def split_outputs(outputs: Array, room: Leaf = 0.0) -> AnswerParameters:
         )
 
     accept, drop, fail, zero_wait = outputs[:4]
+    usual = jnp.clip(acceptance, DOUBT, 1.0 - DOUBT)
+    accept += jnp.log(usual) - jnp.log1p(-usual)
     from_room = of_components(FROM_ROOM) * jnp.broadcast_to(room, outputs.shape[1:])[None]
     wait = mixture(4, of_components(WAIT_PLACES) + from_room, of_components(FREE))
     return AnswerParameters(

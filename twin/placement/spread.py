@@ -1,0 +1,54 @@
+"""How wide the ensemble's durations are, settled once its members are fitted.
+
+Members that are each right are together too wide, by what they disagree about. So the scales of all of them are
+multiplied by one factor for waits and one for run times: those under which rows that no member was fitted to are
+likeliest in the members' mixture (pool, then calibrate: R. Rahaman and A. H. Thiery, Uncertainty quantification and
+deep ensembles, NeurIPS 2021).
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from twin.contracts import Array, PyTree
+from twin.placement.outcome_model import NUM_OUTPUTS, RUN_SCALES, WAIT_SCALES
+
+LOG_FACTORS = tuple(0.1 * step for step in range(-10, 11))
+"""Logarithms of the factors tried."""
+
+
+def calibrate_spread(
+    log_likelihood: Callable[[PyTree], Array], parameters: PyTree, weight: Array, output_layer: str
+) -> tuple[PyTree, Array]:
+    """Chooses the factor for waits and then, with it, the one for run times.
+
+    Args:
+        log_likelihood: Parameters of one member -> log likelihood [rows] of the rows held out.
+        parameters: Of all members, leaves [members, ...].
+        weight: [rows] of the rows held out.
+        output_layer: Name of the layer whose biases say the logarithms of the scales.
+
+    Returns:
+        The parameters with the scales multiplied, and the factors [2] for waits and run times.
+    """
+
+    def pooled(shift: Array) -> Array:
+        each = jax.lax.map(log_likelihood, _shifted(parameters, shift, output_layer))
+        return jnp.sum(weight * jax.nn.logsumexp(each, axis=0))
+
+    chosen = jnp.zeros(NUM_OUTPUTS)
+    factors = []
+    for scales in (WAIT_SCALES, RUN_SCALES):
+        tried = jnp.stack([chosen.at[scales].set(factor) for factor in LOG_FACTORS])
+        best = jnp.argmax(jax.lax.map(pooled, tried))
+        chosen = tried[best]
+        factors.append(jnp.exp(jnp.array(LOG_FACTORS))[best])
+    return _shifted(parameters, chosen, output_layer), jnp.stack(factors)
+
+
+def _shifted(parameters: PyTree, shift: Array, output_layer: str) -> PyTree:
+    """The parameters with `shift` [NUM_OUTPUTS] added to the biases of the output layer."""
+    layers = parameters["params"]
+    output = {**layers[output_layer], "bias": layers[output_layer]["bias"] + shift[None]}
+    return {**parameters, "params": {**layers, output_layer: output}}
