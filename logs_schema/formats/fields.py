@@ -102,5 +102,5 @@ class Header:
 
 
 def csv_names(line: str) -> list[str]:
-    """The names in a header line, without a byte order mark and surrounding blanks."""
-    return [name.strip() for name in next(csv.reader([line.lstrip("\ufeff")]), [])]
+    """The names in a header line, without surrounding blanks."""
+    return [name.strip() for name in next(csv.reader([line]), [])]

@@ -149,7 +149,7 @@ def check_columns(spec: TableSpec, names: Sequence[str], path: Path) -> None:
 def read_csv(spec: TableSpec, path: Path) -> Iterator[Chunk | Reject]:
     """Reads one CSV file; lines with another number of fields than the header are rejected."""
     records = _records(path)
-    names = [name.strip().lstrip("\ufeff") for name in next(records)[1]]
+    names = [name.strip() for name in next(records)[1]]
     rows: list[list[str]] = []
     raw: list[str] = []
     numbers: list[int] = []

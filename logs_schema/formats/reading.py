@@ -135,7 +135,8 @@ def opened(path: Path) -> Iterator[IO[str]]:
     """A text file for reading, plain or gzip; FormatError when it cannot be opened or its data is broken."""
     try:
         open_text = gzip.open if path.name.endswith(".gz") else open
-        with open_text(path, "rt", encoding="utf-8", errors="backslashreplace") as file:
+        # a byte order mark would hide the first line, header or comment, from who reads it
+        with open_text(path, "rt", encoding="utf-8-sig", errors="backslashreplace") as file:
             yield cast(IO[str], file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         what = f"the compressed data is broken: {error}"

@@ -2,8 +2,8 @@
 
 Readings of the format:
 
-* Instants are `UnixStartTime + submit`. A header without it leaves the clock relative, unless submit times
-  are plainly seconds since 1970. On a relative clock days are
+* Instants are `UnixStartTime + submit`, unless submit times are plainly seconds since 1970 themselves. Without
+  either the clock is relative. On a relative clock days are
   counted from the `origin` given, or from 1970-01-01.
 * Processors asked for are field 8, where unknown field 5. Field 10 is KiB per processor.
 * -1 is unknown and stays null; a wait of -1 leaves start and finish null, a run time of -1 the finish alone.
@@ -144,7 +144,7 @@ def read_header(path: Path) -> dict[str, str]:
 def pool_capacity(header: Mapping[str, str]) -> float | None:
     """Processors of the pool: MaxProcs, else MaxNodes, None where both are missing or -1."""
     for name in ("MaxProcs", "MaxNodes"):
-        text = header.get(name, "-1").split()[0]
+        text = header.get(name, "-1").split()[0].replace(",", "")  # 1,152 or 100, of which 4 are ...
         if is_number(text) and float(text) > 0:
             return float(text)
     return None
@@ -164,23 +164,28 @@ def pool_chunk(source: str, cpu_cores: float) -> Chunk:
 
 
 def clock_start_s(path: Path, header: Mapping[str, str], origin: datetime | None) -> float:
-    """Seconds since 1970 at the log's time zero: the header's, 0 if times are absolute, or `origin`."""
-    start = header.get("UnixStartTime", "").split()
-    if start and is_number(start[0]) and float(start[0]) > 0:
-        return float(start[0])
-    if not clock_is_relative(path, header):
+    """Seconds since 1970 at the log's time zero: 0 if times are absolute, else the header's, else `origin`."""
+    if submits_since_1970(path):
         return 0.0
-    return (origin or EPOCH).timestamp()
+    return unix_start_s(header) or (origin or EPOCH).timestamp()
 
 
 def clock_is_relative(path: Path, header: Mapping[str, str]) -> bool:
     """Whether the log hides its dates: no UnixStartTime, and a first submit time too small to be one."""
+    return unix_start_s(header) is None and not submits_since_1970(path)
+
+
+def unix_start_s(header: Mapping[str, str]) -> float | None:
+    """The header's UnixStartTime; None where it is missing, 0 or -1."""
     start = header.get("UnixStartTime", "").split()
-    if start and is_number(start[0]) and float(start[0]) > 0:
-        return False
+    return float(start[0]) if start and is_number(start[0]) and float(start[0]) > 0 else None
+
+
+def submits_since_1970(path: Path) -> bool:
+    """Whether submit times are plainly absolute, whatever the header says of a start."""
     jobs = first_jobs(line for _, line in numbered_lines(path))
     submits = [float(fields[1]) for fields in jobs if len(fields) == NUM_FIELDS and is_number(fields[1])]
-    return not (submits and submits[0] > LOOKS_LIKE_EPOCH_S)
+    return bool(submits) and submits[0] > LOOKS_LIKE_EPOCH_S
 
 
 def simulated_by(header: Mapping[str, str]) -> str:

@@ -67,9 +67,24 @@ def test_the_pool_has_the_capacity_of_the_header(tmp_path):
     ]
 
 
-def test_max_nodes_stands_in_for_unknown_max_procs(tmp_path):
-    found = collect(swf, [written(tmp_path, "log.swf", "; MaxProcs: -1", "; MaxNodes: 64", JOB)])
-    assert found.rows["nodes"][0]["cpu_cores"] == 64.0
+@pytest.mark.parametrize(
+    ("header", "cores"),
+    [
+        (("; MaxProcs: -1", "; MaxNodes: 64"), 64.0),
+        (("; MaxProcs: 1,152 (144 nodes of 8)", "; MaxNodes: 144"), 1152.0),
+        (("\ufeff; MaxProcs: 100, of which 4 are interactive", "; MaxNodes: 25"), 100.0),
+    ],
+)
+def test_headers_as_people_write_them(tmp_path, header, cores):
+    found = collect(swf, [written(tmp_path, "log.swf", *header, JOB)])
+    assert found.rows["nodes"][0]["cpu_cores"] == cores
+    assert found.rejects == []
+
+
+def test_submit_times_since_1970_are_not_counted_from_a_start(tmp_path):
+    rows, _ = read_one(tmp_path, changed(f2="1000000050"))
+    assert rows[0]["arrival"] == at(1_000_000_050)
+    assert swf.facts([tmp_path / "log.swf"])["clock"] == "absolute"
 
 
 def test_without_any_capacity_there_is_no_node_and_the_facts_say_so(tmp_path):
