@@ -12,7 +12,7 @@ Readings of the format, beyond SWF (`logs_schema.formats.swf_jobs`):
   specification, and `facts` counts these.
 * `LOG.machines` beside the log gives the classes with their numbers of nodes, cores and memory (KiB). Node
   ids are assigned to classes by `logs_schema.formats.wagap_survey`; nodes that never ran a job
-  are called `CLASS-unseen-1` and so on.
+  are called `CLASS-unseen-1` and so on. More ids than it lists are all kept, and `facts` says so.
 * When a decision was taken is not logged: `decided` is null. There is no failure flag: all are completed.
 """
 
@@ -163,8 +163,11 @@ def node_rows(machines: Mapping[str, MachineClass], found: Survey) -> list[Row]:
 
 
 def facts(paths: Sequence[Path]) -> dict[str, Any]:
-    """What the log says beyond its rows: nodes per class, and rows that contradict their specification."""
-    found = survey(data_files(paths)[0], read_machines(machines_file(paths)))
+    """What the log says beyond its rows: nodes per class, and where it contradicts inventory or specifications."""
+    machines = read_machines(machines_file(paths))
+    found = survey(data_files(paths)[0], machines)
+    seen = Counter(found.class_of.values())
+    beyond = [name for name, machine in machines.items() if seen[name] > machine.num_nodes]
     return describe(
         NAME,
         clock=ABSOLUTE_CLOCK,
@@ -175,7 +178,12 @@ def facts(paths: Sequence[Path]) -> dict[str, Any]:
             "Every job is taken as completed: the log has no failure flag.",
             f"{found.num_contradictions} jobs ran on a class that their specification excludes; "
             "that class is added to their candidates.",
+            *(
+                f"{seen[name]} nodes of class {name} occur and the inventory lists {machines[name].num_nodes}: "
+                "all that occur are kept, so this class may be too large."
+                for name in beyond
+            ),
         ),
         installation="MetaCentrum, CERIT-SC",
-        num_nodes_seen=dict(sorted(Counter(found.class_of.values()).items())),
+        num_nodes_seen=dict(sorted(seen.items())),
     )

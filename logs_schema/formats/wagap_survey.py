@@ -128,7 +128,7 @@ def read_machines(path: Path) -> dict[str, MachineClass]:
     """The classes in a `.machines` file: `id name nodes cores speed memory_kib` per line.
 
     Raises:
-        FormatError: A line does not read so.
+        FormatError: A line does not read so, or there is none.
     """
     machines: dict[str, MachineClass] = {}
     for number, line in numbered_lines(path):
@@ -148,4 +148,11 @@ def read_machines(path: Path) -> dict[str, MachineClass]:
                 advice="check the inventory",
             ) from None
         machines[name] = machine
+    if not machines:
+        raise FormatError(
+            "the inventory describes no class of machines",
+            where=str(path),
+            allowed="lines of: id name nodes cores speed memory_kib",
+            advice="fetch it again",
+        )
     return machines

@@ -93,6 +93,14 @@ def test_the_inventory_is_complete_with_nodes_never_seen(tmp_path):
     assert {row["tier"] for row in found.rows["nodes"]} == {"pool"}
 
 
+def test_more_nodes_than_the_inventory_lists_are_kept_and_told(tmp_path):
+    found = read(tmp_path, *(job(number, [f"n{number}"] * 13) for number in range(3)))
+    assert [row["node_class"] for row in found.rows["nodes"]].count("zewura") == 3
+    note = " ".join(wagap.facts([tmp_path / "log.swf"])["notes"])
+    assert "3 nodes of class zewura occur and the inventory lists 2" in note
+    assert "class zegox" not in note
+
+
 def test_the_class_it_ran_on_is_always_a_candidate_and_contradictions_are_counted(tmp_path):
     lines = (job(1, ["a"] * 13), job(2, ["a"], spec="1:ppn=1:host=zegox10.cerit-sc.cz"))
     found = read(tmp_path, *lines)
@@ -161,3 +169,5 @@ def test_a_missing_or_broken_inventory_is_named(tmp_path):
         collect(wagap, [path])
     with pytest.raises(FormatError, match="line 2"):
         read(tmp_path, job(1, ["a"]), machines=(MACHINES[0], "1 zegox many"))
+    with pytest.raises(FormatError, match="no class of machines"):
+        read(tmp_path, job(1, ["a"]), machines=())
