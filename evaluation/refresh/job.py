@@ -122,11 +122,8 @@ def refresh(
 
 def find_running(asked: Path | None, work: Path) -> Path | None:
     """The running policy's bundle: the one asked for, of the last refresh, or of `schedtwin run`; None if none is."""
-    folders = (
-        work / FOLDER / "bundle",
-        work / "bundle",
-        work / "comparison",
-    )  # a queue's lies beside its report
+    beside_report = work / "comparison"  # where `schedtwin run` puts the bundle of an order
+    folders = (work / FOLDER / "bundle", work / "bundle", beside_report)
     return asked or next((one / BUNDLE for one in folders if (one / BUNDLE / MANIFEST).is_file()), None)
 
 
