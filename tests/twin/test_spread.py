@@ -18,57 +18,60 @@ from twin.placement.outcome_model import (
 )
 from twin.placement.spread import calibrate_spread
 
-ROWS, UNIT_S = 2000, 2.0
-TRUE_SCALE = 0.1
+ROWS, MEMBERS, UNIT_S = 2000, 5, 2.0
+WAIT, RUN, SCALE = 6.0, 3.0, 0.1
+"""Where the true waits and runs lie, and their scale, on the scales on which they are predicted."""
 
 
-def members(scale: float, away: float) -> PyTree:
-    """Two members that say waits around 6 and runs around 3 on their scales, one below and one above the truth."""
-    bias = np.zeros((2, NUM_OUTPUTS), np.float32)
+def members(scale: float, error: float = 0.0) -> PyTree:
+    """Members who say this scale, and places that are off by `error` (a standard deviation), for each row anew."""
+    bias = np.zeros((MEMBERS, NUM_OUTPUTS), np.float32)
     bias[:, [4, 16]] = 40.0  # the weight of the first component of both
-    bias[:, 8] = 6.0 - WAIT_PLACES[0] + np.array([-away, away])
-    bias[:, 20] = 3.0 - RUN_PLACES[0] + np.array([-away, away])
+    bias[:, 8], bias[:, 20] = WAIT - WAIT_PLACES[0], RUN - RUN_PLACES[0]
     bias[:, WAIT_SCALES], bias[:, RUN_SCALES] = np.log(scale), np.log(scale)
-    return {"params": {"Dense_1": {"bias": jnp.asarray(bias)}}}
+    off = error * np.random.default_rng(1).normal(size=(MEMBERS, ROWS))
+    return {"params": {"Dense_1": {"bias": jnp.asarray(bias)}}, "off": jnp.asarray(off, jnp.float32)}
 
 
 def rows() -> Observed:
     rng = np.random.default_rng(0)
-    wait, run = (centre + TRUE_SCALE * rng.logistic(size=ROWS) for centre in (6.0, 3.0))
+    wait, run = (centre + SCALE * rng.logistic(size=ROWS) for centre in (WAIT, RUN))
     yes, no = np.ones(ROWS, bool), np.zeros(ROWS, bool)
     return Observed(yes, no, no, 1e-3 * UNIT_S * np.expm1(wait), yes, UNIT_S * np.expm1(run), yes)
 
 
-def settled(parameters: PyTree, weight: np.ndarray) -> tuple[PyTree, np.ndarray]:
+def settled(parameters: PyTree, weight: np.ndarray | None = None) -> tuple[PyTree, np.ndarray]:
     seen = jax.tree.map(jnp.asarray, rows())
+    weight = np.ones(ROWS) if weight is None else weight
 
     def likelihood(one: PyTree) -> Array:
         outputs = jnp.broadcast_to(one["params"]["Dense_1"]["bias"][:, None], (NUM_OUTPUTS, ROWS))
+        outputs = outputs.at[jnp.array([8, 20])].add(one["off"][None])
         return log_likelihood(split_outputs(outputs), seen, UNIT_S)
 
-    widened, factors = jax.jit(lambda p, w: calibrate_spread(likelihood, p, w, "Dense_1"))(parameters, weight)
+    run = jax.jit(lambda parameters, weight: calibrate_spread(likelihood, parameters, weight, "Dense_1"))
+    widened, factors = run(parameters, weight)
     return widened, np.asarray(factors)
 
 
 @pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
 def test_a_wrong_width_is_put_right(factor: float) -> None:
-    parameters, factors = settled(members(TRUE_SCALE / factor, 0.0), np.ones(ROWS))
+    parameters, factors = settled(members(SCALE / factor))
     np.testing.assert_allclose(factors, factor, rtol=0.1)
-    scale = np.exp(
-        np.asarray(parameters["params"]["Dense_1"]["bias"])[:, [WAIT_SCALES.start, RUN_SCALES.start]]
-    )
-    np.testing.assert_allclose(scale, TRUE_SCALE, rtol=0.1)
+    bias = np.asarray(parameters["params"]["Dense_1"]["bias"])
+    np.testing.assert_allclose(np.exp(bias[:, [WAIT_SCALES.start, RUN_SCALES.start]]), SCALE, rtol=0.1)
 
 
-def test_members_that_disagree_are_made_narrower() -> None:
-    """Each alone has the true width; their mixture is wider than the truth by what lies between them."""
-    _, factors = settled(members(TRUE_SCALE, 0.16), np.ones(ROWS))
+def test_members_that_are_each_right_are_together_too_wide() -> None:
+    """Each is as wide as the truth and its own error make it; together they know the place better than that."""
+    error = SCALE * np.pi / np.sqrt(3.0)  # as much as the truth scatters
+    _, factors = settled(members(np.sqrt(2.0) * SCALE, error))
     assert np.all(factors < 0.9)
 
 
 def test_rows_without_weight_say_nothing() -> None:
-    """The widest rows are left out, and what is left is narrower than the truth."""
+    """The waits furthest off are left out, and what is left is narrower than the truth."""
     wait = np.log1p(1e3 * rows().wait_s / UNIT_S)
-    _, factors = settled(members(TRUE_SCALE, 0.0), (np.abs(wait - 6.0) < TRUE_SCALE).astype(float))
+    _, factors = settled(members(SCALE), (np.abs(wait - WAIT) < SCALE).astype(float))
     assert factors[0] < 0.7
     assert factors[1] == pytest.approx(1.0, abs=0.11)
