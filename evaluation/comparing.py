@@ -46,11 +46,11 @@ from evaluation.schedulers import Schedulers, example_for, network_for
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, plan_shifts
 from evaluation.trust import TRUTH, judges_trust
 from evaluation.truth_judging import truth_judge, truth_program, workload_beside
+from evaluation.unsaid import unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.networks import Actor, actor
 from twin.contracts import Array
-from twin.placement.fit import MIN_ROWS
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
 from twin.placement.types import Cluster
@@ -198,19 +198,20 @@ def _runs(
     tried = candidates(case.schedulers, encoding.cluster)
     if case.schedulers is None:
         tried = [candidate._replace(params=network.init(jax.random.key(0))) for candidate in tried]
+    learned_from = unsaid(case.archive, case.plan.train_days)
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
-            judges = [replay_judge(replay, encoding, part, shape, COMPARED_KINDS)]
+            here = unsaid(case.archive, shift.days)
+            judges = [without(replay_judge(replay, encoding, part, shape, COMPARED_KINDS), here)]
             copies = case.config.copies
             shifted = _shifted_twin(key, case, config, programs, shift, notes)
             if shifted is not None:
-                judges.append(
-                    twin_judge(
-                        living, encoding, part, shifted.model, shape, copies=copies, kinds=COMPARED_KINDS
-                    )
+                lived = twin_judge(
+                    living, encoding, part, shifted.model, shape, copies=copies, kinds=COMPARED_KINDS
                 )
+                judges.append(without(lived, here))
             promised = twin_judge(
                 living,
                 encoding,
@@ -221,7 +222,7 @@ def _runs(
                 name="training twin",
                 kinds=COMPARED_KINDS,
             )
-            judges.append(promised)
+            judges.append(without(promised, learned_from))
             for judge in judges:
                 yield from _tried(key, judge, tried, shift, case.main, notes)
         stage(len(shifts))
@@ -291,13 +292,11 @@ def _true_runs(
 def _shifted_twin(
     key: Array, case: Case, config: AnswerConfig, programs: FitPrograms, shift: TestDays, notes: list[str]
 ) -> PlacementTwin | None:
-    """A twin fitted on the test days, or None with a note where they hold too few requests."""
+    """A twin fitted on the test days, or None with a note where they do not hold what it needs."""
     try:
         return fit_twin(key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
     except ConfigError as error:
-        notes.append(
-            f"shift {shift.name}: no twin of these days ({error.what}; at least {MIN_ROWS} offers needed)"
-        )
+        notes.append(f"shift {shift.name}: no twin of these days ({error.what}; needed: {error.allowed})")
         return None
 
 

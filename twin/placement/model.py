@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from logs_schema import Archive
-from logs_schema.errors import ProductError
+from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.product import MANIFEST
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment
@@ -193,11 +193,18 @@ def fit_twin(
         The twin.
 
     Raises:
-        ConfigError: Too few requests with a known decision.
+        ConfigError: Too few requests with a known decision, or no run time among them.
     """
     programs = fit_programs(encoding, config) if programs is None else programs
     last = max(days)
     logged = encode_days(archive, encoding, days, num_steps=num_steps, until=last)
+    if not np.isfinite(logged.fate.finish_s[logged.valid()]).any():
+        raise ConfigError(
+            "no request of these days is known to have ended, so there is no run time to learn",
+            where=f"{archive.path}, table requests, {first(sorted(days))}",
+            allowed="requests with start and finish",
+            advice="log when requests end, or train on days when some did",
+        )
     offers = labelled_offers(logged, encoding, programs.offers)
     model, report = fit_answers(key, offers, encoding, config, programs.fit)
     starts = encode_days(
