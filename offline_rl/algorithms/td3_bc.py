@@ -74,6 +74,37 @@ class TD3BCInfo(NamedTuple):
     value: Array
 
 
+class _Networks(NamedTuple):
+    """The policy and the pair of values, and what they are called with."""
+
+    actor: MLP
+    critic: MLP
+    num_features: int
+
+    @staticmethod
+    def of(example: Example, config: TD3BCConfig) -> "_Networks":
+        """Networks for the shapes of an example."""
+        num_dimensions = jax.tree.leaves(example.legal)[0].shape[0]
+        return _Networks(MLP(config.hidden, num_dimensions), MLP(config.hidden, 1), num_features(example))
+
+    def init(self, key: Array) -> TD3BCParams:
+        """First parameters."""
+        key_actor, key_pair = jax.random.split(key)
+        zeros = jnp.zeros((self.num_features, 1))
+        both = jnp.zeros((self.num_features + self.actor.outputs, 1))
+        pair = jax.vmap(lambda key: self.critic.init(key, both))(jax.random.split(key_pair))
+        return TD3BCParams(self.actor.init(key_actor, zeros), pair)
+
+    def act(self, params: PyTree, features: Array, legal: PyTree) -> Array:
+        """[dimensions, seats, *streams] the policy's action."""
+        return jnp.where(jax.tree.leaves(legal)[0], jnp.tanh(apply(self.actor, params, features)), 0.0)
+
+    def values(self, pair: PyTree, features: Array, action: Array) -> Array:
+        """[2, seats, *streams] both values of an action."""
+        inputs = jnp.concatenate([features, action])
+        return jax.vmap(lambda params: apply(self.critic, params, inputs)[0])(pair)
+
+
 def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
     """Learns continuous actions from logs.
 
@@ -85,24 +116,12 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
         The algorithm, to be fed trajectories of logs whose action is one floating-point leaf.
     """
     config = config or TD3BCConfig()
-    num_dimensions = jax.tree.leaves(example.legal)[0].shape[0]
-    actor, critic = MLP(config.hidden, num_dimensions), MLP(config.hidden, 1)
+    networks = _Networks.of(example, config)
     optimizer = optax.adam(config.learning_rate)
-
-    def act(params: PyTree, features: Array, legal: PyTree) -> Array:
-        return jnp.where(jax.tree.leaves(legal)[0], jnp.tanh(apply(actor, params, features)), 0.0)
-
-    def values(pair: PyTree, features: Array, action: Array) -> Array:
-        """[2, seats, *streams]"""
-        inputs = jnp.concatenate([features, action])
-        return jax.vmap(lambda params: apply(critic, params, inputs)[0])(pair)
+    act, values = networks.act, networks.values
 
     def init(key: Array) -> TD3BCState:
-        key_actor, key_pair = jax.random.split(key)
-        zeros = jnp.zeros((num_features(example), 1))
-        both = jnp.zeros((num_features(example) + num_dimensions, 1))
-        pair = jax.vmap(lambda key: critic.init(key, both))(jax.random.split(key_pair))
-        params = TD3BCParams(actor.init(key_actor, zeros), pair)
+        params = networks.init(key)
         return TD3BCState(
             params, params, optimizer.init(params.actor), optimizer.init(params.pair), jnp.int32(0)
         )
