@@ -33,6 +33,7 @@ from evaluation.simulator.presets import preset
 from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
 from twin.contracts import PyTree
+from twin.placement.bookkeeping import VIEWS
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin
 from twin.population import PopulationConfig
@@ -99,6 +100,11 @@ class Table2Config:
                 f"a log of day {self.train_day}, {self.num_requests} requests", where="reproduce table2",
                 allowed=f"day 0 and later; at least {FEWEST_REQUESTS} requests",
             )  # fmt: skip
+        behaviour(self.behaviour)  # refused now, and not once the oracles are trained
+        if self.view not in VIEWS:
+            raise ConfigError(
+                f"unknown view {self.view!r}", where="reproduce table2", allowed=", ".join(VIEWS)
+            )
 
     @property
     def lived_days(self) -> tuple[int, ...]:

@@ -115,6 +115,10 @@ def test_impossible_tables_are_refused(capsys):
         Table2Config(num_lives=1)
     with pytest.raises(ConfigError, match="at least 300 requests"):
         Table2Config(num_requests=100)
+    with pytest.raises(ConfigError, match="no behaviour 'nobody'"):
+        Table2Config(behaviour="nobody")
+    with pytest.raises(ConfigError, match="unknown view"):
+        Table2Config(view="sideways")
     assert Table2Config(days=(0, 7), train_day=30).lived_days == (30, 37)
     assert reproduce.NAME == "reproduce"
     with pytest.raises(SystemExit):
