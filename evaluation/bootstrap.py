@@ -50,7 +50,7 @@ class BootstrapConfig:
                 "the bootstrap is misconfigured",
                 where=f"num_replicates={self.num_replicates}, level={self.level}, min_units={self.min_units}",
                 allowed="num_replicates >= 200, 0 < level < 1, min_units >= 2",
-                advice="correct the configuration of the comparison",
+                advice="correct [intervals], or [certify] for certificates",
             )
 
 

@@ -81,7 +81,7 @@ def hold_out(
             raise ConfigError(
                 "the log holds no day after training",
                 where=f"training ends on {last}, the log on {present[-1] if present else 'no day'}",
-                advice="fit the twin on fewer days (--config, [days] last_day)",
+                advice="import later days, or fit the twin on fewer (--config, [days] last_day)",
             )
     else:
         refuse_overlap(train_days, [TestDays(0, tuple(asked), None)])

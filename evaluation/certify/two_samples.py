@@ -60,10 +60,10 @@ def two_sample_lines(section: str, trio: Trio, columns: tuple[str, ...], config:
     Returns:
         The lines; a column with too few known values is not applicable and left out of the others.
     """
-    sparse = [name for name in columns if _num_known(trio, name) < MIN_KNOWN]
+    sparse = {name: known for name in columns if (known := _num_known(trio, name)) < MIN_KNOWN}
     lines = [
-        not_applicable(section, f"{name}", f"fewer than {MIN_KNOWN} values are known on these days")
-        for name in sparse
+        not_applicable(section, name, f"{known} values are known on these days, fewer than {MIN_KNOWN}")
+        for name, known in sparse.items()
     ]
     rest = tuple(name for name in columns if name not in sparse)
     if not rest:

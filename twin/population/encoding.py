@@ -168,7 +168,7 @@ def fit_agent_encoding(table: AgentTable) -> AgentEncoding:
     """
     if table.num_rows < MIN_ROWS:
         raise PopulationError(
-            f"{table.num_rows} agents are too few to learn a population from",
+            f"{table.num_rows} rows of agents are too few to learn a population from",
             where="training rows", allowed=f"at least {MIN_ROWS}", advice="take more days",
         )  # fmt: skip
     values = _with_known(table, None)
