@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from logs_schema import capabilities, peak_use
 from logs_schema.archive import Archive
+from logs_schema.broken_rules import first_broken
 from logs_schema.capabilities import Coverage, capability_matrix
 from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing, counted
 from logs_schema.check_text import render
@@ -63,7 +64,11 @@ def check_archive(path: Path | str) -> CheckReport:
         capacities=capacities,
         unknown_nodes=unknown_nodes,
         capabilities=capability_matrix(coverage, nodes, days, samples, archive.facts),
-        warnings=(*_row_warnings(tables, days, timing), *_node_warnings(capacities, unknown_nodes)),
+        warnings=(
+            *_row_warnings(tables, days, timing),
+            *first_broken(archive, {name: table.rules for name, table in tables.items()}),
+            *_node_warnings(capacities, unknown_nodes),
+        ),
         problems=tuple(_problems(tables)),
     )
 

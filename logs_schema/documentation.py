@@ -64,7 +64,7 @@ def _table_markdown(spec: TableSpec) -> str:
         "|---|---|---|---|---|",
     ]
     lines += [
-        f"| `{column.name}` | {_TYPES[column.type]} | {column.unit} | {_allowed(column)} "
+        f"| `{column.name}` | {_TYPES[column.type]} | {column.unit} | {allowed_text(column)} "
         f"| {column.description} |"
         for column in spec.columns
     ]
@@ -72,7 +72,8 @@ def _table_markdown(spec: TableSpec) -> str:
     return "\n".join([*lines, "", f"Wherever both are known: {orders}."] if orders else lines)
 
 
-def _allowed(column: Column) -> str:
+def allowed_text(column: Column) -> str:
+    """What a column may hold: whether it is required, its vocabulary, its bounds; empty where anything goes."""
     parts = [] if column.nullable else ["required"]
     if column.allowed:
         parts.append(", ".join(column.allowed))

@@ -127,6 +127,22 @@ def test_quarantine_and_duplicates_are_counted_by_rule(tmp_path):
     assert report.usable
 
 
+def test_what_a_broken_rule_asks_for_is_told_with_its_first_row(tmp_path):
+    rows = [request(n, n * 1000) for n in range(20)]
+    rows += [
+        request(50, 0, status="SUCCESS"),
+        request(51, 0, status="SUCCESS"),
+        request(52, 0, cpu_cores=-1.0),
+    ]
+    found = "\n".join(checked(tmp_path, rows, rejects=1).warnings)
+    assert "not_allowed:status, first in log.csv, row 21: " in found
+    assert "asked for: completed, failed" in found
+    assert "below:cpu_cores, first in log.csv, row 23: " in found
+    assert "asked for: at least 0" in found
+    assert "field_count, first in log.csv, row 1000: ?; asked for: as many fields" in found
+    assert found.count("first in") == 3
+
+
 def test_a_log_mostly_in_quarantine_is_not_usable(tmp_path):
     report = checked(tmp_path, [request(n, n * 1000) for n in range(7)], rejects=2)
     assert not report.usable

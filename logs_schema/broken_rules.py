@@ -1,0 +1,52 @@
+"""What the rules of the quarantine ask for, and where each was broken first: what a person needs to mend a log."""
+
+from collections.abc import Iterator, Mapping
+
+from logs_schema.archive import Archive
+from logs_schema.documentation import allowed_text
+from logs_schema.tables import TABLES
+
+ASKED = {
+    "null": "a value",
+    "not_a_number": "a number",
+    "not_a_boolean": "true, false, 1 or 0",
+    "not_an_instant": "ISO 8601 with its zone, or seconds since 1970",
+    "out_of_range": "seconds (not milliseconds) since 1970, or a date of the years 1 to 9999",
+    "not_finite": "a finite number, or nothing where there is none",
+    "field_count": "as many fields as the other rows have",
+    "duplicate_key": "each key once; the first row is kept",
+}
+"""What is asked for by rules that do not depend on the column."""
+SHOWN_LETTERS = 100
+
+
+def asked_by(table: str, rule: str) -> str:
+    """What a rule such as `not_allowed:status` asks for, in words; empty where its name says all there is."""
+    kind, _, name = rule.partition(":")
+    if kind in ASKED:
+        return ASKED[kind]
+    declared = {column.name: column for spec in TABLES if spec.name == table for column in spec.columns}
+    return allowed_text(declared[name]).removeprefix("required; ") if name in declared else ""
+
+
+def first_broken(archive: Archive, broken: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """One line a rule: where it was broken first, what stood there, what is asked for.
+
+    Args:
+        archive: Whose quarantine is read, up to the last rule's first row.
+        broken: Table to rule to number of rows.
+    """
+    left = {(table, rule) for table, rules in broken.items() for rule in rules}
+    for batch in archive.quarantine() if left else ():
+        for row in batch.to_pylist():
+            key = row["table"], row["rule"]
+            if key not in left:
+                continue
+            left.remove(key)
+            text, asked = " ".join(row["raw"].split()), asked_by(*key)
+            shown = text if len(text) <= SHOWN_LETTERS else f"{text[:SHOWN_LETTERS]} ..."
+            yield f"{row['rule']}, first in {row['source']}, row {row['row']}: {shown}" + (
+                f"; asked for: {asked}" if asked else ""
+            )
+        if not left:
+            return
