@@ -43,7 +43,7 @@ from evaluation.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.off_policy.judging import as_rows, off_policy_rows, probability_program
 from evaluation.progress import Progress
 from evaluation.schedulers import Schedulers, example_for, network_for
-from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, plan_shifts
+from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
 from evaluation.trust import TRUTH, judges_trust
 from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from evaluation.unsaid import unsaid, without
@@ -151,20 +151,14 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
             where="[judge] copies",
             allowed=f"multiples of {case.twin.config.num_members}",
         )
-    answerable = [shift for shift in case.plan.shifts if shift.days]
-    if not answerable:
-        raise ConfigError(
-            "no shift has test days in this log",
-            where="; ".join(f"{shift.name}: {shift.note}" for shift in case.plan.shifts),
-            advice="train on fewer days, or ask for shorter shifts",
-        )
+    tested = answerable(case.plan)
     notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
     windows = [
         encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
-        for shift in answerable
+        for shift in tested
     ]
-    runs = list(_runs(case, answerable, windows, notes, progress))
-    off_policy = _off_policy(case, answerable, windows, progress)
+    runs = list(_runs(case, tested, windows, notes, progress))
+    off_policy = _off_policy(case, tested, windows, progress)
     kinds = {window_units(part)[2] for part in windows}
     if any(run.judge == TRUTH for run in runs):
         kinds.add("days lived in the truth")

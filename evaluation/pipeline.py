@@ -23,7 +23,7 @@ from evaluation.records import to_plain
 from evaluation.report import write_report
 from evaluation.reporting import make_report
 from evaluation.schedulers import best_seed, load_observed, load_ranges, load_schedulers, save_schedulers
-from evaluation.shifts import ShiftConfig, choose_train_days, parse_shifts, plan_shifts
+from evaluation.shifts import ShiftConfig, ShiftPlan, choose_train_days, parse_shifts, plan_shifts
 from evaluation.training import TrainingConfig, train_schedulers
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
@@ -63,14 +63,7 @@ def build_twin(
         ConfigError: No training days, or too little in them to learn from.
     """
     archive = Archive(archive_path)
-    train_days = choose_train_days(
-        archive.days("requests"),
-        largest_shift_days=max(parse_shifts(shifts.shifts)),
-        first_day=days.first_day,
-        last_day=days.last_day,
-        num_days=days.num_days,
-        tail_days=shifts.max_width_days,
-    )  # fmt: skip
+    train_days = train_days_of(archive, days, shifts)
     encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
@@ -89,6 +82,24 @@ def build_twin(
         "num_carried_overflow": twin.windows.num_overflow,
         "population": asking,
     }
+
+
+def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:
+    """The training days that a configuration asks for."""
+    return choose_train_days(
+        archive.days("requests"),
+        largest_shift_days=max(parse_shifts(shifts.shifts)),
+        first_day=days.first_day,
+        last_day=days.last_day,
+        num_days=days.num_days,
+        tail_days=shifts.max_width_days,
+    )
+
+
+def plan_of(archive: Archive, train_days: Sequence[dt.date], shifts: ShiftConfig) -> ShiftPlan:
+    """The test days that an archive has for a twin of some training days."""
+    counts = {day: archive.num_rows("requests", day) for day in archive.days("requests")}
+    return plan_shifts(counts, train_days, shifts)
 
 
 def _build_population(
@@ -172,8 +183,7 @@ def build_comparison(
         refuse_foreign_policy(policy_path, twin_path)
     twin = PlacementTwin.load(twin_path)
     schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
-    counts = {day: archive.num_rows("requests", day) for day in archive.days("requests")}
-    plan = plan_shifts(counts, twin.encoding.train_days, config.shifts)
+    plan = plan_of(archive, twin.encoding.train_days, config.shifts)
     case = Case(archive, twin, schedulers, plan, config.judge, config.intervals)
     comparison = compare_case(case, progress, facts=archive_facts(archive))
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))

@@ -16,10 +16,19 @@ from evaluation.certify.keeping import KIND, build_certificate, certification_in
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.ordering.config import OrderConfig, as_settings
-from evaluation.pipeline import build_bundle, build_comparison, build_policy, build_twin
+from evaluation.pipeline import (
+    build_bundle,
+    build_comparison,
+    build_policy,
+    build_twin,
+    plan_of,
+    train_days_of,
+)
 from evaluation.progress import Progress
 from evaluation.records import to_plain
+from evaluation.shifts import answerable
 from evaluation.simulator.logs import simulate
+from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.importing import find_format, import_log, source_files
 from twin.placement.model import load_encoding
@@ -55,8 +64,9 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
         ]
         products = run_job(steps, workdir, progress)
         return products | {"report": products["comparison"] / "report.html", "bundle": products["comparison"]}
-    first = [archive_step(config.log, here), twin_step(config), _certificate_step(config)]
-    products = run_job(first, workdir, progress)
+    products = run_job([archive_step(config.log, here)], workdir, progress)
+    _refuse_untestable(Archive(products["archive"] / ARCHIVE), config)
+    products = run_job([twin_step(config), _certificate_step(config)], workdir, progress, done=products)
     has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
     steps = _policy_steps(config, title) if has_choice else [_comparison_step(config, title, ())]
     if not has_choice:
@@ -66,6 +76,11 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
         )
     products = run_job(steps, workdir, progress, done=products)
     return products | {"report": products["comparison"] / "report.html"}
+
+
+def _refuse_untestable(archive: Archive, config: RunConfig) -> None:
+    """Says before anything is learned that nothing could be compared with it; ConfigError."""
+    answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))
 
 
 def archive_step(log: LogConfig, here: Path) -> Step:

@@ -176,6 +176,23 @@ def plan_shifts(
     return plan
 
 
+def answerable(plan: ShiftPlan) -> list[TestDays]:
+    """The shifts that the log has test days for.
+
+    Raises:
+        ConfigError: There are none.
+    """
+    found = [shift for shift in plan.shifts if shift.days]
+    if not found:
+        raise ConfigError(
+            "no shift has test days in this log",
+            where="; ".join(f"{shift.name}: {shift.note}" for shift in plan.shifts),
+            allowed=f"days after the last training day, {plan.train_days[-1]}",
+            advice="train on fewer or earlier days ([days] num_days, last_day), or ask for shorter shifts",
+        )
+    return found
+
+
 def refuse_overlap(train_days: Iterable[date], tests: Iterable[TestDays]) -> None:
     """Makes sure that every test day of a log lies after every training day.
 

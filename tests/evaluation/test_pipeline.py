@@ -288,6 +288,20 @@ def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Pat
     assert "no choice" in made["report"].read_text()
 
 
+def test_a_log_without_a_day_after_training_is_refused_before_learning(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("node_id,site,tier,cpu_cores\na,s,edge,2\nb,s,edge,2\n")
+    (folder / "requests.csv").write_text(
+        "request_id,arrival,site,status\n1,2024-03-01T00:00:00Z,s,completed\n"
+    )
+    config = replace(TINY, log=LogConfig(format="native", paths=("log",)))
+    with pytest.raises(ConfigError, match="no shift has test days") as caught:
+        do(tmp_path, config)
+    assert "the last training day, 2024-03-01" in str(caught.value)
+    assert not (tmp_path / "work" / "twin").exists()
+
+
 def test_what_does_not_belong_together_is_refused_before_judging(
     products: dict[str, Path], tmp_path: Path
 ) -> None:
