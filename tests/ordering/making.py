@@ -5,6 +5,22 @@ from hypothesis import strategies as st
 
 from twin.ordering.types import Jobs
 
+QUICK = """
+[order]
+num_twin_weeks = 2
+
+[order.weeks]
+shifts = "0d,7d"
+
+[order.intervals]
+num_replicates = 200
+
+[order.training]
+seeds = [0]
+"""
+INDEX_ONLY = "index_only = true\n"
+"""A configuration for commands on queues that is soon done, and its last lines."""
+
 
 def jobs_of(*rows, logged_start_s=None, agent=None):
     """Jobs from rows of (arrival, processors, requested, run), in order of arrival."""

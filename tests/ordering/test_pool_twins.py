@@ -14,25 +14,12 @@ from evaluation.progress import SilentProgress
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.product import read_manifest
+from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import load_queue_twin
 
 NO_RULES = CertifyConfig(max_weeks=6, num_copies=1, max_rows=400, num_replicates=200, rankings=False)
-SETTINGS = """
-[order]
-pool = "big"
-num_twin_weeks = 1
-
-[order.weeks]
-shifts = "0d,7d"
-
-[order.intervals]
-num_replicates = 200
-
-[order.training]
-seeds = [0]
-index_only = true
-"""
+SETTINGS = QUICK.replace("[order]", '[order]\npool = "big"', 1) + INDEX_ONLY
 
 
 def run(*words):

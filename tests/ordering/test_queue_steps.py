@@ -16,24 +16,11 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
 from offline_rl.runner import WaitingJob, load_queue
+from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import load_queue_twin
 from twin.placement.model import load_encoding
 
-QUICK = """
-[order]
-num_twin_weeks = 2
-
-[order.weeks]
-shifts = "0d,7d"
-
-[order.intervals]
-num_replicates = 200
-
-[order.training]
-seeds = [0]
-"""
-INDEX_ONLY = "index_only = true\n"
 WITH_CLONE = """num_ppo_seeds = 0
 num_streams = 8
 num_steps = 32
