@@ -131,6 +131,16 @@ def candidates(schedulers: Schedulers | None, cluster: Cluster) -> list[Candidat
     return [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, "greedy", params) for params in trained)]
 
 
+def refuse_uneven_lives(config: JudgeConfig, num_members: int) -> None:
+    """Makes sure that a window's lives can be dealt to the twin's members; ConfigError."""
+    if config.copies % num_members:
+        raise ConfigError(
+            f"{config.copies} lives of a window cannot be dealt to {num_members} members",
+            where="[judge] copies",
+            allowed=f"multiples of {num_members}",
+        )
+
+
 def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) -> Comparison:
     """Judges all candidates on all shifts that the log can answer.
 
@@ -145,12 +155,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
     Raises:
         ConfigError: No shift has days in the log, or a window's lives cannot be dealt to the twin's members.
     """
-    if case.config.copies % case.twin.config.num_members:
-        raise ConfigError(
-            f"{case.config.copies} lives of a window cannot be dealt to {case.twin.config.num_members} members",
-            where="[judge] copies",
-            allowed=f"multiples of {case.twin.config.num_members}",
-        )
+    refuse_uneven_lives(case.config, case.twin.config.num_members)
     tested = answerable(case.plan)
     notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
     windows = [

@@ -18,6 +18,8 @@ from evaluation.ordering.config import OrderConfig
 from evaluation.shifts import ShiftConfig
 from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
+from twin.placement.bookkeeping import VIEWS
+from twin.placement.encoding import GRANULARITIES
 from twin.placement.learned import AnswerConfig
 from twin.population import PopulationConfig
 
@@ -81,6 +83,17 @@ class DaysConfig:
         _refuse_below_one("[days]", num_steps=self.num_steps)
         if self.num_days is not None:
             _refuse_below_one("[days]", num_days=self.num_days)
+        for name, allowed in (("granularity", GRANULARITIES), ("view", VIEWS)):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)!r}", where="[days]", allowed=", ".join(allowed)
+                )
+        if self.first_day and self.last_day and self.first_day > self.last_day:
+            raise ConfigError(
+                "the last day lies before the first",
+                where=f"[days] first_day {self.first_day}, last_day {self.last_day}",
+                allowed="first_day up to last_day, both included",
+            )
 
 
 @dataclass(frozen=True)

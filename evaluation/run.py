@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.certify.keeping import KIND, build_certificate, certification_in
+from evaluation.comparing import refuse_uneven_lives
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.ordering.config import OrderConfig, as_settings
@@ -28,6 +29,7 @@ from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.shifts import answerable
 from evaluation.simulator.logs import simulate
+from evaluation.training import refuse_uneven_streams
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.importing import find_format, import_log, source_files
@@ -79,7 +81,9 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
 
 
 def _refuse_untestable(archive: Archive, config: RunConfig) -> None:
-    """Says before anything is learned that nothing could be compared with it; ConfigError."""
+    """Says before anything is learned that it could not be trained in or compared; ConfigError."""
+    refuse_uneven_streams(config.train, config.twin.num_members)
+    refuse_uneven_lives(config.judge, config.twin.num_members)
     answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))
 
 

@@ -104,6 +104,17 @@ class TrainingConfig:
             raise ConfigError(
                 "numbers of updates and streams and the learning rate must be positive", where="training"
             )
+        if not (0.0 < self.held_out < 1.0 and 0.0 <= self.gae_lambda <= 1.0):
+            raise ConfigError(
+                f"held_out = {self.held_out:g}, gae_lambda = {self.gae_lambda:g}", where="[train]",
+                allowed="held_out between 0 and 1, gae_lambda from 0 to 1",
+            )  # fmt: skip
+        if not all(0.0 <= weight < np.inf for weight in (self.entropy, self.kl_to_clone, self.disagreement)):
+            raise ConfigError(
+                f"entropy = {self.entropy:g}, kl_to_clone = {self.kl_to_clone:g}, "
+                f"disagreement = {self.disagreement:g}",
+                where="[train]", allowed="weights of 0 or more",
+            )  # fmt: skip
         if self.network not in NETWORKS:
             raise ConfigError(f"network = {self.network!r}", where="[train]", allowed=", ".join(NETWORKS))
         unknown = sorted(set(self.from_logs) - set(LEARNERS))
@@ -117,6 +128,17 @@ class TrainingConfig:
     def randomisation(self) -> Randomisation:
         """How far durations stray from stream to stream."""
         return Randomisation(self.stray_nodes, self.stray_services)
+
+
+def refuse_uneven_streams(config: TrainingConfig, num_members: int) -> None:
+    """Makes sure that the rollouts can be dealt to the members of a twin that are trained with; ConfigError."""
+    num_trained = max(1, num_members - 1)
+    if config.num_streams % num_trained:
+        raise ConfigError(
+            f"{config.num_streams} streams cannot be dealt to the {num_trained} members that are trained with",
+            where="[train] num_streams",
+            allowed=f"multiples of {num_trained} (one member of {num_members} is kept aside)",
+        )
 
 
 def train_schedulers(
@@ -134,13 +156,7 @@ def train_schedulers(
     Returns:
         Parameters and curves.
     """
-    num_members = max(1, twin.config.num_members - 1)
-    if config.num_streams % num_members:
-        raise ConfigError(
-            f"{config.num_streams} streams cannot be dealt to the {num_members} members that are trained with",
-            where="[train] num_streams",
-            allowed=f"multiples of {num_members} (one member of {twin.config.num_members} is kept aside)",
-        )
+    refuse_uneven_streams(config, twin.config.num_members)
     key_clone, key_seeds, key_logs = jax.random.split(key, 3)
     history = replay_log(twin.disjoint_windows(), twin.encoding)
     example = example_in(history)

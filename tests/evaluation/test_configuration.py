@@ -56,6 +56,14 @@ def test_tables_become_configs_beside_what_they_configure(tmp_path: Path) -> Non
         ('[log]\nformat = "swf"', "without paths"),
         ("seed = ", "not TOML"),
         ('[shifts]\nshifts = "tomorrow"', "not a list of time shifts"),
+        ('[days]\nview = "sideways"', "summary, full"),
+        ('[days]\ngranularity = "rack"', "auto, node, class"),
+        ("[days]\nfirst_day = 2024-03-05\nlast_day = 2024-03-01", "before the first"),
+        ("[twin]\nnum_members = 0", "1 or more of num_members"),
+        ("[twin]\nhidden = [32, 0]", "every width"),
+        ("[twin]\nlearning_rate = nan", "positive learning rate"),
+        ("[train]\nheld_out = 1.5", "held_out between 0 and 1"),
+        ("[train]\nkl_to_clone = nan", "weights of 0 or more"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:

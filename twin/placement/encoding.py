@@ -25,6 +25,7 @@ from twin.placement.usual import OFFER_KINDS, Acceptance, acceptances, nothing_u
 UNKNOWN_LABEL = "unknown"
 DAY_S = 86_400.0
 DAYS_A_WEEK = 7
+GRANULARITIES = ("auto", "node", "class")
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 
@@ -120,8 +121,8 @@ def fit_encoding(
     Raises:
         ConfigError: Unknown granularity or view, no training day, a day without rows.
     """
-    if granularity not in ("auto", "node", "class"):
-        raise ConfigError(f"unknown granularity {granularity!r}", allowed="auto, node, class")
+    if granularity not in GRANULARITIES:
+        raise ConfigError(f"unknown granularity {granularity!r}", allowed=", ".join(GRANULARITIES))
     if view not in VIEWS:
         raise ConfigError(f"unknown view {view!r}", allowed=", ".join(VIEWS))
     missing = sorted(set(train_days) - set(archive.days("requests")))

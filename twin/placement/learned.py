@@ -76,6 +76,20 @@ class AnswerConfig:
     evaluate_every: int = 50
     patience: int = 20
 
+    def __post_init__(self) -> None:
+        counts = (self.num_members, self.batch_size, self.num_steps, self.evaluate_every, self.patience)
+        if min(*counts, *self.hidden) < 1:
+            raise ConfigError(
+                f"numbers of an ensemble {counts}, hidden widths {self.hidden}", where="[twin]",
+                allowed="1 or more of num_members, batch_size, num_steps, evaluate_every, patience and every width",
+            )  # fmt: skip
+        if not (0.0 < self.held_out < 1.0 and 0.0 < self.learning_rate < np.inf and self.weight_decay >= 0.0):
+            raise ConfigError(
+                f"held_out = {self.held_out:g}, learning_rate = {self.learning_rate:g}, "
+                f"weight_decay = {self.weight_decay:g}",
+                where="[twin]", allowed="held_out between 0 and 1, a positive learning rate, no negative decay",
+            )  # fmt: skip
+
 
 class AnswerModel(NamedTuple):
     """A fitted ensemble: parameters, the largest durations it has seen, and the queues that it knows."""
