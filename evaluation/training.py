@@ -100,7 +100,7 @@ class TrainingConfig:
             self.clone_streams,
             self.from_logs_updates,
         )
-        if min(*sizes, self.updates_per_look) < 1 or self.learning_rate <= 0.0:
+        if min(*sizes, self.updates_per_look) < 1 or not 0.0 < self.learning_rate < np.inf:
             raise ConfigError(
                 "numbers of updates and streams and the learning rate must be positive", where="training"
             )

@@ -150,6 +150,7 @@ def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int
             "the training days do not lie within the log",
             where=f"{date_of(first)} to {date_of(last)}",
             allowed=f"days from {date_of(begin)} to {date_of(end - 1)}",
-            advice="train on fewer days ([days] num_days, or [order.weeks] num_train_days), or name other ones",
+            advice=f"train on fewer days ([days] num_days, or [order.weeks] num_train_days), leave fewer than {after} "
+            "for tests ([order.weeks] num_test_days, num_drain_days), or name them ([days] first_day, last_day)",
         )
     return first, last + 1 - first
