@@ -44,7 +44,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--pattern",
         metavar="NAME",
-        default="logged",
         help="with --arrivals: how its days are made (default: logged)",
     )
     parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
@@ -55,7 +54,15 @@ def run(arguments: Namespace) -> int:
     """Simulate and say what was written; 0."""
     from evaluation.commands.output import progress_of, show_result
     from evaluation.simulator.logs import simulate
+    from logs_schema.errors import ConfigError
 
+    if arguments.pattern and not arguments.arrivals:
+        raise ConfigError(
+            "a pattern of arrival without arrivals",
+            where=f"--pattern {arguments.pattern}",
+            allowed="a pattern together with --arrivals: drawn requests come as the preset says",
+            advice="name the archive of a log with --arrivals, or leave --pattern out",
+        )
     with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
         report = simulate(
             arguments.preset,
@@ -65,7 +72,7 @@ def run(arguments: Namespace) -> int:
             arguments.out,
             first_day=arguments.first_day,
             arrivals=arguments.arrivals,
-            pattern=arguments.pattern,
+            pattern=arguments.pattern or "logged",
             replace=arguments.replace,
             progress=stage,
         )

@@ -310,6 +310,8 @@ def test_what_cannot_be_is_refused(tasks, tmp_path, capsys):
     assert cli.main([*words, str(tasks.path), "--pattern", "P5"]) == 2
     assert "logged, fitted, P1, P2, P3, P4" in capsys.readouterr().err
     assert cli.main([*words, str(tmp_path / "absent")]) == 2
+    assert cli.main([*words[:-1], "--pattern", "P1"]) == 2
+    assert "a pattern of arrival without arrivals" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
     leaving = replace(SMALL, reactions=replace(SMALL.reactions, leaving=0.5))
     with pytest.raises(ConfigError, match="decide who asks"):
