@@ -161,7 +161,7 @@ def twin_step(config: RunConfig) -> Step:
     }
     return Step(
         "twin", "twin", build, inputs=("archive",),
-        config=to_plain(settings), seed=config.seed, code_version=5,
+        config=to_plain(settings), seed=config.seed, code_version=6,
     )  # fmt: skip
 
 
@@ -221,5 +221,5 @@ def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> 
         inputs=("archive", "twin", *policy),
         config=settings,
         seed=config.judge.seed,
-        code_version=4,
+        code_version=5,
     )
