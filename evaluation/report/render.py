@@ -58,6 +58,7 @@ def render(report: Report) -> str:
         limits=[*standing_limits(comparison), *report.limits],
         calibration=[_with_plot(chart) for chart in report.calibration],
         learning=[_with_plot(chart) for chart in report.learning],
+        archive=_flat(to_plain(comparison.archive)),
         settings=_flat(to_plain(report.configuration)),
     )
 
@@ -167,4 +168,4 @@ def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
         ]
     if isinstance(value, list):
         return [(prefix, ", ".join(str(item) for item in value))]
-    return [(prefix, str(value))]
+    return [(prefix, "not set" if value is None else str(value))]

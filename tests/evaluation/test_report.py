@@ -48,7 +48,11 @@ def made_comparison(hostile=""):
     kinds = {"ppo": "trained", "bc_greedy": "imitation", "history": "history"}
     return compare(
         runs,
-        archive={"name": f"made-up numbers {hostile}", "requests": 12_345, "days": 89},
+        archive={
+            "name": f"made-up numbers {hostile}",
+            "requests": 12_345,
+            "facts": {"origin": None, "notes": []},
+        },
         train_days=["2030-01-01", "2030-01-14"],
         unit_kind="blocks of consecutive requests within a day",
         policies=[PolicyFacts(name, kinds.get(name, "baseline"), f"the made-up {name}") for name in names],
@@ -184,6 +188,7 @@ def test_what_cannot_be_said_is_said(plain):
     assert "there is only one site" in plain
     assert "not judged here" in plain
     assert "Nothing is said about 1 month" in plain
+    assert '<th scope="row">facts.origin</th><td>not set</td>' in plain
     for heading in (
         "Not applicable",
         "Quarantine",
