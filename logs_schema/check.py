@@ -156,7 +156,7 @@ def _row_warnings(tables: dict[str, TableCounts], days: LogDays, timing: Timing)
     if timing.num_overruns:
         yield (
             f"{timing.num_overruns:,} of {timing.num_with_request:,} requests ran longer than asked for, "
-            f"at most {timing.largest_overrun:.3g} times as long"
+            f"at most {max(timing.largest_overrun, 1.01):.3g} times as long"
         )
     if timing.num_late:
         ended = counted(timing.num_late, "request")

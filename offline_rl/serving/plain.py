@@ -109,7 +109,7 @@ def _event(content: Any, where: str, now_s: float) -> Event:
             "this is no event",
             where=where,
             allowed="request_id, and event: start or finish",
-            advice="see the README",
+            advice='for example {"request_id": "r1", "event": "finish", "status": "completed"}',
         )
     status = said.get("status") or "completed"
     if kind == "finish" and status not in FINISHED:
