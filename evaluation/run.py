@@ -221,5 +221,5 @@ def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> 
         inputs=("archive", "twin", *policy),
         config=settings,
         seed=config.judge.seed,
-        code_version=5,
+        code_version=6,
     )

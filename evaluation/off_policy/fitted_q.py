@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from evaluation.bootstrap import blocks_of, estimate
+from evaluation.bootstrap import Estimate, blocks_of
 from evaluation.off_policy.logged import (
     Logged,
     OffPolicyConfig,
@@ -32,6 +32,8 @@ from logs_schema.errors import ConfigError
 from offline_rl.losses import is_choice
 from twin.contracts import Array, PyTree
 from twin.networks import MLP, apply
+
+NO_INTERVAL = "no interval: the error of the fit is not known"
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class FittedQConfig:
 def fitted_q(
     logged: Logged, target: Target, expected: np.ndarray, fit: FittedQConfig, config: OffPolicyConfig
 ) -> OffPolicyEstimate:
-    """The value of a policy by fitted Q evaluation; its interval knows the states' scatter and not the fit's error.
+    """The value of a policy by fitted Q evaluation, without an interval: the scatter of the states does not know the
+    error of the fit, which is most of it.
 
     Args:
         logged: The log.
@@ -77,15 +80,8 @@ def fitted_q(
         why = f"declines: {1 - seen:.0%} of the policy's choices were hardly ever tried in the log"
         return OffPolicyEstimate("fitted Q", target.name, declined(why), size, seen, logged.num_rows)
     values = fit_values(logged, target, expected, fit)
-    each = np.sum(target.probability * values, axis=1)
-    blocks = blocks_of(logged.unit)
-    total = np.bincount(blocks.row_unit, each, blocks.num_units)
-    count = np.bincount(blocks.row_unit, minlength=blocks.num_units)
-
-    def statistic(drawn: np.ndarray) -> np.ndarray:
-        return np.asarray((drawn @ total) / (drawn @ count))
-
-    value = estimate(statistic, blocks.num_units, config.intervals)
+    mean = float(np.mean(np.sum(target.probability * values, axis=1)))
+    value = Estimate(mean, None, None, blocks_of(logged.unit).num_units, NO_INTERVAL)
     return OffPolicyEstimate("fitted Q", target.name, value, size, seen, logged.num_rows)
 
 

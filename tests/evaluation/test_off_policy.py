@@ -145,6 +145,7 @@ def test_a_fit_of_few_updates_and_a_long_horizon_is_the_direct_estimate():
     for policy, value in ((target, VALUE), (always, float(np.mean(MEAN[:, 1])))):
         found = fitted_q(logged, policy, truth, fit, CONFIG)
         assert found.value.value == pytest.approx(value, abs=0.03)
+        assert found.value.low is None  # the scatter of states knows nothing of the fit
 
 
 def test_a_known_propensity_leaves_the_rest_to_the_other_actions():
