@@ -37,6 +37,8 @@ from twin.placement.model import load_encoding
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
+TWIN_CODE, COMPARISON_CODE = 6, 6
+"""Raised when code changes what fits or comparisons of placements make: those of older code are made again then."""
 
 
 def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, title: str) -> dict[str, Path]:
@@ -161,7 +163,7 @@ def twin_step(config: RunConfig) -> Step:
     }
     return Step(
         "twin", "twin", build, inputs=("archive",),
-        config=to_plain(settings), seed=config.seed, code_version=6,
+        config=to_plain(settings), seed=config.seed, code_version=TWIN_CODE,
     )  # fmt: skip
 
 
@@ -221,5 +223,5 @@ def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> 
         inputs=("archive", "twin", *policy),
         config=settings,
         seed=config.judge.seed,
-        code_version=6,
+        code_version=COMPARISON_CODE,
     )

@@ -38,7 +38,7 @@ from evaluation.refresh.deciding import Decision, Result, decide, judgements_of
 from evaluation.refresh.parts import HeldOut, OtherSystemError, Parts
 from evaluation.refresh.placing import placement_parts
 from evaluation.refresh.queueing import queue_parts
-from evaluation.run import BUNDLE, archive_step
+from evaluation.run import BUNDLE, COMPARISON_CODE, TWIN_CODE, archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import file_hash, json_hash
@@ -225,7 +225,9 @@ def _twin_step(parts: Parts, config: RunConfig, held_out: HeldOut, progress: Pro
         return parts.fit(out, inputs["history"] / appending.ARCHIVE, days, progress)
 
     settings = to_plain({"days": days, **parts.settings["twin"]})
-    return Step("twin", "twin", build, inputs=("history",), config=settings, seed=config.seed)
+    return Step(
+        "twin", "twin", build, inputs=("history",), config=settings, seed=config.seed, code_version=TWIN_CODE
+    )
 
 
 def _certificate_step(config: RunConfig, held_out: HeldOut) -> Step:
@@ -280,7 +282,10 @@ def _judged_step(parts: Parts, config: RunConfig, held_out: HeldOut) -> Step:
 
     settings = to_plain({**parts.settings["judged"], "days": held_out.days})
     inputs = ("history", "twin", "candidate", "running")
-    return Step("judged", "comparison", build, inputs=inputs, config=settings, seed=config.judge.seed)
+    return Step(
+        "judged", "comparison", build, inputs=inputs, config=settings, seed=config.judge.seed,
+        code_version=COMPARISON_CODE,
+    )  # fmt: skip
 
 
 def _decision_step(

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from logs_schema.errors import ConfigError
+from logs_schema.layout import date_of
 from twin.ordering.population_cutoff import MIN_RUN_S, known_by
 from twin.ordering.types import Jobs, OrderingError
 from twin.ordering.windows import chosen
@@ -125,7 +126,7 @@ def fit_population(jobs: Jobs, first_day: int, num_days: int) -> Population:
     if num_days < MIN_DAYS or not len(index):
         raise OrderingError(
             f"{len(index)} jobs on {num_days} training days are no population",
-            where=f"days {first_day} to {first_day + num_days - 1} since 1970",
+            where=f"{date_of(first_day)} to {date_of(first_day + num_days - 1)}",
             allowed=f"at least {MIN_DAYS} days, and a job",
             advice="train on more days",
         )
