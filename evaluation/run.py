@@ -38,7 +38,7 @@ from twin.placement.model import load_encoding
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
 TWIN_CODE, COMPARISON_CODE = 6, 6
-"""Raised when code changes what fits or comparisons of placements make: those of older code are made again then."""
+"""Raised when code changes what a fit or a comparison makes: those of older code are made again then."""
 
 
 def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, title: str) -> dict[str, Path]:
