@@ -40,8 +40,10 @@ def rows() -> Observed:
     return Observed(yes, no, no, 1e-3 * UNIT_S * np.expm1(wait), yes, UNIT_S * np.expm1(run), yes)
 
 
-def settled(parameters: PyTree, weight: np.ndarray | None = None) -> tuple[PyTree, np.ndarray]:
-    seen = jax.tree.map(jnp.asarray, rows())
+def settled(
+    parameters: PyTree, weight: np.ndarray | None = None, observed: Observed | None = None
+) -> tuple[PyTree, np.ndarray]:
+    seen = jax.tree.map(jnp.asarray, observed or rows())
     weight = np.ones(ROWS) if weight is None else weight
 
     def likelihood(one: PyTree) -> Array:
@@ -74,4 +76,10 @@ def test_rows_without_weight_say_nothing() -> None:
     wait = np.log1p(1e3 * rows().wait_s / UNIT_S)
     _, factors = settled(members(SCALE), (np.abs(wait - WAIT) < SCALE).astype(float))
     assert factors[0] < 0.7
+    assert factors[1] == pytest.approx(1.0, abs=0.11)
+
+
+def test_waits_that_are_all_nothing_leave_the_width_as_it_is() -> None:
+    _, factors = settled(members(SCALE), observed=rows()._replace(wait_s=np.zeros(ROWS)))
+    assert factors[0] == 1.0
     assert factors[1] == pytest.approx(1.0, abs=0.11)

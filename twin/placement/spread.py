@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from twin.contracts import Array, PyTree
 from twin.placement.outcome_model import NUM_OUTPUTS, RUN_SCALES, WAIT_SCALES
 
-LOG_FACTORS = tuple(0.1 * step for step in range(-10, 11))
-"""Logarithms of the factors tried."""
+LOG_FACTORS = tuple(0.1 * step for step in sorted(range(-10, 11), key=abs))
+"""Logarithms of the factors tried, the least change first: of equally likely ones the first is taken."""
 
 
 def calibrate_spread(
