@@ -154,16 +154,28 @@ def test_every_row_is_in_one_pool_or_counted(tmp_path):
         job("offered", 5, offered_node="b2"),
         job("ran elsewhere", 6, offered_node="a1", ran_node="b1"),
         job("two nodes", 7, ran_node="a1", ran_nodes=["a1", "a2"]),
+        job("all nodes, no first", 8, ran_nodes=["a1", "a2"]),
+        job("all nodes, offered elsewhere", 9, ran_nodes=["a2", "a1"], offered_node="b1"),
     )
     archive = Archive(write(tmp_path / "archive", [*OUTSIDE, *inside]))
     assert pool_sizes(archive) == {"slim": 6.0, "wide": 16.0}  # the node without a class is nobody's
     jobs = {pool: read_jobs(archive, pool=pool) for pool in ("slim", "wide")}
     assert jobs["slim"].request_id.tolist() == ["offered", "ran elsewhere"]
-    assert jobs["wide"].request_id.tolist() == ["two nodes"]
+    assert jobs["wide"].request_id.tolist() == [
+        "two nodes", "all nodes, no first", "all nodes, offered elsewhere",
+    ]  # fmt: skip
     for one in jobs.values():
         assert {"no_pool": 4, "several_pools": 1}.items() <= dict(one.counts).items()
     counts = played(tmp_path / "archive").to_json()["counts"]
     assert (counts["no_pool"], counts["several_pools"]) == (4, 1)  # once, though both pools say so
+
+
+def test_one_pool_has_all_nodes_also_under_its_name(tmp_path):
+    """A node without a class beside the only class: all jobs are the pool's, so all processors are."""
+    archive = write(tmp_path / "archive", random_jobs(3, 20), [("a1", "wide", 8.0), ("c1", None, 5.0)])
+    assert pool_sizes(Archive(archive)) == {"wide": 13.0}
+    named, unnamed = (played(archive, replace(ALL_RULES, pool=pool)).queues[0] for pool in ("wide", None))
+    assert (named.pool.processors, named.summaries) == (unnamed.pool.processors, unnamed.summaries)
 
 
 def test_a_pool_without_jobs_is_named(tmp_path, capsys):

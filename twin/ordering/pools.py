@@ -24,18 +24,22 @@ UNKNOWN = -1
 
 
 def pool_sizes(archive: Archive) -> dict[str, float]:
-    """Processors of every pool, by name, names in order; of an archive that is one pool its only class, if it has one.
+    """Processors of every pool, by name, names in order.
+
+    Of an archive that is one pool: those of all its nodes, by its only class, if it has one.
 
     Raises:
         ArchiveError: A file of the archive is missing or damaged.
     """
     classes = _classes(archive)
-    if len(set(classes.values())) > 1 and not _names_nodes(archive, classes):
+    names = sorted(set(classes.values()))
+    if len(names) > 1 and not _names_nodes(archive, classes):
         return {}
-    sizes = dict.fromkeys(sorted(set(classes.values())), 0.0)
+    sizes = dict.fromkeys(names, 0.0)
     for row in archive.nodes().select(["node_class", "cpu_cores"]).to_pylist():
-        if row["node_class"] is not None:
-            sizes[row["node_class"]] += row["cpu_cores"]
+        name = names[0] if len(names) == 1 else row["node_class"]
+        if name in sizes:
+            sizes[name] += row["cpu_cores"]
     return sizes
 
 
@@ -89,12 +93,14 @@ def _names_nodes(archive: Archive, classes: Mapping[str, str]) -> bool:
 
 
 def _lowest_and_highest(rows: pa.Table, code_of: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """[rows] the least and the greatest of the codes of a job's nodes."""
-    node = pc.coalesce(*(rows[name].cast(pa.string()) for name in ("ran_node", "offered_node")))
-    lowest = _codes(node, code_of)
-    highest = lowest.copy()
+    """[rows] the least and the greatest of the codes of a job's nodes; of the one offered where it ran on none."""
     spread = rows["ran_nodes"].combine_chunks()
     parent, code = pc.list_parent_indices(spread).to_numpy(), _codes(pc.list_flatten(spread), code_of)
+    node = pc.coalesce(*(rows[name].cast(pa.string()) for name in ("ran_node", "offered_node")))
+    lowest = _codes(node, code_of)
+    lists_alone = np.asarray(pc.is_null(rows["ran_node"]))[parent]
+    lowest[parent[lists_alone]] = code[lists_alone]
+    highest = lowest.copy()
     np.minimum.at(lowest, parent, code)
     np.maximum.at(highest, parent, code)
     return lowest, highest
