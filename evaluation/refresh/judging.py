@@ -34,6 +34,7 @@ from evaluation.progress import Progress
 from evaluation.refresh.contender import Contender
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING
 from evaluation.refresh.views import Translation, Views, answered, translation_of, two_views
+from evaluation.unsaid import unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Response
@@ -120,8 +121,9 @@ def judge_both(
                 kinds=KINDS,
             )
         )
+    lacking = unsaid(archive, days)
     with progress.stage("judge the new policy and the running one"):
-        runs = [run for judge in judges for run in _runs(key, judge)]
+        runs = [run for judge in judges for run in _runs(key, without(judge, lacking))]
     main = ON_TIME if encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
     counts = sum(archive.num_rows("requests", day) for day in days)
     found = compare(

@@ -1,0 +1,57 @@
+"""The judges of the daily job say nothing of what the newest days do not say."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pyarrow as pa
+import pytest
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.configuration import JudgeConfig
+from evaluation.progress import SilentProgress
+from evaluation.refresh.contender import load_contender
+from evaluation.refresh.deciding import Result, decide, judgements_of
+from evaluation.refresh.judging import judge_both
+from evaluation.simulator.logs import simulate
+from logs_schema import Archive, ArchiveWriter
+from tests.evaluation.refreshing import policy_by_backlog
+from twin.placement.encoding import fit_encoding
+from twin.placement.learned import AnswerConfig
+from twin.placement.model import PlacementTwin
+
+
+def without_ends(archive: Archive, folder: Path) -> Archive:
+    """The same log, of whose last day no end is known: nobody reported it."""
+    days = archive.days("requests")
+    last = archive.read("requests", days=days[-1:])
+    for name, values in (
+        ("finish", pa.nulls(len(last), last["finish"].type)),
+        ("status", pa.array(["unknown"] * len(last))),
+    ):
+        last = last.set_column(last.column_names.index(name), name, values)
+    with ArchiveWriter(folder) as writer:
+        writer.write("nodes", archive.nodes(), source="made")
+        for rows in (archive.read("requests", days=days[:-1]), last):
+            writer.write("requests", rows, source="made")
+    return Archive(folder)
+
+
+@pytest.mark.slow
+def test_days_of_which_no_end_is_known_decide_nothing(tmp_path: Path) -> None:
+    simulate("small", 2, "mix", 0, tmp_path / "simulated")
+    archive = without_ends(Archive(tmp_path / "simulated"), tmp_path / "open")
+    days = archive.days("requests")
+    encoding = fit_encoding(archive, days[:1])
+    for name, seeks_load in (("good", False), ("bad", True)):
+        policy_by_backlog(tmp_path / name, encoding, seeks_load=seeks_load)
+    good, bad = (load_contender(tmp_path / name, encoding) for name in ("good", "bad"))
+    twin = cast(PlacementTwin, SimpleNamespace(encoding=encoding, config=AnswerConfig(num_members=1)))
+    found = judge_both(
+        archive, twin, days[1:], good, bad, JudgeConfig(num_steps=64, copies=1),
+        BootstrapConfig(num_replicates=200), SilentProgress(),
+    )  # fmt: skip
+    assert any("no twin of the newest days" in note for note in found.notes)
+    (judgement,) = judgements_of(found)
+    assert (judgement.new.value, judgement.verdict) == (None, "cannot tell")
+    assert decide("pass", (judgement,), "not-worse")[0] is Result.KEPT
