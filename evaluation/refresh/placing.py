@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evaluation.comparing import refuse_uneven_lives
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.pipeline import build_bundle, build_policy, build_twin
@@ -12,6 +13,7 @@ from evaluation.progress import Progress
 from evaluation.refresh.contender import load_contender
 from evaluation.refresh.judging import judge_both
 from evaluation.refresh.parts import HeldOut, Parts
+from evaluation.training import refuse_uneven_streams
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.placement.model import PlacementTwin, load_encoding
@@ -24,14 +26,10 @@ def placement_parts(config: RunConfig) -> Parts:
     """The parts.
 
     Raises:
-        ConfigError: The configuration's judge cannot deal its lives to the twin's members.
+        ConfigError: Lives of a window or streams of training cannot be dealt to the twin's members.
     """
-    if config.judge.copies % config.twin.num_members:
-        raise ConfigError(
-            f"{config.judge.copies} lives of a window cannot be dealt to {config.twin.num_members} members",
-            where="[judge] copies",
-            allowed=f"multiples of {config.twin.num_members}",
-        )
+    refuse_uneven_lives(config.judge, config.twin.num_members)
+    refuse_uneven_streams(config.train, config.twin.num_members)
 
     def fit(out: Path, archive: Path, days: DaysConfig, progress: Progress) -> Mapping[str, Any]:
         return build_twin(

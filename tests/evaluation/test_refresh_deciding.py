@@ -1,19 +1,23 @@
 """When a new policy is exported: the certificate first, then what the newest days say."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evaluation.bootstrap import Estimate
 from evaluation.certify.lines import Verdict
-from evaluation.configuration import RunConfig
+from evaluation.configuration import JudgeConfig, RunConfig
 from evaluation.progress import SilentProgress
 from evaluation.refresh.config import BETTER, NOT_WORSE, RefreshConfig
 from evaluation.refresh.deciding import EXIT_STATUS, Decision, Judgement, Result, decide
 from evaluation.refresh.job import find_running, refresh
+from evaluation.refresh.placing import placement_parts
+from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST
+from twin.placement.learned import AnswerConfig
 
 EXPORTED, KEPT = Result.EXPORTED, Result.KEPT
 PASS = Verdict.PASS.value
@@ -102,3 +106,8 @@ def test_impossible_settings_are_refused(tmp_path: Path) -> None:
         RefreshConfig(judge_days=0)
     with pytest.raises(ConfigError, match="names no log"):
         refresh(RunConfig(), tmp_path, tmp_path, tmp_path, None, RefreshConfig(), SilentProgress())
+    uneven = RunConfig(twin=AnswerConfig(num_members=3), train=TrainingConfig(num_streams=7))
+    with pytest.raises(ConfigError, match="7 streams cannot be dealt"):
+        placement_parts(replace(uneven, judge=JudgeConfig(copies=3)))
+    with pytest.raises(ConfigError, match="4 lives of a window cannot be dealt"):
+        placement_parts(replace(uneven, judge=JudgeConfig(copies=4)))
