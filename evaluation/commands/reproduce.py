@@ -39,6 +39,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     parser.add_argument("--quick", action="store_true", help="train for less long, and fewer seeds")
+    parser.add_argument(
+        "--unguarded", action="store_true",
+        help="learn in one model, without what keeps the policy from exploiting its errors: to see what that is worth",
+    )  # fmt: skip
     parser.add_argument("--no-oracle", action="store_true", help="leave the oracles out")
     parser.add_argument(
         "--oracles", metavar="FOLDER", type=Path,
@@ -56,7 +60,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.bench import trained_oracles
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.reproduction.showing import as_table
-    from evaluation.reproduction.table2 import Table2Config, live, quick, table, train_all
+    from evaluation.reproduction.table2 import Table2Config, live, quick, table, train_all, unguarded
     from evaluation.schedulers import load_schedulers
 
     config = Table2Config(
@@ -64,6 +68,7 @@ def run(arguments: Namespace) -> int:
         arguments.view, seed=arguments.seed,
     )  # fmt: skip
     config = quick(config) if arguments.quick else config
+    config = unguarded(config) if arguments.unguarded else config
     workdir = arguments.out or Path(_folder_name(config, arguments.quick))
     with progress_of(arguments) as progress:
         oracles = []
@@ -82,4 +87,5 @@ def _folder_name(config: "Table2Config", is_quick: bool) -> str:
     parts += [f"day{config.train_day}"] if config.train_day else []
     parts += [f"{config.num_requests}requests"] if config.num_requests else []
     parts += [config.view] if config.view != "full" else []
+    parts += ["unguarded"] if config.twin.num_members == 1 else []
     return "-".join([*parts, *(["quick"] if is_quick else [])])

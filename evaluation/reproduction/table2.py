@@ -119,6 +119,17 @@ def quick(config: Table2Config) -> Table2Config:
     return replace(config, twin=answers, train=train)
 
 
+def unguarded(config: Table2Config) -> Table2Config:
+    """The same learner in one model of the system, with nothing that keeps it from exploiting the model's errors.
+
+    No ensemble, no divergence from the clone, no deviations from stream to stream, nothing learned from the log alone.
+    """
+    train = replace(
+        config.train, kl_to_clone=0.0, disagreement=0.0, stray_nodes=0.0, stray_services=0.0, from_logs=()
+    )
+    return replace(config, twin=replace(config.twin, num_members=1), train=train)
+
+
 class Entrant(NamedTuple):
     """A policy of the table: how it decides, and its parameters, leaves [seeds, ...]."""
 

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,13 +16,14 @@ from evaluation.progress import SilentProgress
 from evaluation.reproduction.living import Lived
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.showing import as_table
-from evaluation.reproduction.table2 import Table2Config, live, table, train_all
+from evaluation.reproduction.table2 import Table2Config, live, table, train_all, unguarded
 from evaluation.schedulers import load_schedulers
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from evaluation.training import TrainingConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from twin.placement.model import PlacementTwin
 
 TRAIN = TrainingConfig(
     seeds=(0, 1), num_updates=1, num_streams=8, clone_updates=25, clone_streams=4, updates_per_look=1,
@@ -67,6 +69,18 @@ def test_the_whole_table_from_nothing(tmp_path):
     assert {one["reference"] for one in found["differences"]} >= {"random", "bc", "behaviour", "cql"}
     json.dumps(found, allow_nan=False)
     assert as_table(found)
+
+
+@pytest.mark.slow
+def test_the_learner_without_guards_lives_in_the_same_table(tmp_path):
+    config = unguarded(replace(TINY, days=(0,)))
+    products = train_all(config, tmp_path, SilentProgress())
+    schedulers = load_schedulers(products["policy"])[0]
+    lived = live(config, products, (), SilentProgress())
+    found = table(config, lived, schedulers, ())
+    rows = {row["policy"]: row["num_seeds"] for row in found["rows"]}
+    assert rows["twin"] == 2 and "cql" not in rows
+    assert PlacementTwin.load(products["twin"]).config.num_members == 1
 
 
 def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
