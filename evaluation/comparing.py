@@ -46,7 +46,7 @@ from evaluation.schedulers import Schedulers, example_for, network_for
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
 from evaluation.trust import TRUTH, judges_trust
 from evaluation.truth_judging import truth_judge, truth_program, workload_beside
-from evaluation.unsaid import unsaid, without
+from evaluation.unsaid import lacks, unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.networks import Actor, actor
@@ -163,7 +163,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         for shift in tested
     ]
     runs = list(_runs(case, tested, windows, notes, progress))
-    off_policy = _off_policy(case, tested, windows, progress)
+    off_policy = _off_policy(case, tested, windows, notes, progress)
     kinds = {window_units(part)[2] for part in windows}
     if any(run.judge == TRUTH for run in runs):
         kinds.add("days lived in the truth")
@@ -230,9 +230,10 @@ def _runs(
 
 
 def _off_policy(
-    case: Case, shifts: Sequence[TestDays], windows: Sequence[Windows], progress: Progress
+    case: Case, shifts: Sequence[TestDays], windows: Sequence[Windows], notes: list[str], progress: Progress
 ) -> list[OffPolicyRow]:
-    """Off-policy estimates from the shifted days' logs; none where nothing was trained or they were left out."""
+    """Off-policy estimates from the shifted days' logs; none where nothing was trained or they were left out, nor, with
+    a note, of days whose log does not say what the main metric needs."""
     encoding, num_updates = case.twin.encoding, case.config.off_policy_updates
     if not num_updates or case.schedulers is None or encoding.cluster.num_nodes < 2:
         return []
@@ -246,6 +247,9 @@ def _off_policy(
     with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}")
+            if lacking := lacks(case.main, unsaid(case.archive, shift.days)):
+                notes.append(f"shift {shift.name}: no off-policy estimates ({lacking})")
+                continue
             key = jax.random.fold_in(jax.random.key(case.config.seed + 2), shift.shift_days)
             logged, found = off_policy_rows(
                 key,

@@ -12,6 +12,7 @@ import jax
 import pyarrow.compute as pc
 
 from evaluation.judging import Candidate, Judge, Trial
+from evaluation.metrics import Metric
 from logs_schema import Archive
 
 
@@ -27,6 +28,11 @@ def unsaid(archive: Archive, days: Sequence[dt.date]) -> dict[str, str]:
         "statuses": (statuses <= {"unknown"}, "how requests ended"),
     }
     return {need: f"the log does not say {what}" for need, (missing, what) in found.items() if missing}
+
+
+def lacks(metric: Metric, reasons: Mapping[str, str]) -> str:
+    """Why the metric cannot be told of days that do not say some needs (`unsaid`); empty where it can."""
+    return "; ".join(reasons[need] for need in metric.needs if need in reasons)
 
 
 def without(judge: Judge, reasons: Mapping[str, str]) -> Judge:

@@ -2,20 +2,28 @@
 
 import datetime as dt
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import jax
 import pytest
 
+from evaluation import comparing
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.configuration import JudgeConfig
 from evaluation.judging import Judge, Trial
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
-from evaluation.unsaid import unsaid, without
+from evaluation.progress import SilentProgress
+from evaluation.schedulers import Schedulers
+from evaluation.shifts import ShiftPlan, TestDays
+from evaluation.unsaid import lacks, unsaid, without
 from logs_schema import NODES, REQUESTS, Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.reading import tabulate
 from tests.evaluation.made import made_decisions
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import fit_twin
+from twin.placement.model import PlacementTwin, encode_days, fit_twin
 
 DAY = dt.date(2024, 3, 1)
 MIDNIGHT_S = dt.datetime(2024, 3, 1, tzinfo=dt.UTC).timestamp()
@@ -55,6 +63,34 @@ def test_what_no_request_says_is_named(tmp_path: Path) -> None:
     assert set(silent) == {"answers", "waits", "run_times", "statuses"}
     told = unsaid(archive_of(tmp_path / "refused", {"accepted": None, "status": "rejected"}), [DAY])
     assert "answers" not in told  # who is turned away has answered
+
+
+def test_days_without_what_the_main_metric_needs_are_not_estimated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a log without ends only refusals are settled: every policy would be worth nothing, and surely so."""
+    said, silent = (
+        unsaid(archive_of(tmp_path / name, *changes), [DAY])
+        for name, changes in (
+            ("said", ({}, {"finish": None, "status": "unknown"})),
+            ("silent", ({"finish": None, "status": "unknown"}, {**NEVER, "status": "rejected"})),
+        )
+    )
+    assert lacks(ON_TIME, said) == lacks(ACCEPTED_RATIO, silent) == ""
+    assert lacks(ON_TIME, silent) == "the log does not say when requests ended"
+
+    archive = Archive(tmp_path / "silent" / "archive")
+    encoding = fit_encoding(archive, [DAY])
+    for name in ("network_for", "probability_program", "candidates"):
+        monkeypatch.setattr(comparing, name, lambda *_: None)
+    case = comparing.Case(
+        archive, cast(PlacementTwin, SimpleNamespace(encoding=encoding)), cast(Schedulers, object()),
+        ShiftPlan((DAY,), ()), JudgeConfig(), BootstrapConfig(),
+    )  # fmt: skip
+    notes: list[str] = []
+    windows = [encode_days(archive, encoding, [DAY], num_steps=8)]
+    assert comparing._off_policy(case, [TestDays(1, (DAY,), None)], windows, notes, SilentProgress()) == []
+    assert notes == ["shift 1d: no off-policy estimates (the log does not say when requests ended)"]
 
 
 def test_metrics_of_what_was_not_said_do_not_apply() -> None:
