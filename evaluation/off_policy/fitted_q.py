@@ -70,14 +70,18 @@ def fitted_q(
         target: The policy.
         expected: Fitted reward [rows, A] (`fitted_reward`), where the fit begins.
         fit: How to fit.
-        config: It declines where the log hardly tried what the policy does.
+        config: It declines where the log hardly tried what the policy does, or where no decision follows another.
 
     Returns:
         The estimate, or the reason why there is none.
     """
     seen, size = overlap(logged, target, config), effective_size(ratios(logged, target, config))
-    if seen < config.min_overlap:
+    why = ""
+    if not np.any(logged.following >= 0):
+        why = "declines: no decision is followed by another"
+    elif seen < config.min_overlap:
         why = f"declines: {1 - seen:.0%} of the policy's choices were hardly ever tried in the log"
+    if why:
         return OffPolicyEstimate("fitted Q", target.name, declined(why), size, seen, logged.num_rows)
     values = fit_values(logged, target, expected, fit)
     mean = float(np.mean(np.sum(target.probability * values, axis=1)))

@@ -148,6 +148,14 @@ def test_a_fit_of_few_updates_and_a_long_horizon_is_the_direct_estimate():
         assert found.value.low is None  # the scatter of states knows nothing of the fit
 
 
+def test_fitted_q_declines_where_no_decision_follows_another():
+    logged, target = bandit(50)
+    alone = logged._replace(following=np.full(50, -1))
+    found = fitted_q(alone, target, np.zeros(alone.legal.shape), FIT, CONFIG)
+    assert found.value.value is None
+    assert found.value.reason == "declines: no decision is followed by another"
+
+
 def test_a_known_propensity_leaves_the_rest_to_the_other_actions():
     probability = np.array([0.001, 0.998, 0.001, 0.0])
     legal = np.array([True, True, True, False])
