@@ -39,8 +39,9 @@ def holds_training(archive: Archive, train_days: Iterable[dt.date]) -> bool:
 def refuse_other_pool(archive: Archive, twin_path: Path, facts: Mapping[str, Any]) -> None:
     """Makes sure that an archive is of the machine that a queue's twin was fitted on.
 
-    A twin fitted on another size than its archive's (`--processors`) stays usable with that archive. Where the archive
-    holds the training days, jobs larger than the pool are left to the counted rule: they never start.
+    A twin fitted on another size than its archive's (`--processors`) stays usable with that archive, and with those of
+    its own size, such as it generates. Where the archive holds the training days, jobs larger than the pool are left to
+    the counted rule: they never start.
 
     Args:
         archive: The archive.
@@ -48,13 +49,13 @@ def refuse_other_pool(archive: Archive, twin_path: Path, facts: Mapping[str, Any
         facts: Of the twin's manifest.
 
     Raises:
-        ConfigError: The archive's nodes have another number of processors than those of the fit, or its jobs do not
-            fit the pool.
+        ConfigError: The archive's nodes have another number of processors than those of the fit and than the pool, or
+            its jobs do not fit the pool.
         OrderingError: No job is usable.
     """
     pool, there = float(facts["processors"]), known_processors(archive, facts.get("pool"))
     expected = float(facts.get(FIT_POOL) or pool)
-    if there and there != expected:
+    if there and there not in (expected, pool):
         raise ConfigError(
             "the twin and the archive do not speak of the same machine",
             where=f"{twin_path}: {expected:g} processors; {archive.path}: {there:g}",

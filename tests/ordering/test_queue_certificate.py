@@ -18,7 +18,7 @@ from evaluation.certify.queues.held_out import hold_out_weeks
 from evaluation.certify.queues.living import fixed_rules, real_weeks
 from evaluation.configuration import DaysConfig
 from evaluation.ordering.fitting import training_days
-from evaluation.ordering.foreign import refuse_other_pool
+from evaluation.ordering.foreign import FIT_POOL, refuse_other_pool
 from evaluation.ordering.replaying import EPOCH
 from evaluation.ordering.weeks import WeeksConfig, log_days
 from evaluation.progress import SilentProgress
@@ -210,6 +210,7 @@ def test_another_machine_is_refused_by_name(made, tmp_path, capsys):
     assert "one for 11" in str(refused.value)
     as_before = {"processors": 8.0, "num_too_large": facts["num_jobs"] // 2}
     refuse_other_pool(archive, folder / "twin", facts | later | as_before)
+    refuse_other_pool(archive, folder / "twin", facts | later | {FIT_POOL: 32.0})  # of the pool's own size
 
 
 def test_rules_are_left_out_where_nobody_asks_for_them(made):
