@@ -113,7 +113,7 @@ def refuse_other(bundle: Path, twin_path: Path) -> None:
     """
     pool = load_queue_twin(twin_path).pool
     _, own = load_order(bundle)
-    if _named(own) != _named(pool):
+    if (own.processors, own.name) != (pool.processors, pool.name):
         raise OtherSystemError(
             "the running policy was trained for another pool",
             where=f"{bundle}: {_named(own)}",
