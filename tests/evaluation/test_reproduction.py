@@ -79,7 +79,8 @@ def test_the_learner_without_guards_lives_in_the_same_table(tmp_path):
     lived = live(config, products, (), SilentProgress())
     found = table(config, lived, schedulers, ())
     rows = {row["policy"]: row["num_seeds"] for row in found["rows"]}
-    assert rows["twin"] == 2 and "cql" not in rows
+    assert rows["twin"] == 2
+    assert "cql" not in rows
     assert PlacementTwin.load(products["twin"]).config.num_members == 1
 
 
