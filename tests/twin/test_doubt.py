@@ -20,7 +20,16 @@ CLUSTER = made_cluster()
 ENCODING = made_encoding(CLUSTER, reward="on_time")
 CONFIG = AnswerConfig(num_members=2, hidden=())
 ROWS = made_rows(np.random.default_rng(2), CLUSTER, 64)
-ROWS = ROWS._replace(request=ROWS.request._replace(deadline_s=np.full(64, np.inf, np.float32)))
+EVEN = np.full(64, 0.5, np.float32)
+"""Usual acceptance of which the members' own is all that is left."""
+ROWS = ROWS._replace(
+    request=ROWS.request._replace(
+        deadline_s=np.full(64, np.inf, np.float32),
+        accepts_home=EVEN,
+        accepts_elsewhere=EVEN,
+        accepts_cloud=EVEN,
+    )
+)
 WINDOWS = cut_windows(ROWS, np.ones(64, bool), ENCODING, num_steps=32)
 
 
