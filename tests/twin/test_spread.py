@@ -40,19 +40,21 @@ def rows() -> Observed:
     return Observed(yes, no, no, 1e-3 * UNIT_S * np.expm1(wait), yes, UNIT_S * np.expm1(run), yes)
 
 
-def settled(
-    parameters: PyTree, weight: np.ndarray | None = None, observed: Observed | None = None
-) -> tuple[PyTree, np.ndarray]:
-    seen = jax.tree.map(jnp.asarray, observed or rows())
-    weight = np.ones(ROWS) if weight is None else weight
-
+@jax.jit
+def calibrated(parameters: PyTree, weight: Array, seen: Observed) -> tuple[PyTree, Array]:
     def likelihood(one: PyTree) -> Array:
         outputs = jnp.broadcast_to(one["params"]["Dense_1"]["bias"][:, None], (NUM_OUTPUTS, ROWS))
         outputs = outputs.at[jnp.array([8, 20])].add(one["off"][None])
         return log_likelihood(split_outputs(outputs), seen, UNIT_S)
 
-    run = jax.jit(lambda parameters, weight: calibrate_spread(likelihood, parameters, weight, "Dense_1"))
-    widened, factors = run(parameters, weight)
+    return calibrate_spread(likelihood, parameters, weight, "Dense_1")
+
+
+def settled(
+    parameters: PyTree, weight: np.ndarray | None = None, observed: Observed | None = None
+) -> tuple[PyTree, np.ndarray]:
+    weight = np.ones(ROWS) if weight is None else weight
+    widened, factors = calibrated(parameters, weight, observed or rows())
     return widened, np.asarray(factors)
 
 
