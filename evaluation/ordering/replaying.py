@@ -179,7 +179,8 @@ def pool_of(
             f"the archive has {len(sizes)} pools, each a queue of its own",
             where=f"{archive.path}, table nodes, column node_class",
             allowed=", ".join(f"{one} ({size:g} processors)" for one, size in sizes.items()),
-            advice=f'choose one: --pool {next(iter(sizes))}, or pool = "{next(iter(sizes))}" in [order]',
+            advice="choose one where the queue is named: "
+            f'--pool {next(iter(sizes))} of fit, order, replay and refresh, or pool = "{next(iter(sizes))}" in [order]',
         )
     if processors is None:
         processors = _processors(archive) if name is None else sizes[name]

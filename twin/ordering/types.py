@@ -81,7 +81,7 @@ class Pool:
         if not 0 < self.processors < np.inf:
             raise OrderingError(
                 f"a pool of {self.processors:g} processors runs nothing",
-                where="processors",
+                where="processors" if self.name is None else f"processors of the pool {self.name}",
                 allowed="more than 0",
                 advice="say how many processors the machine has",
             )
