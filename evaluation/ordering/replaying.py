@@ -105,10 +105,10 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
 
 def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
     """The pools to play: the one asked for, else all."""
-    names = tuple(pool_sizes(archive))
-    if config.pool is not None or config.processors is not None or len(names) < 2:
+    sizes = pool_sizes(archive)
+    if config.pool is not None or config.processors is not None or len(sizes) < 2:
         return [pool_of(archive, config.processors, name=config.pool, easy=config.easy)]
-    return [pool_of(archive, None, name=name, easy=config.easy) for name in names]
+    return [Pool(size, config.easy, name) for name, size in sizes.items()]
 
 
 def _jobs(archive: Archive, pool: Pool, config: ReplayConfig) -> tuple[Jobs, WarmStart | None]:

@@ -32,6 +32,7 @@ from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.learned import (
+    ACCEPTANCE,
     AnswerConfig,
     AnswerModel,
     answer_network,
@@ -253,7 +254,7 @@ def loop_rate(case: Bench, num_decisions: int = 400) -> float:
                 rng.random(NUM_UNIFORMS),
                 loop.clock_s,
                 room_s,
-                float(full[-1, node]),
+                float(full[ACCEPTANCE, node]),
                 unit_s,
                 LIMITS_S,
             )

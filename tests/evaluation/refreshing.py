@@ -1,5 +1,6 @@
 """What the tests of `schedtwin refresh` are made of: a log by days, a tiny job, policies made by hand."""
 
+import json
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
+from evaluation.cli import main
 from evaluation.progress import SilentProgress, Stage
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
@@ -77,6 +80,28 @@ class KilledAt(SilentProgress):
 
 def created(products: dict[str, Path]) -> dict[str, str]:
     return {name: read_manifest(path).created for name, path in products.items()}
+
+
+def command(folder: Path, settings: str, work: str | None = None) -> list[str]:
+    """`schedtwin refresh` with `settings`.toml, in the work folder `work` (by default called as the settings)."""
+    paths = {"--log": folder / "night", "--work": folder / (work or settings)}
+    return [
+        "refresh",
+        str(folder / f"{settings}.toml"),
+        *(str(word) for pair in paths.items() for word in pair),
+    ]
+
+
+def assert_fails_its_certificate(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The command ends with the certificate's failure, and nothing is exported."""
+    assert main([*words, "--json", "--no-progress"]) == 11
+    told = json.loads(capsys.readouterr().out)
+    assert (told["result"], told["exit_status"], told["new"], told["bundle"]) == (
+        "certificate failed",
+        11,
+        None,
+        None,
+    )
 
 
 def nightly(folder: Path, num_days: int) -> None:

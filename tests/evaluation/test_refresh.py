@@ -1,6 +1,5 @@
 """The daily job from end to end: day by day, against a bad and a good running policy, interrupted, and run again."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -19,6 +18,8 @@ from tests.evaluation.refreshing import (
     THRESHOLDS,
     Killed,
     KilledAt,
+    assert_fails_its_certificate,
+    command,
     configured,
     created,
     nightly,
@@ -93,22 +94,8 @@ def test_a_better_policy_is_exported_a_worse_one_is_not(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command_says_what_it_decided(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "refresh",
-        str(folder / "strict.toml"),
-        "--log",
-        str(folder / "night"),
-        "--work",
-        str(folder / "strict"),
-    ]
-    assert main([*words, "--judge-days", "1", "--json", "--no-progress"]) == 11
-    told = json.loads(capsys.readouterr().out)
-    assert (told["result"], told["exit_status"], told["new"], told["bundle"]) == (
-        "certificate failed",
-        11,
-        None,
-        None,
-    )
+    words = command(folder, "strict")
+    assert_fails_its_certificate([*words, "--judge-days", "1"], capsys)
     assert not (folder / "strict" / "refresh" / "policy").exists()
     text = (folder / "strict" / "refresh" / "decision" / "decision.txt").read_text()
     assert text.startswith("certificate failed: ")

@@ -28,7 +28,15 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, verify
 from offline_rl.runner import load_network
-from tests.evaluation.refreshing import THRESHOLDS, Killed, KilledAt, created, cut_last_day
+from tests.evaluation.refreshing import (
+    THRESHOLDS,
+    Killed,
+    KilledAt,
+    assert_fails_its_certificate,
+    command,
+    created,
+    cut_last_day,
+)
 from twin.ordering.jobs import read_jobs
 from twin.ordering.types import Pool
 
@@ -177,22 +185,8 @@ def test_a_better_order_is_exported_an_equal_one_is_not(folder, exported, bundle
 
 @pytest.mark.slow
 def test_without_a_passed_certificate_only_force_and_a_better_order_export(folder, bundles, capsys):
-    words = [
-        "refresh",
-        str(folder / "strict.toml"),
-        "--log",
-        str(folder / "night"),
-        "--work",
-        str(folder / "strict"),
-    ]
-    assert main([*words, "--json", "--no-progress"]) == 11
-    told = json.loads(capsys.readouterr().out)
-    assert (told["result"], told["exit_status"], told["new"], told["bundle"]) == (
-        "certificate failed",
-        11,
-        None,
-        None,
-    )
+    words = command(folder, "strict")
+    assert_fails_its_certificate(words, capsys)
     assert main([*words, "--force", "--no-progress"]) == 11
     assert "better than, so it is not exported" in capsys.readouterr().out
     assert main([*words, "--force", "--bundle", str(bundles[1]), "--json", "--no-progress"]) == 0
@@ -204,14 +198,7 @@ def test_without_a_passed_certificate_only_force_and_a_better_order_export(folde
 
 @pytest.mark.slow
 def test_what_cannot_be_refreshed_is_refused_by_name(folder, exported, tmp_path, capsys):
-    words = [
-        "refresh",
-        str(folder / "loose.toml"),
-        "--log",
-        str(folder / "night"),
-        "--work",
-        str(folder / "work"),
-    ]
+    words = command(folder, "loose", "work")
     assert main([*words, "--judge-days", "80", "--no-progress"]) == 2
     assert "too few to learn from 28 and judge on 80" in capsys.readouterr().err
     index, pool = load_order(exported[2])

@@ -15,7 +15,14 @@ from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_environment, replay_log
-from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
+from twin.placement.learned import (
+    ACCEPTANCE,
+    AnswerConfig,
+    AnswerModel,
+    answer_network,
+    learned_answers,
+    num_inputs,
+)
 from twin.placement.outcome_model import NUM_UNIFORMS
 from twin.placement.replay import replay_table
 from twin.placement.responses import drawn_response
@@ -141,7 +148,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
                 uniforms[:, 0, stream],
                 float(clock[stream]),
                 float(room_s[0, stream]),
-                float(full.node[-1, node[0, stream], 0, stream]),
+                float(inputs[ACCEPTANCE]),
                 unit_s,
                 (40.0, 60.0),
             )

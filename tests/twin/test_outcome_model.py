@@ -8,10 +8,9 @@ import pytest
 from scipy import stats
 
 from tests.twin.made import made_cluster, made_encoding
-from twin.placement.features import NODE_FEATURES
 from twin.placement.fit import fit_answers, fit_program
 from twin.placement.history import Offers
-from twin.placement.learned import AnswerConfig, answer_network, answer_parameters, num_inputs
+from twin.placement.learned import ACCEPTANCE, AnswerConfig, answer_network, answer_parameters, num_inputs
 from twin.placement.outcome_model import (
     DOUBT,
     NUM_OUTPUTS,
@@ -30,7 +29,6 @@ from twin.placement.outcome_model import (
 )
 
 GRID = np.linspace(0.0, 80.0, 200_001)
-ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,8 @@ from twin.placement.types import (
     PlacementState,
 )
 
-_ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
+ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
+"""Row of `offer_inputs` that says the usual acceptance."""
 _ROOM_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
 
@@ -150,7 +151,7 @@ def answer_inputs(cluster: Cluster, seen: Observation, node: Array, room_s: Arra
 
 def answer_parameters(outputs: Array, inputs: Array) -> AnswerParameters:
     """The distribution that a member's outputs [outputs, *batch] on `answer_inputs` [inputs, *batch] stand for."""
-    return split_outputs(outputs, inputs[-1] / _ROOM_SCALE, inputs[_ACCEPTANCE])
+    return split_outputs(outputs, inputs[-1] / _ROOM_SCALE, inputs[ACCEPTANCE])
 
 
 def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:
