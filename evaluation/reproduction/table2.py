@@ -24,6 +24,7 @@ from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.reproduction.living import KINDS, Lived, oracle_program, policy_program
 from evaluation.reproduction.logs import last_day, log_step
+from evaluation.reproduction.seeds import named
 from evaluation.run import twin_step
 from evaluation.schedulers import Schedulers, example_for, load_schedulers, network_for
 from evaluation.shifts import ShiftConfig
@@ -259,18 +260,18 @@ def table(
                 "shift_days": shift,
                 "num_seeds": len(lived[policy, shift].on_time),
             }
-            row |= _named("on_time", told(mine.on_time)) | _named("offload_ratio", told(mine.offload))
-            row |= _named("on_time_over_random", told(mine.on_time - base.on_time))
-            row |= _named("offload_over_random", told(mine.offload - base.offload))
+            row |= named("on_time", told(mine.on_time)) | named("offload_ratio", told(mine.offload))
+            row |= named("on_time_over_random", told(mine.on_time - base.on_time))
+            row |= named("offload_over_random", told(mine.offload - base.offload))
             if (ORACLE, shift) in draws and policy != RANDOM:
                 best = draws[ORACLE, shift].on_time - base.on_time
-                row |= _named("share_of_oracle", told((mine.on_time - base.on_time) / best))
+                row |= named("share_of_oracle", told((mine.on_time - base.on_time) / best))
             rows.append(row)
         for reference in REFERENCES:
             if (reference, shift) in draws:
                 gap = told(draws[TWIN, shift].on_time - draws[reference, shift].on_time)
                 where = {"policy": TWIN, "reference": reference, "shift_days": shift}
-                differences.append(where | _named("on_time", gap) | {"verdict": verdict(gap, "higher").value})
+                differences.append(where | named("on_time", gap) | {"verdict": verdict(gap, "higher").value})
     promised = float(np.max(schedulers.held_out_curve, axis=1).mean())
     return {
         "preset": config.preset,
@@ -295,7 +296,3 @@ def _drawn(shares: np.ndarray, weights: np.ndarray, config: BootstrapConfig) -> 
     chosen = np.random.default_rng([config.seed, num_seeds]).integers(num_seeds, size=each.shape)
     chosen[:, : num_draws - config.num_replicates] = np.arange(num_seeds)[:, None]
     return np.asarray(np.take_along_axis(each, chosen, axis=0).mean(axis=0))
-
-
-def _named(name: str, estimate: Estimate) -> dict[str, float | None]:
-    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

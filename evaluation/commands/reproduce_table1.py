@@ -1,0 +1,66 @@
+"""`schedtwin reproduce table1`: every way to generate agents, against agents of held-out days."""
+
+from argparse import Namespace, _SubParsersAction
+from pathlib import Path
+
+from evaluation.commands.bench_arguments import add_output_arguments, words
+
+NAME = "table1"
+HELP = "fidelity of every way to generate agents, on archives or a simulated log"
+
+
+def add_table(tables: _SubParsersAction) -> None:
+    """Declare the table and its arguments."""
+    parser = tables.add_parser(NAME, help=HELP, description=HELP)
+    parser.set_defaults(reproduce=run)
+    parser.add_argument(
+        "archives", metavar="ARCHIVE", nargs="*", type=Path, help="archives (default: a log is simulated)"
+    )
+    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
+    parser.add_argument(
+        "--behaviour", metavar="NAME", default="mix", help="who wrote the simulated log (default: mix)"
+    )
+    parser.add_argument(
+        "--days", metavar="N", type=int,
+        help="days of the simulated log, every other one held out (default: 36)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--methods", metavar="LIST", type=words, help="methods, with commas (default: all of them)"
+    )
+    parser.add_argument("--seeds", metavar="N", type=int, help="fits of every method (default: 5)")
+    parser.add_argument(
+        "--rows", metavar="N", type=int, help="agents of each sample at most (default: 20000)"
+    )
+    parser.add_argument(
+        "--rounds", metavar="N", type=int, help="rounds of trained methods at most (default: their own)"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the simulated log (default: 0)")
+    parser.add_argument("--quick", action="store_true", help="8 days, 2 seeds, 4000 rows, 400 rounds")
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, default=Path(NAME), help="work folder (default: ./table1)"
+    )
+    add_output_arguments(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Fit what is left to fit and print the table; 0."""
+    import json
+
+    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.reproduction.showing_table1 import as_table
+    from evaluation.reproduction.table1 import Table1Config, compare, table
+
+    quick = {"days": 8, "num_seeds": 2, "max_rows": 4000, "num_rounds": 400} if arguments.quick else {}
+    asked = {
+        "days": arguments.days, "methods": arguments.methods, "num_seeds": arguments.seeds,
+        "max_rows": arguments.rows, "num_rounds": arguments.rounds,
+    }  # fmt: skip
+    asked = quick | {name: value for name, value in asked.items() if value is not None}
+    config = Table1Config(
+        tuple(arguments.archives), arguments.preset, arguments.behaviour, seed=arguments.seed, **asked
+    )
+    with progress_of(arguments) as progress:
+        found = table(config, compare(config, arguments.out, progress))
+    (arguments.out / "table1.json").write_text(json.dumps(found, indent=1) + "\n")
+    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    return 0

@@ -1,0 +1,93 @@
+"""`schedtwin reproduce table2`: the project's main table, from nothing."""
+
+from argparse import Namespace, _SubParsersAction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.commands.bench_arguments import add_output_arguments, numbers
+
+if TYPE_CHECKING:
+    from evaluation.reproduction.table2 import Table2Config
+
+NAME = "table2"
+HELP = "a scheduler trained in the twin against cloning and learners from the log, in the truth of later days"
+
+
+def add_table(tables: _SubParsersAction) -> None:
+    """Declare the table and its arguments."""
+    parser = tables.add_parser(NAME, help=HELP, description=HELP)
+    parser.set_defaults(reproduce=run)
+    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
+    parser.add_argument(
+        "--behaviour", metavar="NAME", default="mix",
+        help="who wrote the log (default: mix; random is the paper's own setting)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--train-day", metavar="N", type=int, default=0,
+        help="day of the simulated cluster whose log is learned from (default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shifts", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
+        help="days after the training day, with commas (default: 0,1,7,30)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--requests", metavar="N", type=int,
+        help="learn from the first N requests of the day only (default: all of them)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--view", metavar="VIEW", default="full",
+        help="what policies see of the nodes of other sites: full, as the oracle does, or summary (default: full)",
+    )  # fmt: skip
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
+    parser.add_argument("--quick", action="store_true", help="train for less long, and fewer seeds")
+    parser.add_argument(
+        "--unguarded", action="store_true",
+        help="learn in one model, without what keeps the policy from exploiting its errors: to see what that is worth",
+    )  # fmt: skip
+    parser.add_argument("--no-oracle", action="store_true", help="leave the oracles out")
+    parser.add_argument(
+        "--oracles", metavar="FOLDER", type=Path,
+        help="where trained oracles are kept (default: the user's cache); missing ones are trained",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, help="work folder (default: ./table2 and what was asked for)"
+    )
+    add_output_arguments(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run what is left of the job and print the table; 0."""
+    import json
+
+    from evaluation.commands.bench import trained_oracles
+    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.reproduction.showing import as_table
+    from evaluation.reproduction.table2 import Table2Config, live, quick, table, train_all, unguarded
+    from evaluation.schedulers import load_schedulers
+
+    config = Table2Config(
+        arguments.preset, arguments.behaviour, arguments.shifts, arguments.train_day, arguments.requests,
+        arguments.view, seed=arguments.seed,
+    )  # fmt: skip
+    config = quick(config) if arguments.quick else config
+    config = unguarded(config) if arguments.unguarded else config
+    workdir = arguments.out or Path(_folder_name(config, arguments.quick))
+    with progress_of(arguments) as progress:
+        oracles = []
+        if not arguments.no_oracle:
+            oracles = trained_oracles(config.preset, config.lived_days, arguments.oracles, progress, times=1)
+        products = train_all(config, workdir, progress)
+        lived = live(config, products, oracles, progress)
+        found = table(config, lived, load_schedulers(products["policy"])[0], oracles)
+    (workdir / "table2.json").write_text(json.dumps(found, indent=1) + "\n")
+    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    return 0
+
+
+def _folder_name(config: "Table2Config", is_quick: bool) -> str:
+    parts = ["table2", config.preset, config.behaviour]
+    parts += [f"day{config.train_day}"] if config.train_day else []
+    parts += [f"{config.num_requests}requests"] if config.num_requests else []
+    parts += [config.view] if config.view != "full" else []
+    parts += ["unguarded"] if config.twin.num_members == 1 else []
+    return "-".join([*parts, *(["quick"] if is_quick else [])])

@@ -1,0 +1,30 @@
+"""What several seeds say together."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import stdtrit
+
+from evaluation.bootstrap import Estimate
+
+
+def over_seeds(values: Sequence[float], *, level: float = 0.95) -> Estimate:
+    """The mean over seeds with Student's interval; without one for a single seed.
+
+    Args:
+        values: One a seed; none may be missing.
+        level: Coverage aimed at.
+    """
+    num_seeds = len(values)
+    if not num_seeds or not np.all(np.isfinite(values)):
+        return Estimate(None, None, None, num_seeds, "undefined: a seed has no value")
+    mean = float(np.mean(values))
+    if num_seeds == 1:
+        return Estimate(mean, None, None, 1, "no interval: one seed")
+    half = float(stdtrit(num_seeds - 1, 0.5 + 0.5 * level) * np.std(values, ddof=1) / np.sqrt(num_seeds))
+    return Estimate(mean, mean - half, mean + half, num_seeds)
+
+
+def named(name: str, estimate: Estimate) -> dict[str, float | None]:
+    """An estimate as the columns `name`, `name_low` and `name_high` of a row."""
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
