@@ -24,6 +24,7 @@ from evaluation.report import write_report
 from evaluation.reporting import make_report
 from evaluation.schedulers import best_seed, load_observed, load_ranges, load_schedulers, save_schedulers
 from evaluation.shifts import ShiftConfig, ShiftPlan, choose_train_days, parse_shifts, plan_shifts
+from evaluation.spreading import spread_of
 from evaluation.training import TrainingConfig, train_schedulers
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
@@ -79,6 +80,7 @@ def build_twin(
         "num_train_offers": twin.report.num_train,
         "num_held_out_offers": twin.report.num_held_out,
         "held_out_log_likelihood": float(np.mean(best)),
+        "spread": spread_of(twin.report),
         "num_carried_overflow": twin.windows.num_overflow,
         "population": asking,
     }

@@ -121,11 +121,23 @@ def choose_train_days(
         The archive's days within the window, ascending.
 
     Raises:
-        ConfigError: The archive has no day in the window.
+        ConfigError: A bound lies outside the archive's days, or the archive has no day in the window.
     """
     present = sorted(set(days))
     if not present:
         raise ConfigError("the archive has no day with requests", advice="import a log with arrivals")
+    outside = [
+        f"{name} = {day}"
+        for name, day in (("first_day", first_day), ("last_day", last_day))
+        if day is not None and not present[0] <= day <= present[-1]
+    ]
+    if outside:
+        raise ConfigError(
+            "the training window does not lie within the log",
+            where=f"[days] {', '.join(outside)}",
+            allowed=f"days between {present[0]} and {present[-1]}",
+            advice="name days of the archive, or leave the bound out",
+        )
     if last_day is None:
         last_day = present[-1] - timedelta(days=largest_shift_days + tail_days)
         if last_day < present[0]:

@@ -27,6 +27,7 @@ from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.two_samples import pairs_chart
 from evaluation.progress import Progress
+from evaluation.spreading import spread_in_words, spread_of
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from twin.placement.model import PlacementTwin
@@ -94,6 +95,7 @@ def certify(
     num_rows = len(trio.real.unit)
     num_counted = sum(int(day.counted.sum()) for day in held)
     notes = [*chosen.notes, *asking.notes, *unseen_labels(archive, encoding, chosen.days)]
+    notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
     if num_counted > num_rows:
         notes.append(
             f"{num_counted - num_rows:,} of {num_counted:,} requests are left out: log or twin do not know "

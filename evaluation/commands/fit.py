@@ -65,6 +65,7 @@ def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:
     from evaluation.commands.output import progress_of, show_result
     from evaluation.commands.settings import write_product
     from evaluation.pipeline import build_twin
+    from evaluation.spreading import spread_in_words
 
     with progress_of(arguments) as progress:
         facts = write_product(
@@ -87,6 +88,7 @@ def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:
     text = (
         f"twin of {len(days)} days, {days[0]} to {days[-1]}: {facts['num_train_offers']:,} offers, held-out "
         f"log-likelihood {facts['held_out_log_likelihood']:.3f} nats an offer\n"
+        f"{spread_in_words(facts['spread'])}\n"
         f"{_in_words(facts['population'])}\n"
         f"{arguments.out} written; next: schedtwin train {arguments.out} --out POLICY"
     )

@@ -27,6 +27,7 @@ from evaluation.pipeline import build_twin
 from evaluation.progress import SilentProgress
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.logs import simulate
+from evaluation.spreading import spread_in_words
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
@@ -106,6 +107,9 @@ def test_a_twin_of_sixty_gradient_steps_is_not_believed(made, status):
 def test_the_fallback_stands_in_the_certificate(made, status):
     certificate = load_certificate(folder_beside(made / "twin"))
     assert any("too few to train chain" in note for note in certificate.notes)
+    assert any(
+        spread_in_words(read_manifest(made / "twin").extra["spread"]) in note for note in certificate.notes
+    )
     told = {line.name: line for line in certificate.lines if line.section == "who asks, and when"}
     assert told["rate of arrivals"].value.value is not None
     assert "fewer than" in told["service"].reason  # one day of this world has 24 agents

@@ -29,6 +29,7 @@ from evaluation.run import run
 from evaluation.schedulers import Schedulers, load_observed, load_schedulers, network_for, save_schedulers
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.presets import preset
+from evaluation.spreading import spread_in_words
 from evaluation.training import TrainingConfig, train_schedulers
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
@@ -247,6 +248,14 @@ def test_what_is_saved_is_what_is_loaded(
     loaded, encoding = load_schedulers(tmp_path)
     jax.tree.map(np.testing.assert_array_equal, schedulers, loaded)
     assert encoding.to_json() == twin.encoding.to_json()
+
+
+def test_the_fit_tells_by_how_much_it_widened_durations(products: dict[str, Path]) -> None:
+    told = read_manifest(products["twin"]).extra["spread"]
+    factors = PlacementTwin.load(products["twin"]).report.spread
+    assert [told["waits"], told["run_times"]] == pytest.approx(factors.tolist())
+    words = f"{told['waits']:.2f} for waits, {told['run_times']:.2f} for run times"
+    assert words in spread_in_words(told)
 
 
 def test_disjoint_windows_share_no_request(products: dict[str, Path]) -> None:

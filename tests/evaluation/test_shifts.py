@@ -128,6 +128,15 @@ def test_training_leaves_room_for_the_largest_shift():
 def test_a_short_archive_still_has_training_days_and_an_empty_window_is_refused():
     assert choose_train_days([day(0), day(3)], largest_shift_days=30) == (day(0),)
     with pytest.raises(ConfigError, match="no day of the archive"):
-        choose_train_days([day(0)], largest_shift_days=0, first_day=day(5), last_day=day(9))
+        choose_train_days([day(0), day(9)], largest_shift_days=0, first_day=day(5), last_day=day(8))
     with pytest.raises(ConfigError, match="no day with requests"):
         choose_train_days([], largest_shift_days=0)
+
+
+@pytest.mark.parametrize("bounds", [{"last_day": day(10)}, {"first_day": day(-1), "last_day": day(3)}])
+def test_a_bound_beyond_the_log_is_refused_by_name_and_not_clipped(bounds):
+    with pytest.raises(ConfigError, match="does not lie within the log") as caught:
+        choose_train_days([day(offset) for offset in range(10)], largest_shift_days=0, **bounds)
+    name, wrong = next(iter(bounds.items()))
+    assert f"[days] {name} = {wrong}" in str(caught.value)
+    assert f"{day(0)} and {day(9)}" in str(caught.value)
