@@ -39,12 +39,13 @@ def campaign_rows(seed: int, count: int, *, stubborn: bool = True) -> Rows:
     status = np.where(accepted, COMPLETED, REJECTED).astype(np.int32)
     zero = np.zeros(count, np.int32)
     small = np.full(count, 0.01, np.float32)
+    usual = np.full(count, mean, np.float32)
     requests = Requests(
         site=zero, scenario=zero, service=zero + 1, queue=zero, agent=agent.astype(np.int32), rule=zero,
         demand=np.stack([small, small, 0.0 * small]), num_nodes=np.ones(count, np.float32),
         expected_run_s=np.full(count, RUN_S, np.float32), deadline_s=np.full(count, np.inf, np.float32),
         input_mib=0.0 * small, day_fraction=0.5 + 0.0 * small, week_fraction=0.5 + 0.0 * small,
-        accepts_home=0.0 * small, accepts_elsewhere=0.0 * small, accepts_cloud=0.0 * small,
+        accepts_home=usual, accepts_elsewhere=usual, accepts_cloud=usual,
     )  # fmt: skip
     node = rng.integers(0, CLUSTER.num_nodes, count).astype(np.int32)
     names = np.array([f"request-{i}" for i in range(count)])

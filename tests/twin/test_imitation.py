@@ -199,7 +199,7 @@ def looks(config: ImitationConfig, distance: list[float], **columns: float) -> L
     usual = {"accuracy_logged": 0.6, "accuracy_generated": 0.6, "refused": 0.0, **columns}
     filled = {name: np.full(len(steps), value) for name, value in usual.items()}
     none = np.full(len(steps), np.nan)
-    return Look(steps, none, none, np.array(distance), **filled)
+    return Look(steps, none, none, none, np.array(distance), **filled)
 
 
 def test_guards_stop_with_a_reason_and_only_then() -> None:

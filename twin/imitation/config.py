@@ -6,8 +6,14 @@ from scratch, the discriminator's verdict as a reward, PPO, no likelihood.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from logs_schema.errors import ConfigError
+from twin.placement.learned import AnswerConfig
+
+NONE, ANCHORED, PAPER = "none", "anchored", "paper"
 
 
 @dataclass(frozen=True)
@@ -35,11 +41,14 @@ class Guards:
         accuracy: Band in which the discriminator's accuracy should stay.
         refusals: Largest difference between generated and logged share of refused offers.
         patience: Looks in a row outside of a band, or without better held-out fidelity, before it stops.
+        likelihood_lost: Held-out log likelihood per answer that parameters may have lost since the game began and still
+            be kept: who has lost more is no better, whatever its states look like.
     """
 
     accuracy: tuple[float, float] = (0.3, 0.98)
     refusals: float = 0.25
     patience: int = 6
+    likelihood_lost: float = 0.02
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,8 @@ class ImitationConfig:
 
     Attributes:
         num_members: Answer networks; each owns an equal share of the streams.
-        hidden: Widths of every network's hidden layers.
+        hidden: Widths of the hidden layers, of answers and critic.
+        engine_hidden: The same of the engine, which looks at every node for every decision.
         num_kinds: Kinds of agents. An agent is of one hidden kind for a whole episode (`twin.imitation.kinds`).
         grouped: The likelihood knows that all offers of a window to one agent met one kind. Otherwise every offer is a
             mixture over kinds of its own, and only the discriminator can tell persistence.
@@ -58,6 +68,7 @@ class ImitationConfig:
         learning_rate: Of Adam on answers and engine while warming.
         game_learning_rate: Of Adam on them during the game.
         anchor: Weight of the likelihood during the game.
+        memory: Of the moving mean over the game's steps that parameters are looked at and kept as; 0: as they are.
         adversary: Weight of the discriminator's verdict.
         use_ppo: Improve by PPO on the reward `-log D` instead of by pathwise gradients.
         discount: Of the reward, for each decision.
@@ -71,6 +82,7 @@ class ImitationConfig:
 
     num_members: int = 2
     hidden: tuple[int, ...] = (64, 64)
+    engine_hidden: tuple[int, ...] = (32, 32)
     num_kinds: int = 1
     grouped: bool = False
     num_warm: int = 400
@@ -79,6 +91,7 @@ class ImitationConfig:
     learning_rate: float = 2e-3
     game_learning_rate: float = 3e-4
     anchor: float = 1.0
+    memory: float = 0.0
     adversary: float = 0.0
     use_ppo: bool = False
     discount: float = 0.9
@@ -102,10 +115,11 @@ class ImitationConfig:
                 f"{self.num_streams} streams cannot be dealt to {self.num_members} members",
                 where="ImitationConfig", allowed=f"a multiple of {self.num_members}",
             )  # fmt: skip
-        if not 0.0 < self.held_out < 1.0:
+        if not (0.0 < self.held_out < 1.0 and 0.0 <= self.memory < 1.0):
             raise ConfigError(
-                f"held_out is {self.held_out}", where="ImitationConfig", allowed="between 0 and 1"
-            )
+                f"held_out is {self.held_out}, memory {self.memory}", where="ImitationConfig",
+                allowed="held_out between 0 and 1, memory 0 or more and below 1",
+            )  # fmt: skip
 
 
 def supervised(*, num_kinds: int = 1, **changes: object) -> ImitationConfig:
@@ -123,6 +137,46 @@ def paper(**changes: object) -> ImitationConfig:
     """Algorithm 2 of paper 000: from scratch, PPO, no likelihood, no guard on the discriminator's accuracy."""
     chosen: dict[str, object] = {
         "num_warm": 0, "num_steps": 300, "adversary": 1.0, "anchor": 0.0, "use_ppo": True,
-        "game_learning_rate": 1e-3, "guards": Guards((0.0, 1.0), 1.0, 1_000), **changes,
+        "game_learning_rate": 1e-3, "guards": Guards((0.0, 1.0), 1.0, 1_000, np.inf), **changes,
     }  # fmt: skip
     return ImitationConfig(**chosen)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class GameConfig:
+    """Whether a twin's answers are imitated adversarially; the networks are those of its ensemble in any case.
+
+    Attributes:
+        kind: "none": the ensemble as it was fitted, by likelihood. "anchored": a game that begins with it and keeps its
+            likelihood. "paper": algorithm 2 of paper 000, from random networks.
+        num_steps: Steps of the game.
+    """
+
+    kind: str = NONE
+    num_steps: int = 300
+
+    def __post_init__(self) -> None:
+        if self.kind not in (NONE, ANCHORED, PAPER) or self.num_steps < 1:
+            raise ConfigError(
+                f"kind = {self.kind!r}, num_steps = {self.num_steps}", where="[imitation]",
+                allowed=f"kind {NONE}, {ANCHORED} or {PAPER}, num_steps 1 or more",
+            )  # fmt: skip
+
+    def of_ensemble(self, answers: AnswerConfig) -> ImitationConfig:
+        """The game of an ensemble; ConfigError where none is wanted."""
+        if self.kind == NONE:
+            raise ConfigError("no game is wanted", where="[imitation] kind", allowed=f"{ANCHORED}, {PAPER}")
+        each = max(2, _STREAMS // answers.num_members)
+        shared: dict[str, Any] = {
+            "num_members": answers.num_members, "hidden": answers.hidden, "num_steps": self.num_steps,
+            "num_streams": each * answers.num_members, "held_out": answers.held_out,
+        }  # fmt: skip
+        if self.kind == PAPER:
+            return paper(**shared)
+        return anchored(num_warm=200, game_learning_rate=_FITTED_LEARNING_RATE, memory=0.98, **shared)
+
+
+_STREAMS = 20
+_FITTED_LEARNING_RATE = 2e-5
+"""An ensemble that says durations to a fraction of a per cent is thrown off by larger steps: with 3e-4 five nats an
+answer were lost within 25 of them, and not won back within 100."""

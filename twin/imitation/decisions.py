@@ -24,6 +24,7 @@ class Decisions(NamedTuple):
     local: Observation  # the same as the deciding site saw it: what the engine decided by
     legal: Leaf  # [nodes, T, W] bool
     node: Leaf  # [T, W] int32: the decision
+    room_s: Leaf  # [T, W] of `room.room_in_s`: when the node offered has room
     agent: Leaf  # [T, W] int32 from `kinds.slot_of`
     valid: Leaf  # [T, W] bool: a legal decision of the window
     observed: Observed  # leaves [T, W]
@@ -50,8 +51,8 @@ def logged_decisions(windows: Windows, encoding: Encoding) -> Decisions:
     valid = windows.valid() & ~np.asarray(history.illegal)[:, 0] & (windows.node >= 0)
     known = valid & (~observed.accepted | observed.dropped | observed.finished)
     agent = np.asarray(slot_of(jnp.where(valid, windows.request.agent, -1)))
-    node = np.maximum(windows.node, 0).astype(np.int32)
-    return Decisions(full, local, legal, node, agent, valid, observed, known)
+    node, room_s = np.maximum(windows.node, 0).astype(np.int32), np.asarray(history.note)[:, 0]
+    return Decisions(full, local, legal, node, room_s, agent, valid, observed, known)
 
 
 def drawn_as_observed(drawn: Drawn) -> Observed:

@@ -40,6 +40,7 @@ from twin.imitation.kinds import (
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.features import one_hot
+from twin.placement.learned import room_inputs
 from twin.placement.outcome_model import Drawn, log_likelihood
 from twin.placement.responses import drawn_response
 from twin.placement.types import Observation
@@ -53,6 +54,7 @@ class Played(NamedTuple):
     full: Observation
     local: Observation
     legal: Array  # [nodes, T, W]
+    room_s: Array  # [T, W]: when the node offered had room
     agent: Array  # [T, W]
     valid: Array  # [T, W]
     arrival_s: Array  # [T, W]
@@ -85,10 +87,10 @@ def play(
 def played(history: Trajectory, noise: Noise) -> Played:
     """What is kept of a rollout; no gradient passes through it."""
     full, local, legal, agent = states_of(history)
-    kept = Played(
-        full, local, legal, agent, history.active[:, 0], history.facts.arrival_s[:, 0], noise
-    )  # fmt: skip
-    return jax.lax.stop_gradient(kept)
+    room_s, active, arrival_s = (
+        leaf[:, 0] for leaf in (history.note, history.active, history.facts.arrival_s)
+    )
+    return jax.lax.stop_gradient(Played(full, local, legal, room_s, agent, active, arrival_s, noise))
 
 
 class Again(NamedTuple):
@@ -99,9 +101,14 @@ class Again(NamedTuple):
     drawn: Drawn
 
 
-def inputs_of(seen: Observation, chosen: Array) -> Array:
-    """`offer_inputs` [inputs, T, W] of one-hot decisions [nodes, T, W], differentiable in them."""
-    return jnp.concatenate([jnp.einsum("fntw,ntw->ftw", seen.node, chosen), chosen, seen.request])
+def inputs_of(encoding: Encoding, seen: Observation, chosen: Array, room_s: Array) -> Array:
+    """`answer_inputs` [inputs, T, W] of one-hot decisions [nodes, T, W], differentiable in them.
+
+    When the node has room [T, W] is taken as it was found: a decision has no gradient through it.
+    """
+    of_node = jnp.einsum("fntw,ntw->ftw", seen.node, chosen)
+    room = room_inputs(room_s, encoding.problem.time_unit_s)
+    return jnp.concatenate([of_node, chosen, seen.request, room])
 
 
 def kinds_of(config: ImitationConfig, generator: Generator, seen: Played, inputs: Array) -> Array:
@@ -120,7 +127,7 @@ def again(
     """Draws decisions and answers again from the visited states and the same noise: the same values, with gradients."""
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
     chosen = choose(logits, seen.noise.gumbels)
-    inputs = inputs_of(seen.full, chosen)
+    inputs = inputs_of(encoding, seen.full, chosen, seen.room_s)
     kind = kinds_of(config, generator, seen, inputs)
     parameters = answers_given(config, generator.answers, inputs, kind)
     drawn = draw_again(parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits)
@@ -161,7 +168,7 @@ def likelihood(
 ) -> Likelihood:
     """Log likelihood of logged answers, kinds summed out, and of the engine's logged decisions."""
     chosen = one_hot(logged.node, encoding.cluster.num_nodes).astype(jnp.float32)
-    inputs = inputs_of(logged.full, chosen)
+    inputs = inputs_of(encoding, logged.full, chosen, logged.room_s)
 
     def of_kind(kind: Array) -> Array:
         every = jnp.broadcast_to(kind, logged.node.shape)

@@ -1,7 +1,8 @@
 """What is learned: the answers of nodes and agents, and the historical engine.
 
-The engine scores every node with one shared network on what the deciding site sees. The answers are networks of the
-offered node's features, the request and the kind of the agent (`twin.imitation.kinds`). A rollout is a function of its
+The engine scores every node with one shared network on what the deciding site sees. The answers are the networks of the
+twin (`twin.placement.learned`), with the kind of the agent (`twin.imitation.kinds`) beside their inputs where there are
+several: of one kind, they are the twin's own ensemble. A rollout is a function of its
 noise; drawn again from the states it visited and the same noise, the same answers come out with gradients behind them:
 durations by their quantile functions, flags straight through their probabilities (Bengio et al. 2013), the engine's
 choice straight through its softmax.
@@ -21,17 +22,18 @@ from twin.imitation.kinds import NUM_SLOTS, drawn_kind, luck_of, slot_of
 from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
-from twin.placement.learned import as_fate, members_apply, num_offer_inputs, offer_inputs
+from twin.placement.learned import answer_inputs, answer_parameters, as_fate, members_apply, num_inputs
 from twin.placement.outcome_model import (
     NUM_OUTPUTS,
     NUM_UNIFORMS,
     AnswerParameters,
     Drawn,
     sample_answer,
-    split_outputs,
 )
 from twin.placement.randomisation import draw_seeds
 from twin.placement.responses import Answers
+from twin.placement.room import room_in_s
+from twin.placement.spread import shifted
 from twin.placement.types import Cluster, Fate, Observation, PlacementState
 
 LEAST = float(np.finfo(np.float32).tiny)
@@ -85,16 +87,16 @@ def kind_log_weights(config: ImitationConfig, parameters: AnswerNetworks, inputs
 
 def engine_network(config: ImitationConfig) -> MLP:
     """The network that scores one node for one request."""
-    return MLP(config.hidden, 1, output_scale=0.1)
+    return MLP(config.engine_hidden, 1, output_scale=0.1)
 
 
 def init_generator(key: Array, cluster: Cluster, config: ImitationConfig) -> Generator:
     """Random parameters."""
     key_answers, key_engine, key_gate = jax.random.split(key, 3)
-    width = num_offer_inputs(cluster) + (config.num_kinds if config.num_kinds > 1 else 0)
+    width = num_inputs(cluster) + (config.num_kinds if config.num_kinds > 1 else 0)
     init = partial(answers_network(config).init, inputs=jnp.zeros((width, 1)))
     members = jax.vmap(lambda one: init(one))(jax.random.split(key_answers, config.num_members))
-    init_gate = partial(gate_network(config).init, inputs=jnp.zeros((num_offer_inputs(cluster), 1)))
+    init_gate = partial(gate_network(config).init, inputs=jnp.zeros((num_inputs(cluster), 1)))
     gates = jax.vmap(lambda one: init_gate(one))(jax.random.split(key_gate, config.num_members))
     engine_width = len(NODE_FEATURES) + cluster.num_nodes + len(request_features(cluster))
     return Generator(
@@ -125,7 +127,7 @@ def answers_given(
 ) -> AnswerParameters:
     """Distributions of answers [T, W] for inputs [inputs, T, W]; the streams are dealt to the members."""
     outputs = members_apply(answers_network(config), parameters.answer, with_kind(inputs, kind, config))
-    return split_outputs(outputs)
+    return answer_parameters(outputs, inputs)
 
 
 def engine_logits(
@@ -149,6 +151,13 @@ def engine_logits(
     ]
     scores = apply(engine_network(config), parameters, jnp.concatenate(parts))[0]
     return jax.nn.log_softmax(jnp.where(legal, scores, -1e9), axis=0)
+
+
+def widened(config: ImitationConfig, generator: Generator, widening: Array) -> Generator:
+    """The generator with `widening` [NUM_OUTPUTS] added to what its answers' networks put out (`placement.spread`)."""
+    answers = generator.answers
+    moved = shifted(answers.answer, widening, f"Dense_{len(config.hidden)}")
+    return generator._replace(answers=answers._replace(answer=moved))
 
 
 def straight_through(hard: Array, soft: Array) -> Array:
@@ -220,10 +229,10 @@ def imitated_answers(
         return _Memory(seeds, jnp.int32(0), jnp.full((slots, *streams), -1, jnp.int32))
 
     def answer(
-        key: Array, memory: _Memory, state: PlacementState, node: Array, _note: PyTree
+        key: Array, memory: _Memory, state: PlacementState, node: Array, room_s: Array
     ) -> tuple[_Memory, Fate]:
         seen = observe(encoding.cluster, state, unit_s, in_full=True)
-        inputs = offer_inputs(encoding.cluster, seen, node)
+        inputs = answer_inputs(encoding.cluster, seen, node, room_s, unit_s)
         memory, kind = _met(config, parameters, memory, slot_of(state.request.agent), inputs)
         if noise is None:
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)
@@ -233,7 +242,7 @@ def imitated_answers(
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return memory._replace(step=memory.step + 1), fate
 
-    return Answers(init, answer)
+    return Answers(init, answer, partial(room_in_s, encoding.cluster))
 
 
 def _met(

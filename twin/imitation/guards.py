@@ -16,6 +16,7 @@ class Look(NamedTuple):
     step: Any
     likelihood: Any  # mean log likelihood per logged decision, answers and engine, last step
     held_out_likelihood: Any
+    held_out_answers: Any  # the same of the answers alone
     distance: Any  # held-out state distance along the logged decisions
     accuracy_logged: Any  # the discriminator's, mean since the last look
     accuracy_generated: Any

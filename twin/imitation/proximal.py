@@ -59,7 +59,9 @@ def joint_log_probability(
     """[T, W] log probability of the rollout's decisions and answers under the parameters given."""
     chosen, kind, answer = jax.lax.stop_gradient(drawn)
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
-    parameters = answers_given(config, generator.answers, inputs_of(seen.full, chosen), kind)
+    parameters = answers_given(
+        config, generator.answers, inputs_of(encoding, seen.full, chosen, seen.room_s), kind
+    )
     of_answer = log_likelihood(parameters, drawn_as_observed(answer), encoding.problem.time_unit_s)
     return jnp.sum(chosen * jnp.maximum(logits, -1e9), axis=0) + of_answer
 
@@ -75,7 +77,8 @@ def prepare(
 ) -> Batch:
     """Log probabilities and normalised advantages [T, W] under the parameters that played."""
     log_probability = joint_log_probability(encoding, config, generator, seen, drawn)
-    value = apply(critic_network(config), critic, inputs_of(seen.full, drawn.chosen))[0]
+    inputs = inputs_of(encoding, seen.full, drawn.chosen, seen.room_s)
+    value = apply(critic_network(config), critic, inputs)[0]
     returns = returns_to_go(reward, seen.valid, value[-1], config.discount)
     advantage = jnp.where(seen.valid, returns - value, 0.0)
     count = jnp.maximum(jnp.sum(seen.valid), 1)
@@ -99,6 +102,7 @@ def proximal_loss(
     ratio = jnp.exp(jnp.clip(now - batch.log_probability, -10.0, 10.0))
     bounded = jnp.clip(ratio, 1.0 - config.clip, 1.0 + config.clip)
     gain = jnp.minimum(ratio * batch.advantage, bounded * batch.advantage)
-    value = apply(critic_network(config), critic, inputs_of(seen.full, chosen))[0]
+    inputs = inputs_of(encoding, seen.full, chosen, seen.room_s)
+    value = apply(critic_network(config), critic, inputs)[0]
     each = -gain + 0.5 * (value - batch.returns) ** 2
     return jnp.sum(jnp.where(seen.valid, each, 0.0)) / jnp.maximum(jnp.sum(seen.valid), 1)

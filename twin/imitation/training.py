@@ -2,8 +2,9 @@
 
 Update `u` is driven by `fold_in(key, u)` and everything between two looks is one program, so a run that was killed and
 started again computes the same bits. While warming, the best parameters are those of the highest held-out likelihood;
-in the game, those of the smallest held-out state distance, the start of the game included: a game that only harms
-gives its start back.
+in the game, those of the smallest held-out state distance that have not lost in likelihood, the start of the game
+included: a game that only harms gives its start back. A game may begin with an ensemble that is fitted already; then
+only the engine is warmed.
 """
 
 from collections.abc import Callable
@@ -21,11 +22,23 @@ from twin.imitation.config import ImitationConfig
 from twin.imitation.decisions import Decisions, logged_decisions
 from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import STATES, repeated, state_distance, states_along_log
-from twin.imitation.game import likelihood
+from twin.imitation.game import Likelihood
 from twin.imitation.generator import Generator, Limits, imitated_answers
 from twin.imitation.guards import Look, refuse_divergence, stop_reason
-from twin.imitation.updates import Data, State, init_state, updates
+from twin.imitation.updates import (
+    ENGINE,
+    GAME,
+    WARM,
+    Data,
+    State,
+    Updates,
+    at_start_of_game,
+    fitted_likelihood,
+    init_state,
+    updates,
+)
 from twin.placement.encoding import Encoding
+from twin.placement.outcome_model import NUM_OUTPUTS
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, select
 
@@ -39,10 +52,27 @@ class ImitationModel(NamedTuple):
     limits: Limits
 
 
+class Fitted(NamedTuple):
+    """An ensemble that is fitted already, for a game to begin with."""
+
+    answers: PyTree  # leaves [members, ...], as they draw
+    limits: Limits
+    widening: Leaf  # [NUM_OUTPUTS] what `placement.spread` added to the outputs once they were fitted
+
+
+class Fidelity(NamedTuple):
+    """What parameters are worth on the held-out windows."""
+
+    distance: Leaf  # of states along the logged decisions
+    likelihood: Leaf  # log likelihood per logged answer
+
+
 class ImitationReport(NamedTuple):
     """How it went: one entry a look, and where and why it ended."""
 
     looks: tuple[Look, ...]
+    start: Fidelity  # when the game began; NaN where there was no game
+    kept: Fidelity  # of the model; the start's own where the game only harmed
     best_step: int
     stopped: str  # empty if it ran to its end
 
@@ -52,6 +82,8 @@ class _Run(NamedTuple):
     best: Generator
     best_score: Leaf
     best_step: Leaf
+    start: Fidelity
+    kept: Fidelity
     curves: Look  # leaves [looks]
 
 
@@ -61,6 +93,8 @@ def fit_imitation(
     encoding: Encoding,
     config: ImitationConfig,
     *,
+    fitted: Fitted | None = None,
+    held_out: np.ndarray | None = None,
     checkpoint: Path | None = None,
     on_look: Callable[[Look], object] = lambda look: None,
 ) -> tuple[ImitationModel, ImitationReport]:
@@ -68,9 +102,11 @@ def fit_imitation(
 
     Args:
         key: PRNG key; the same key gives the same bits.
-        windows: Logged windows, at least `MIN_WINDOWS`; the last `config.held_out` of them are only looked at.
+        windows: Logged windows, at least `MIN_WINDOWS`.
         encoding: What they mean.
         config: Which variant.
+        fitted: Answers to begin with, of one kind and of `config`'s members and widths; random ones by default.
+        held_out: The windows that are only looked at; by default the last ones, a share of `config.held_out`.
         checkpoint: File (.npz) kept after every look; a second call with the same arguments resumes from it.
         on_look: Told of every look.
 
@@ -85,16 +121,30 @@ def fit_imitation(
             f"{windows.num_windows} windows are too few to imitate from",
             allowed=f"at least {MIN_WINDOWS}", advice="use more days, or shorter windows",
         )  # fmt: skip
-    num_held = min(max(1, round(config.held_out * windows.num_windows)), windows.num_windows - 1)
-    cut = windows.num_windows - num_held
-    data, limits = _data(select(windows, np.arange(cut)), encoding)
-    held = _held_out(select(windows, np.arange(cut, windows.num_windows)), encoding, config, limits)
+    if held_out is None:
+        num_held = min(max(1, round(config.held_out * windows.num_windows)), windows.num_windows - 1)
+        held_out = np.arange(windows.num_windows - num_held, windows.num_windows)
+    seen = np.setdiff1d(np.arange(windows.num_windows), held_out)
+    data, limits = _data(select(windows, seen), encoding)
     key_init, key_updates = jax.random.split(key)
     state = init_state(key_init, encoding, config)
-    run = _Run(state, state.generator, np.float64(np.inf), np.int64(0), _no_looks())
+    phases = (WARM, GAME)
+    if fitted is not None:
+        phases, limits, data = (ENGINE, GAME), fitted.limits, data._replace(widening=fitted.widening)
+        state = at_start_of_game(state, _answering(state.generator, fitted.answers), config)
+    held = _held_out(select(windows, held_out), encoding, config, limits, data.widening)
+    unknown = Fidelity(np.float64(np.nan), np.float64(np.nan))
+    run = _Run(state, state.generator, np.float64(np.inf), np.int64(0), unknown, unknown, _no_looks())
     if checkpoint is not None and checkpoint.exists():
         run = _resumed(checkpoint, key, run)
-    return _train(key, key_updates, run, data, limits, held, encoding, config, checkpoint, on_look)
+    programs = tuple(updates(encoding, config, limits, phase) for phase in phases)
+    return _train(key, key_updates, run, data, limits, held, programs, config, checkpoint, on_look)
+
+
+def _answering(generator: Generator, answers: PyTree) -> Generator:
+    """The generator with other answers."""
+    networks = generator.answers._replace(answer=jax.tree.map(jnp.asarray, answers))
+    return generator._replace(answers=networks)
 
 
 def _train(
@@ -104,26 +154,30 @@ def _train(
     data: Data,
     limits: Limits,
     held: "_HeldOut",
-    encoding: Encoding,
+    programs: tuple[Updates, ...],
     config: ImitationConfig,
     checkpoint: Path | None,
     on_look: Callable[[Look], object],
 ) -> tuple[ImitationModel, ImitationReport]:
-    warm, game = (updates(encoding, config, limits, is_game=flag) for flag in (False, True))
+    warm, game = programs
     done, stopped = _position(run, config)
     while not stopped and done < config.num_warm + config.num_steps:
         is_game = done >= config.num_warm
         end = config.num_warm + config.num_steps if is_game else config.num_warm
         length = min(config.evaluate_every, end - done)
         if done == config.num_warm:
-            run = _at_start_of_game(run, held)
+            run = _at_start_of_game(run, held, config)
         state, info = (game if is_game else warm)(key_updates, run.state, data, done, length)
         refuse_divergence(state, info, done, length)
         done += length
-        look = held.look(state.generator, jax.tree.map(lambda leaf: float(leaf), info), done, is_game)
+        look = held.look(state.mean, jax.tree.map(lambda leaf: float(leaf), info), done, is_game)
         score = look.distance if is_game else -look.held_out_likelihood
-        if score < run.best_score:
-            run = run._replace(best=state.generator, best_score=np.float64(score), best_step=np.int64(done))
+        least = run.start.likelihood - config.guards.likelihood_lost
+        if score < run.best_score and not (is_game and look.held_out_answers < least):
+            kept = Fidelity(np.float64(look.distance), np.float64(look.held_out_answers))
+            run = run._replace(
+                best=state.mean, best_score=np.float64(score), best_step=np.int64(done), kept=kept
+            )
         curves = Look(*(np.append(past, new) for past, new in zip(run.curves, look, strict=True)))
         run = run._replace(state=state, curves=curves)
         if checkpoint is not None:
@@ -132,7 +186,8 @@ def _train(
         done, stopped = _position(run, config)
     model = ImitationModel(jax.tree.map(np.asarray, run.best), limits)
     every = tuple(Look(*(float(leaf[i]) for leaf in run.curves)) for i in range(len(run.curves.step)))
-    return model, ImitationReport(every, int(run.best_step), stopped)
+    start, kept = (Fidelity(*(float(leaf) for leaf in one)) for one in (run.start, run.kept))
+    return model, ImitationReport(every, start, kept, int(run.best_step), stopped)
 
 
 def _position(run: _Run, config: ImitationConfig) -> tuple[int, str]:
@@ -145,12 +200,11 @@ def _position(run: _Run, config: ImitationConfig) -> tuple[int, str]:
     return done, reason
 
 
-def _at_start_of_game(run: _Run, held: "_HeldOut") -> _Run:
-    """The game starts from the best warm start, and has to beat its held-out fidelity."""
-    if not np.isfinite(run.best_score):
-        return run
-    score = np.float64(held.distance(run.best))
-    return run._replace(state=run.state._replace(generator=run.best), best_score=score)
+def _at_start_of_game(run: _Run, held: "_HeldOut", config: ImitationConfig) -> _Run:
+    """The game starts from the best warm start (without one: as it is), and has to beat its held-out fidelity."""
+    start = held.fidelity(run.best)
+    state = at_start_of_game(run.state, run.best, config)
+    return run._replace(state=state, start=start, kept=start, best_score=start.distance)
 
 
 class _HeldOut(NamedTuple):
@@ -158,18 +212,23 @@ class _HeldOut(NamedTuple):
 
     logged: Decisions
     refused: float
-    likelihood: Callable[[Generator, Decisions], Array]
+    likelihood: Callable[[Generator, Decisions], Likelihood]
     states: Callable[[Generator], Array]
     real: np.ndarray
 
     def distance(self, generator: Generator) -> float:
         return state_distance(self.real, np.asarray(self.states(generator)))
 
+    def fidelity(self, generator: Generator) -> Fidelity:
+        told = self.likelihood(generator, self.logged).answers
+        return Fidelity(np.float64(self.distance(generator)), np.float64(told))
+
     def look(self, generator: Generator, info: dict[str, float], step: int, is_game: bool) -> Look:
-        held_out = float(self.likelihood(generator, self.logged))
+        told = self.likelihood(generator, self.logged)
+        answers, both = float(told.answers), float(told.answers + told.engine)
         distance = self.distance(generator) if is_game else float("nan")
         return Look(
-            step, info["likelihood"], held_out, distance, info["accuracy_logged"], info["accuracy_generated"],
+            step, info["likelihood"], both, answers, distance, info["accuracy_logged"], info["accuracy_generated"],
             info["refused"] - self.refused if is_game else float("nan"),
         )  # fmt: skip
 
@@ -188,11 +247,17 @@ def _data(windows: Windows, encoding: Encoding) -> tuple[Data, Limits]:
     )
     ends_s = np.where(np.isfinite(fate.finish_s) & windows.valid(), fate.finish_s, -np.inf) + windows.origin_s
     last_s = max(float(ends_s.max()), float((windows.arrival_s + windows.origin_s).max()))
-    return Data(logged, windows, (last_s - windows.origin_s).astype(np.float32)), limits
+    known_until_s = (last_s - windows.origin_s).astype(np.float32)
+    return Data(logged, windows, known_until_s, np.zeros(NUM_OUTPUTS, np.float32)), limits
 
 
-def _held_out(windows: Windows, encoding: Encoding, config: ImitationConfig, limits: Limits) -> _HeldOut:
+def _held_out(
+    windows: Windows, encoding: Encoding, config: ImitationConfig, limits: Limits, widening: Leaf
+) -> _HeldOut:
     times = config.num_members
+    windows = select(
+        windows, 2 * windows.length >= windows.length.max()
+    )  # one short window would end all looks early
     logged = logged_decisions(windows, encoding)
     shortest = int(windows.length.min())
     horizons = sorted(
@@ -208,9 +273,8 @@ def _held_out(windows: Windows, encoding: Encoding, config: ImitationConfig, lim
         answers = imitated_answers(encoding, config, generator.answers, limits)
         return states_along_log(jax.random.key(1), encoding, answers, spread, horizons)
 
-    def mean(generator: Generator, some: Decisions) -> Array:
-        both = likelihood(encoding, config, generator, some)
-        return both.answers + both.engine
+    def mean(generator: Generator, some: Decisions) -> Likelihood:
+        return fitted_likelihood(encoding, config, generator, some, widening)
 
     refused = float(np.mean(~logged.observed.accepted[logged.valid])) if logged.valid.any() else 0.0
     return _HeldOut(told, refused, jax.jit(mean), jax.jit(states), real)
@@ -233,4 +297,5 @@ def _resumed(path: Path, key: Array, run: _Run) -> _Run:
         )  # fmt: skip
     state = jax.tree.map(jnp.asarray, found["state"])
     best = jax.tree.map(jnp.asarray, found["best"])
-    return _Run(state, best, found["best_score"][()], found["best_step"][()], found["curves"])
+    start, kept = (Fidelity(*(leaf[()] for leaf in found[name])) for name in ("start", "kept"))
+    return _Run(state, best, found["best_score"][()], found["best_step"][()], start, kept, found["curves"])

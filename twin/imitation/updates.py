@@ -1,6 +1,11 @@
-"""The steps between two looks, as one program: likelihood alone while warming, then the game."""
+"""The steps between two looks, as one program: likelihood alone while warming, then the game.
+
+The networks of `State.generator` are those that draw. Where durations were made wider or narrower once a fit had ended
+(`placement.spread`), the likelihood is that of the networks as they were fitted: it would undo what was settled.
+"""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -17,6 +22,7 @@ from twin.imitation.discriminator import (
     num_row_features,
 )
 from twin.imitation.game import (
+    Likelihood,
     Played,
     again,
     generated_rows,
@@ -26,11 +32,11 @@ from twin.imitation.game import (
     played,
     verdicts,
 )
-from twin.imitation.generator import Generator, Limits, draw_noise, init_generator
+from twin.imitation.generator import Generator, Limits, draw_noise, init_generator, widened
 from twin.imitation.proximal import critic_network, prepare, proximal_loss
 from twin.placement.encoding import Encoding
 from twin.placement.features import request_features
-from twin.placement.learned import num_offer_inputs
+from twin.placement.learned import num_inputs
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, take
 
@@ -42,6 +48,7 @@ class State(NamedTuple):
     """All that the next step needs."""
 
     generator: Generator
+    mean: Generator  # over the steps of the game, by `ImitationConfig.memory`
     critic: PyTree
     discriminator: PyTree
     generator_optimiser: PyTree
@@ -54,6 +61,7 @@ class Data(NamedTuple):
     logged: Decisions
     windows: Windows
     known_until_s: Leaf  # [W] on the windows' clocks: later than this the log knows no ends
+    widening: Leaf  # [NUM_OUTPUTS] what was added to the fitted networks' outputs
 
 
 def _optimisers(config: ImitationConfig) -> tuple[optax.GradientTransformation, optax.GradientTransformation]:
@@ -66,21 +74,21 @@ def init_state(key: Array, encoding: Encoding, config: ImitationConfig) -> State
     key_generator, key_critic, key_judge = jax.random.split(key, 3)
     cluster = encoding.cluster
     generator = init_generator(key_generator, cluster, config)
-    critic = critic_network(config).init(key_critic, jnp.zeros((num_offer_inputs(cluster), 1)))
+    critic = critic_network(config).init(key_critic, jnp.zeros((num_inputs(cluster), 1)))
     width = num_row_features(cluster, len(request_features(cluster)), config.discriminator)
     discriminator = discriminator_network(config.discriminator).init(key_judge, jnp.zeros((width, 1)))
     of_generator, of_judge = _optimisers(config)
-    return State(
-        generator, critic, discriminator, of_generator.init((generator, critic)), of_judge.init(discriminator)
-    )
+    optimisers = of_generator.init((generator, critic)), of_judge.init(discriminator)
+    return State(generator, generator, critic, discriminator, *optimisers)
 
 
 Updates = Callable[[Array, State, Data, int, int], tuple[State, dict[str, Array]]]
+WARM, ENGINE, GAME = "likelihood of answers and engine", "likelihood of the engine alone", "game"
 
 
-def updates(encoding: Encoding, config: ImitationConfig, limits: Limits, *, is_game: bool) -> Updates:
+def updates(encoding: Encoding, config: ImitationConfig, limits: Limits, phase: str) -> Updates:
     """The compiled `(key, state, data, first, count) -> state, info`; info is the mean over the steps."""
-    one = _game_step if is_game else _warm_step
+    one = _game_step if phase == GAME else partial(_warm_step, only_engine=phase == ENGINE)
 
     @jax.jit
     def run(
@@ -111,7 +119,22 @@ def _some(key: Array, data: Data, config: ImitationConfig) -> Data:
     chosen = jax.random.choice(key, available, (config.num_streams,), replace=available < config.num_streams)
     lone = data.windows._replace(num_overflow=None)
     windows = take(lone, chosen)._replace(num_overflow=0)
-    return Data(some_windows(data.logged, chosen), windows, jnp.take(jnp.asarray(data.known_until_s), chosen))
+    known_until_s = jnp.take(jnp.asarray(data.known_until_s), chosen)
+    return Data(some_windows(data.logged, chosen), windows, known_until_s, data.widening)
+
+
+def at_start_of_game(state: State, generator: Generator, config: ImitationConfig) -> State:
+    """The state in which a game begins from `generator`, its optimiser fresh."""
+    optimiser, _ = _optimisers(config)
+    fresh = optimiser.init((generator, state.critic))
+    return state._replace(generator=generator, mean=generator, generator_optimiser=fresh)
+
+
+def fitted_likelihood(
+    encoding: Encoding, config: ImitationConfig, generator: Generator, logged: Decisions, widening: Leaf
+) -> Likelihood:
+    """`likelihood` of the networks as they were fitted, from those that draw."""
+    return likelihood(encoding, config, widened(config, generator, -jnp.asarray(widening)), logged)
 
 
 def _moved(
@@ -125,17 +148,24 @@ def _moved(
 
 
 def _warm_step(
-    key: Array, state: State, data: Data, encoding: Encoding, config: ImitationConfig, _limits: Limits
+    key: Array,
+    state: State,
+    data: Data,
+    encoding: Encoding,
+    config: ImitationConfig,
+    _limits: Limits,
+    *,
+    only_engine: bool = False,
 ) -> tuple[State, dict[str, Array]]:
     some = _some(key, data, config)
 
     def loss(both: tuple[Generator, PyTree]) -> Array:
-        told = likelihood(encoding, config, both[0], some.logged)
-        return -(told.answers + told.engine)
+        told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
+        return -told.engine if only_engine else -(told.answers + told.engine)
 
     value, gradient = jax.value_and_grad(loss)((state.generator, state.critic))
     generator, critic, after = _moved(state, gradient, config, config.learning_rate)
-    state = state._replace(generator=generator, critic=critic, generator_optimiser=after)
+    state = state._replace(generator=generator, mean=generator, critic=critic, generator_optimiser=after)
     none = jnp.float32(jnp.nan)
     return state, {"likelihood": -value, "accuracy_logged": none, "accuracy_generated": none, "refused": none}
 
@@ -162,6 +192,7 @@ def _game_step(
     state = state._replace(discriminator=discriminator, discriminator_optimiser=of_judge)
     improve = _by_ppo if config.use_ppo else _pathwise
     state, told = improve(state, some, seen, encoding, config, limits)
+    state = state._replace(mean=optax.incremental_update(state.generator, state.mean, 1.0 - config.memory))
     valid = jnp.maximum(jnp.sum(seen.valid), 1)
     refused = jnp.sum(jnp.where(seen.valid, 1.0 - drawn.drawn.accepted, 0.0)) / valid
     info = {
@@ -177,7 +208,7 @@ def _pathwise(
     """One step along the judge's gradient through the drawn answers, likelihood kept."""
 
     def loss(both: tuple[Generator, PyTree]) -> tuple[Array, Array]:
-        told = likelihood(encoding, config, both[0], some.logged)
+        told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
         drawn = again(encoding, config, both[0], limits, seen)
         shown, counts = generated_rows(encoding, config, seen, drawn, some.known_until_s)
         cheated = verdicts(config, state.discriminator, shown, counts)
@@ -201,7 +232,7 @@ def _by_ppo(
     def loss(both: tuple[Generator, PyTree]) -> Array:
         value = proximal_loss(encoding, config, *both, seen, drawn, batch)
         if config.anchor:
-            told = likelihood(encoding, config, both[0], some.logged)
+            told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
             value -= config.anchor * (told.answers + told.engine)
         return config.adversary * value
 
@@ -210,5 +241,5 @@ def _by_ppo(
         generator, critic, after = _moved(state, gradient, config, config.game_learning_rate)
         return state._replace(generator=generator, critic=critic, generator_optimiser=after)
 
-    told = likelihood(encoding, config, state.generator, some.logged)
+    told = fitted_likelihood(encoding, config, state.generator, some.logged, some.widening)
     return jax.lax.fori_loop(0, config.epochs, epoch, state), told.answers + told.engine

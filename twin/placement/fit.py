@@ -94,13 +94,9 @@ def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.nd
     Few windows (a few pooled test days) are not held out whole, nor drawn: each is a large part of what there is, so
     rows are held out at random and members differ by their initial weights and batches alone.
     """
-    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
-    names = np.unique(window)
-    if len(names) >= MIN_WINDOWS:
-        kept = max(1, round(config.held_out * len(names)))
-        held_out = np.isin(window, generator.permutation(names)[:kept])
-    else:
-        held_out = generator.random(len(window)) < config.held_out
+    generator, names = _generator(key), np.unique(window)
+    aside = _set_aside(generator, names, config)
+    held_out = np.isin(window, aside) if len(aside) else generator.random(len(window)) < config.held_out
     weights = np.zeros((config.num_members, len(window)))
     for member in range(config.num_members):
         drawn = generator.choice(names, len(names))
@@ -110,6 +106,22 @@ def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.nd
         if not weights[member].any():
             weights[member] = ~held_out
     return weights, held_out
+
+
+def held_out_windows(key: Array, names: np.ndarray, config: AnswerConfig) -> np.ndarray:
+    """Which of the windows `names` (sorted) `fit_answers` with this key holds out; none where it held out rows."""
+    key_split, _ = jax.random.split(key)
+    return _set_aside(_generator(key_split), names, config)
+
+
+def _generator(key: Array) -> np.random.Generator:
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
+
+
+def _set_aside(generator: np.random.Generator, names: np.ndarray, config: AnswerConfig) -> np.ndarray:
+    if len(names) < MIN_WINDOWS:
+        return names[:0]
+    return generator.permutation(names)[: max(1, round(config.held_out * len(names)))]
 
 
 class _Search(NamedTuple):

@@ -145,8 +145,12 @@ def answer_inputs(cluster: Cluster, seen: Observation, node: Array, room_s: Arra
     Returns:
         [inputs, *batch].
     """
-    room = jnp.stack([jnp.log1p(room_s / unit_s), _ROOM_SCALE * log_wait(room_s, unit_s)])
-    return jnp.concatenate([offer_inputs(cluster, seen, node), room])
+    return jnp.concatenate([offer_inputs(cluster, seen, node), room_inputs(room_s, unit_s)])
+
+
+def room_inputs(room_s: Array, unit_s: float) -> Array:
+    """The last rows [2, *batch] of `answer_inputs`: when the node has room, from `room_in_s` [*batch]."""
+    return jnp.stack([jnp.log1p(room_s / unit_s), _ROOM_SCALE * log_wait(room_s, unit_s)])
 
 
 def answer_parameters(outputs: Array, inputs: Array) -> AnswerParameters:

@@ -34,7 +34,7 @@ def calibrate_spread(
     """
 
     def pooled(shift: Array) -> Array:
-        each = jax.lax.map(log_likelihood, _shifted(parameters, shift, output_layer))
+        each = jax.lax.map(log_likelihood, shifted(parameters, shift, output_layer))
         return jnp.sum(weight * jax.nn.logsumexp(each, axis=0))
 
     chosen = jnp.zeros(NUM_OUTPUTS)
@@ -44,10 +44,10 @@ def calibrate_spread(
         best = jnp.argmax(jax.lax.map(pooled, tried))
         chosen = tried[best]
         factors.append(jnp.exp(jnp.array(LOG_FACTORS))[best])
-    return _shifted(parameters, chosen, output_layer), jnp.stack(factors)
+    return shifted(parameters, chosen, output_layer), jnp.stack(factors)
 
 
-def _shifted(parameters: PyTree, shift: Array, output_layer: str) -> PyTree:
+def shifted(parameters: PyTree, shift: Array, output_layer: str) -> PyTree:
     """The parameters with `shift` [NUM_OUTPUTS] added to the biases of the output layer."""
     layers = parameters["params"]
     output = {**layers[output_layer], "bias": layers[output_layer]["bias"] + shift[None]}

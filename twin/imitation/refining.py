@@ -1,0 +1,123 @@
+"""The twin that policies are trained in, its answers imitated adversarially (MAIL-MMSG, paper 000, section 3.4).
+
+What plays the game is the twin's own ensemble: the same inputs, the same networks, the same draws. So whatever a
+twin is good for, one that has been through the game is good for, and only its parameters tell them apart.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from logs_schema import Archive
+from twin.contracts import Array
+from twin.imitation.config import ANCHORED, GameConfig, ImitationConfig
+from twin.imitation.generator import Limits
+from twin.imitation.guards import Look
+from twin.imitation.training import Fitted, ImitationReport, fit_imitation
+from twin.placement.fit import held_out_windows
+from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.outcome_model import NUM_OUTPUTS, RUN_SCALES, WAIT_SCALES
+from twin.placement.windows import Windows, select
+
+MAX_WINDOWS = 512
+"""Windows of a longer log are thinned out evenly to at most so many: the states of all of them are held at once."""
+
+
+class Imitated(NamedTuple):
+    """What came of a game."""
+
+    twin: PlacementTwin
+    looks: Look  # leaves [looks]
+    facts: dict[str, Any]  # for a manifest; `in_words` is one line for reports and certificates
+
+
+def imitated_twin(
+    key: Array,
+    twin: PlacementTwin,
+    archive: Archive,
+    config: GameConfig,
+    *,
+    checkpoint: Path | None = None,
+    on_look: Callable[[Look], object] = lambda look: None,
+) -> Imitated:
+    """The twin after an adversarial game on its training days; the windows its fit held out decide what is kept.
+
+    Args:
+        key: That of `fit_twin`.
+        twin: As fitted.
+        archive: The one it was fitted on.
+        config: Which game.
+        checkpoint: File (.npz) kept after every look; a second call with the same arguments resumes from it.
+        on_look: Told of every look.
+
+    Raises:
+        ConfigError: No game is wanted.
+        ImitationError: Too few windows, or numbers that are not finite.
+    """
+    settings, days = config.of_ensemble(twin.config), twin.encoding.train_days
+    logged = encode_days(archive, twin.encoding, days, num_steps=twin.windows.num_steps, until=max(days))
+    told = np.flatnonzero((logged.valid() & (logged.node >= 0)).any(axis=0))
+    windows, aside = _thinned(logged, held_out_windows(key, told, twin.config))
+    model, report = fit_imitation(
+        jax.random.fold_in(key, 2), windows, twin.encoding, settings,
+        fitted=_as_fitted(twin) if config.kind == ANCHORED else None,
+        held_out=aside if len(aside) else None, checkpoint=checkpoint, on_look=on_look,
+    )  # fmt: skip
+    parameters = model.generator.answers.answer
+    spread = twin.report.spread if config.kind == ANCHORED else np.ones_like(twin.report.spread)
+    supervised = float(np.mean(np.nanmax(twin.report.held_out_log_likelihood, axis=0)))
+    return Imitated(
+        replace(
+            twin, model=twin.model._replace(parameters=parameters), report=twin.report._replace(spread=spread)
+        ),
+        Look(*(np.array(leaves) for leaves in zip(*report.looks, strict=True))),
+        _facts(config, settings, report, supervised),
+    )
+
+
+def _as_fitted(twin: PlacementTwin) -> Fitted:
+    on_wait, on_run = np.log(twin.report.spread)
+    widening = np.zeros(NUM_OUTPUTS, np.float32)
+    widening[WAIT_SCALES], widening[RUN_SCALES] = on_wait, on_run
+    limits = Limits(twin.model.longest_wait_s, twin.model.longest_run_s)
+    return Fitted(jax.tree.map(jnp.asarray, twin.model.parameters), limits, widening)
+
+
+def _thinned(windows: Windows, aside: np.ndarray) -> tuple[Windows, np.ndarray]:
+    """Every so many windows, and which of those are among `aside`."""
+    kept = np.arange(0, windows.num_windows, -(-windows.num_windows // MAX_WINDOWS))
+    return select(windows, kept), np.flatnonzero(np.isin(kept, aside))
+
+
+def _facts(
+    config: GameConfig, settings: ImitationConfig, report: ImitationReport, supervised: float
+) -> dict[str, Any]:
+    step = max(0, report.best_step - settings.num_warm)
+    start, kept = report.start, report.kept
+    fate = f"kept step {step} of {config.num_steps}"
+    if config.kind == ANCHORED:
+        told = "answers: supervised ensemble, refined adversarially, "
+        told += fate if step else "but the game only harmed and gave its start back"
+    else:
+        told = "answers: imitated adversarially from scratch, without likelihood (algorithm 2 of paper 000), "
+        told += fate if step else "but no step was better than random networks"
+    told += (
+        f"; on held-out windows the state distance is {kept.distance:.3f} ({start.distance:.3f} when the game began), "
+        f"the log likelihood an answer {kept.likelihood:.3f} (supervised {supervised:.3f})"
+    )
+    return {
+        "kind": config.kind,
+        "steps": int(report.looks[-1].step) - settings.num_warm,
+        "kept_step": step,
+        "stopped": report.stopped,
+        "state_distance": {"start": start.distance, "kept": kept.distance},
+        "log_likelihood": {
+            "supervised": supervised, "start": start.likelihood, "kept": kept.likelihood,
+        },
+        "in_words": told + (f"; stopped early: {report.stopped}" if report.stopped else ""),
+    }  # fmt: skip
