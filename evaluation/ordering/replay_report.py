@@ -19,6 +19,9 @@ from twin.ordering.types import Jobs, Pool, Replayed
 from twin.ordering.windows import chosen
 
 ALL = "all pools together"
+TOO_LARGE = "too_large"
+CONSEQUENCES = {TOO_LARGE: " (larger than the pool: they never start)"}
+"""What a count means for the jobs it counts, where its name does not say."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class ReplayedQueue:
             "processors": self.pool.processors,
             "easy": self.pool.easy,
             "counts": dict(self.jobs.counts)
-            | {"too_large": one.num_too_large, "overrunning": one.num_overrunning},
+            | {TOO_LARGE: one.num_too_large, "overrunning": one.num_overrunning},
             "logged_mean_wait_s": _finite(logged_mean_wait_s(self.jobs)),
             "note": LOGGED_GAP,
             "policies": {
@@ -170,7 +173,9 @@ def as_lines(report: ReplayReport) -> str:
 
 
 def _part(name: str, plain: dict[str, Any], gap: str) -> str:
-    hit = [f"{count:,} x {rule}" for rule, count in plain["counts"].items() if count]
+    hit = [
+        f"{count:,} x {rule}{CONSEQUENCES.get(rule, '')}" for rule, count in plain["counts"].items() if count
+    ]
     lines = [
         f"{name}{plain['num_jobs']:,} jobs on {plain['processors']:g} processors, "
         f"{'EASY backfilling' if plain['easy'] else 'no backfilling'}"

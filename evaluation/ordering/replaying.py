@@ -143,15 +143,16 @@ def _from_first(
     return done._replace(start_s=done.start_s + first_s)
 
 
-def find_rule(name: str) -> Rule:
-    """The rule of a name; ConfigError if there is none."""
+def find_rule(name: str, *, suffix: str = "") -> Rule:
+    """The rule of a name, which may end with `suffix`; ConfigError if there is none."""
     for rule in RULES:
-        if rule.name == name:
+        if rule.name == name.removesuffix(suffix):
             return rule
     raise ConfigError(
         f"there is no rule {name!r}",
         where="policy",
-        allowed=", ".join(rule.name for rule in RULES),
+        allowed=", ".join(rule.name for rule in RULES)
+        + (f"; each also with {suffix}, for example {RULES[0].name}{suffix}" if suffix else ""),
         advice="choose one of these",
     )
 

@@ -20,7 +20,8 @@ from twin.ordering.types import Jobs, Pool, WarmStart
 from twin.ordering.windows import window
 
 WARM_STARTS = ("logged", "easy", "empty")
-RARE = 0.005
+RARE, RARE_DAYS = 0.005, 3
+"""Share of the jobs at either end of a log that may be stragglers; days with jobs at its end that may be theirs."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +168,13 @@ def _latest_anchor(jobs: Jobs, config: WeeksConfig, wanted: int) -> int:
 def log_days(jobs: Jobs) -> tuple[int, int]:
     """The log's whole days: the first, and the first one after them, as days since 1970 (UTC).
 
-    The first and the last half percent of jobs do not count: many logs begin with stragglers.
+    The first and the last half percent of jobs do not count: many logs begin with stragglers. At the end, where the
+    newest days are, these are the jobs of `RARE_DAYS` days at most: of ten years half a percent is weeks.
     """
     last = len(jobs.arrival_s) - 1
-    first_day, last_day = day_of(jobs, jobs.arrival_s[[int(RARE * last), int((1 - RARE) * last)]])
-    return int(first_day) + 1, int(last_day)
+    days = day_of(jobs, jobs.arrival_s)
+    newest = np.unique(days)[-1 - RARE_DAYS :]
+    return int(days[int(RARE * last)]) + 1, int(max(days[int((1 - RARE) * last)], newest[0]))
 
 
 def cut_week(

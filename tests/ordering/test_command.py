@@ -61,7 +61,7 @@ def test_several_policies_share_a_file_and_a_table(archive, tmp_path, capsys):
     text = capsys.readouterr().out
     assert {"fcfs", "sjf"} <= {line.split()[0] for line in text.splitlines() if line.strip()}
     assert "6 processors" in text  # the archive's own
-    assert "1 x too_large" in text
+    assert "1 x too_large (larger than the pool: they never start)" in text
 
 
 def test_an_older_file_is_replaced_only_when_asked(archive, tmp_path, capsys):

@@ -11,7 +11,7 @@ from evaluation.ordering.comparing import REPLAY, TWIN, compare_orders
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.playing import decisions_of, played, rule_policies
 from evaluation.ordering.replaying import ReplayConfig, _from_first, _part
-from evaluation.ordering.weeks import WeeksConfig, cut_week, plan_weeks
+from evaluation.ordering.weeks import RARE, RARE_DAYS, WeeksConfig, cut_week, log_days, plan_weeks
 from evaluation.progress import SilentProgress
 from logs_schema.errors import ConfigError
 from tests.ordering.making import jobs_of
@@ -48,6 +48,17 @@ def test_a_week_that_begins_as_the_replay_had_it_goes_on_as_the_replay_did(easy)
     assert np.sum(week.jobs.arrival_s < 0.0) + len(week.warm.end_s) > 0
     same = week.jobs.arrival_s < SHORT.num_test_days * DAY_S
     np.testing.assert_allclose(start_s[same] + 10 * DAY_S, whole[week.place][same])
+
+
+def test_of_a_long_log_no_weeks_are_taken_for_stragglers():
+    """A month and ten years of 20 jobs a day, then one job far behind: it is left out, and no newest days with it."""
+    for num_days in (30, 3650):
+        arrival_s = np.arange(0.0, num_days * DAY_S, DAY_S / 20)
+        rows = np.stack([arrival_s, *np.ones((3, len(arrival_s)))], axis=1)
+        late = [num_days * DAY_S + 400 * DAY_S, 1.0, 1.0, 1.0]
+        begin, end = log_days(jobs_of(*rows, late))
+        assert begin == 1 + int(RARE * num_days)
+        assert num_days - RARE_DAYS <= end <= num_days
 
 
 def test_jobs_beyond_the_pool_wait_where_a_log_ran_them():

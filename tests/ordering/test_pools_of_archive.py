@@ -170,6 +170,22 @@ def test_every_row_is_in_one_pool_or_counted(tmp_path):
     assert (counts["no_pool"], counts["several_pools"]) == (4, 1)  # once, though both pools say so
 
 
+def test_sizes_are_known_from_the_first_day_that_names_a_node(tmp_path, monkeypatch):
+    archive = Archive(
+        write(tmp_path / "archive", [job("a", 0), *(job(str(day), day * 86_400) for day in (1, 3))])
+    )
+    assert pool_sizes(archive) == {}  # no row names one: one pool
+    archive = Archive(write(tmp_path / "named", random_jobs(0)))
+    whole, seen = archive.scan, []
+    monkeypatch.setattr(
+        archive,
+        "scan",
+        lambda *words, **more: map(lambda one: seen.append(one) or one, whole(*words, **more)),
+    )
+    assert pool_sizes(archive) == {"slim": 6.0, "wide": 16.0}
+    assert len(archive.days("requests")) > len(seen) == 1
+
+
 def test_one_pool_has_all_nodes_also_under_its_name(tmp_path):
     """A node without a class beside the only class: all jobs are the pool's, so all processors are."""
     archive = write(tmp_path / "archive", random_jobs(3, 20), [("a1", "wide", 8.0), ("c1", None, 5.0)])

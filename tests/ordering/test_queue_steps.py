@@ -150,7 +150,9 @@ def test_generated_days_are_an_archive_that_replays_to_its_own_waits(trained, tm
     assert run("generate", folder / "twin", "--first-day", "2001-09-20", "--out", tmp_path / "early") == 2
     assert "before the end of training" in capsys.readouterr().err
     assert run("generate", folder / "twin", "--policy", "clone", "--out", tmp_path / "clone") == 2
-    assert "no rule 'clone'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "no rule 'clone'" in said
+    assert "logged_order; each also with +easy, for example fcfs+easy" in said
 
 
 @pytest.mark.slow

@@ -88,8 +88,11 @@ def _classes(archive: Archive) -> dict[str, str]:
 
 
 def _names_nodes(archive: Archive, classes: Mapping[str, str]) -> bool:
-    rows = archive.read("requests", columns=NODES_OF_JOBS)
-    return bool(np.any(_lowest_and_highest(rows, dict.fromkeys(classes, 0))[0] != UNKNOWN))
+    """Whether any request names a node of a class; the log is read up to the first that does, mostly its beginning."""
+    code_of = dict.fromkeys(classes, 0)
+    batches = archive.scan("requests", columns=NODES_OF_JOBS)
+    parts = (_lowest_and_highest(pa.Table.from_batches([batch]), code_of)[0] for batch in batches)
+    return any(np.any(part != UNKNOWN) for part in parts)
 
 
 def _lowest_and_highest(rows: pa.Table, code_of: Mapping[str, int]) -> tuple[np.ndarray, np.ndarray]:
