@@ -6,7 +6,8 @@ from pathlib import Path
 NAME = "refresh"
 HELP = (
     "the daily job: append a decision log, refit, certify, retrain, compare with the running policy, export what is "
-    "better; exit status 0: exported, 10: kept the running policy, 11: certificate failed, 12: certificate cannot tell"
+    "better; exit status 0: exported, 10: kept the running policy, or nothing new came, 11: certificate failed, "
+    "12: certificate cannot tell"
 )
 
 
@@ -39,7 +40,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--force", action="store_true",
-        help="also where the twin has not passed its certificate: export what is better than the running policy",
+        help="also where nothing new came, or the twin has not passed its certificate: export what is better than the "
+        "running policy",
     )  # fmt: skip
     add_problem_arguments(parser)
 

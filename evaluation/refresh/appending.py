@@ -65,7 +65,8 @@ def build_history(
         stage: Told the number of rows read.
 
     Returns:
-        Facts: what was appended, in rows of `requests`, and the days that the history covers.
+        Facts: what was appended, in rows of `requests`, whether that says anything that the history did not know
+        (`is_news`), and the days that it covers.
 
     Raises:
         ConfigError: The imported log is another one than the history began with.
@@ -92,6 +93,7 @@ def append(path: Path, files: Sequence[Path], stage: Stage) -> dict[str, Any]:
     unseen = [file for file in present if file_hash(file) not in seen]
     counts = {"files": len(present), "new_files": len(unseen), "rows_read": 0, "rows_known": 0}
     before, bad_before = archive.num_rows(REQUESTS.name), _num_bad(archive)
+    held = archive.days_hash(REQUESTS.name, archive.days(REQUESTS.name))
     if unseen:
         refuse_other_formats(native, unseen)
         settled = settled_among(archive, _request_ids(native.read(unseen)))
@@ -106,6 +108,7 @@ def append(path: Path, files: Sequence[Path], stage: Stage) -> dict[str, Any]:
         "requests_added": archive.num_rows(REQUESTS.name) - before,
         "rows_quarantined": _num_bad(archive) - bad_before,
         "requests": archive.num_rows(REQUESTS.name),
+        "is_news": archive.days_hash(REQUESTS.name, days) != held,
         "first_day": days[0].isoformat() if days else None,
         "last_day": days[-1].isoformat() if days else None,
     }

@@ -17,7 +17,8 @@ class RefreshConfig:
         judge_days: Newest days of the history that are held out: certificate and comparison look at them; None: as
             many as the problem needs (`Parts.num_days`).
         accept: What the comparison has to say of the new policy, of `ACCEPTED`.
-        force: Go on where the twin did not pass its certificate; then only the comparison can get a policy exported.
+        force: Go on where nothing new came, and where the twin did not pass its certificate; in that case only the
+            comparison can get a policy exported.
     """
 
     judge_days: int | None = None

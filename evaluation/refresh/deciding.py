@@ -64,7 +64,7 @@ class Decision:
         reason: Why, in a sentence.
         history: What was appended, and what the history holds (see `appending.build_history`).
         train_days, judged_days: ISO dates: what the twin learned from, and the newest days, held out.
-        certificate: Content hash of the certificate.
+        certificate: Content hash of the certificate; None where nothing new came, so nothing was fitted.
         verdict: What the certificate says, in words.
         new, running: Content hashes of the bundles; None where there is none.
         accept: What the comparison has to say: "better" or "not-worse".
@@ -78,7 +78,7 @@ class Decision:
     history: Mapping[str, Any]
     train_days: tuple[str, ...]
     judged_days: tuple[str, ...]
-    certificate: str
+    certificate: str | None
     verdict: str
     new: str | None
     running: str | None
@@ -103,15 +103,37 @@ class Decision:
         lines = [
             f"{self.result.value}: {self.reason}",
             f"history: {in_words(self.history)}",
-            f"twin: learned from {_span(self.train_days)}; held out: {_span(self.judged_days)}",
-            f"certificate {self.certificate[:12]}: {self.verdict}",
         ]
+        if self.certificate is not None:
+            lines.append(f"twin: learned from {_span(self.train_days)}; held out: {_span(self.judged_days)}")
+            lines.append(f"certificate {self.certificate[:12]}: {self.verdict}")
         if self.new is not None:
             lines.append(f"new policy {self.new[:12]}; running policy {(self.running or 'none')[:12]}")
         if self.judgements:
             lines.append(f"{self.metric}, intervals over {self.unit_kind}; asked for: {self.accept}")
         lines += [_line(one) for one in self.judgements]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def idle_decision(history: Mapping[str, Any], accept: str) -> Decision:
+    """The decision where the log says nothing that the history did not know; arguments as in `Decision`."""
+    reason = "nothing new came, so nothing was fitted (--force does it all the same)"
+    return Decision(
+        Result.KEPT,
+        reason,
+        history,
+        (),
+        (),
+        None,
+        "none was asked for",
+        None,
+        None,
+        accept,
+        None,
+        None,
+        (),
+        (),
+    )
 
 
 def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:

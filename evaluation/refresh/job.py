@@ -10,7 +10,8 @@
 Every step is a product that stands while nothing it depends on has changed: killed at any moment, it is finished by
 running it again, and run again when it is finished, it does nothing. A server goes on writing meanwhile: what it has
 written since is left to the next refresh until this one has decided, or is a day old. The policy compared with is kept
-as it was, also after an export (roll back to it), so a second run finds the same comparison.
+as it was, also after an export (roll back to it), so a second run finds the same comparison. Where the log says
+nothing that the history did not know, nothing is fitted, and what runs goes on running.
 
 Placements and orders of a queue are refreshed alike; what they do differently are their `Parts`. The server decides
 placements only: what is appended for a queue is its own log in this project's format, the table `requests`.
@@ -34,7 +35,7 @@ from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.refresh import appending
 from evaluation.refresh.config import RefreshConfig
-from evaluation.refresh.deciding import Decision, Result, decide, judgements_of
+from evaluation.refresh.deciding import Decision, Result, decide, idle_decision, judgements_of
 from evaluation.refresh.parts import HeldOut, OtherSystemError, Parts
 from evaluation.refresh.placing import placement_parts
 from evaluation.refresh.queueing import queue_parts
@@ -99,6 +100,9 @@ def refresh(
     place = work / FOLDER
     steps = [history_step(base, place, appending.log_files(log), progress)]
     products = run_job(steps, place, progress)
+    if not (settings.force or is_news(products["history"])):
+        products = run_job([*steps, _idle_step(settings)], place, progress)
+        return load_decision(products[DECISION]), products
     history = Archive(products["history"] / appending.ARCHIVE)
     held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
     steps += [_twin_step(parts, config, held_out, progress), _certificate_step(config, held_out)]
@@ -175,8 +179,9 @@ def history_step(base: Path, place: Path, files: list[Path], progress: Progress)
     """The step that appends a decision log to the history in `place`; the one of before stands until it is used up."""
     previous = place / "history" if (place / "history" / MANIFEST).is_file() else None
     log_hash = json_hash(sorted(file_hash(path) for path in files))
-    turn = 0
+    turn, is_owed = 0, False
     if previous is not None:
+        is_owed = is_news(previous) and not has_ended(place)
         before = read_manifest(previous, appending.KIND)
         turn = before.extra["turn"]
         if before.extra["log"] == log_hash:
@@ -192,7 +197,7 @@ def history_step(base: Path, place: Path, files: list[Path], progress: Progress)
         with progress.stage("append", unit="rows") as stage:
             facts = appending.build_history(out, base, previous, files, stage)
         progress.note(appending.in_words(facts))
-        return facts | {"turn": turn, "log": log_hash}
+        return facts | {"turn": turn, "log": log_hash, "is_news": facts["is_news"] or is_owed}
 
     settings = {"base": Archive(base).content_hash, "turn": turn}
     return Step("history", appending.KIND, build, config=settings)
@@ -201,18 +206,36 @@ def history_step(base: Path, place: Path, files: list[Path], progress: Progress)
 def is_under_way(place: Path, now: dt.datetime) -> bool:
     """Whether a refresh has begun in `place` within the last day that has not come to its end."""
     history = read_manifest(place / "history", appending.KIND)
-    if now - dt.datetime.fromisoformat(history.created) > STALE:
-        return False
+    return now - dt.datetime.fromisoformat(history.created) <= STALE and not has_ended(place)
+
+
+def has_ended(place: Path) -> bool:
+    """Whether the refresh of the history in `place` is decided and, where it is exported, the bundle is out."""
     if not (place / DECISION / MANIFEST).is_file():
-        return True
-    decided = read_manifest(place / DECISION)
-    if decided.made_from["history"] != history.content_hash:
-        return True
-    if decided.extra["result"] != Result.EXPORTED.value:
         return False
+    decided = read_manifest(place / DECISION)
+    if decided.made_from["history"] != read_manifest(place / "history", appending.KIND).content_hash:
+        return False
+    if decided.extra["result"] != Result.EXPORTED.value:
+        return True
     bundle = place / "bundle"
     is_out = (bundle / MANIFEST).is_file()
-    return not is_out or read_manifest(bundle).made_from["candidate"] != decided.made_from["candidate"]
+    return is_out and read_manifest(bundle).made_from["candidate"] == decided.made_from["candidate"]
+
+
+def is_news(history: Path) -> bool:
+    """Whether a history says anything that no refresh has decided about."""
+    return bool(read_manifest(history, appending.KIND).extra.get("is_news", True))
+
+
+def _idle_step(settings: RefreshConfig) -> Step:
+    """The decision where nothing new came."""
+
+    def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
+        facts = read_manifest(inputs["history"], appending.KIND).extra
+        return _write(out, idle_decision(facts, settings.accept))
+
+    return Step(DECISION, "refresh", build, inputs=("history",), config={"accept": settings.accept})
 
 
 def _twin_step(parts: Parts, config: RunConfig, held_out: HeldOut, progress: Progress) -> Step:
@@ -308,13 +331,17 @@ def _decision_step(
             comparison.main_metric if comparison is not None else None,
             comparison.unit_kind if comparison is not None else None, judgements or (), tuple(told),
         )  # fmt: skip
-        (out / DATA).write_text(json.dumps(decision.to_json(), indent=1, allow_nan=False) + "\n")
-        (out / TEXT).write_text(decision.in_words() + "\n", encoding="utf-8")
-        return {"result": result.value}
+        return _write(out, decision)
 
     more = (("candidate",) if trained else ()) + (("running", "judged") if judged else ())
     parts = {"accept": settings.accept, "notes": notes} | ({"force": True} if settings.force else {})
     return Step(DECISION, "refresh", build, inputs=("history", CERTIFICATE, *more), config=parts)
+
+
+def _write(out: Path, decision: Decision) -> Mapping[str, Any]:
+    (out / DATA).write_text(json.dumps(decision.to_json(), indent=1, allow_nan=False) + "\n")
+    (out / TEXT).write_text(decision.in_words() + "\n", encoding="utf-8")
+    return {"result": decision.result.value}
 
 
 def _bundle_step() -> Step:

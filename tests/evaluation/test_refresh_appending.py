@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.cli import main
 from evaluation.job import run_job
 from evaluation.progress import SilentProgress
 from evaluation.refresh import appending
-from evaluation.refresh.deciding import Result
+from evaluation.refresh.deciding import EXIT_STATUS, Result
 from evaluation.refresh.job import STALE, history_step, is_under_way
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError, ProductError
@@ -144,6 +145,49 @@ def test_what_is_under_way_is_finished_first(base: Path, tmp_path: Path, result:
             pass
     assert not is_under_way(place, now)
     assert refreshed(base, place, log)["requests"] == 3
+
+
+def test_news_is_what_no_refresh_has_decided_about(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, place = tmp_path / "log", tmp_path / "work"
+    served(log, [row(0, "completed"), row(1, "waiting")])
+    assert refreshed(base, place, log)["is_news"]
+    monkeypatch.setattr("evaluation.refresh.job.STALE", dt.timedelta(0))  # given up before it was decided
+    served(log, [row(0, "completed")])
+    again = refreshed(base, place, log)
+    assert (again["requests_added"], again["turn"], again["is_news"]) == (0, 1, True)
+    decided(place)
+    served(log, [row(0, "completed"), row(0, "completed")])
+    again = refreshed(base, place, log)
+    assert (again["requests_added"], again["turn"], again["is_news"]) == (0, 2, False)
+    decided(place)
+    served(log, [row(1, "completed")])
+    again = refreshed(base, place, log)
+    assert (again["requests_added"], again["is_news"]) == (0, True)  # its end is news
+
+
+def test_where_nothing_new_came_nothing_is_fitted(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.toml").write_text('[log]\nformat = "native"\npaths = ["raw"]\n')
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "requests.csv").write_text(",".join(REQUEST_COLUMNS) + "\n")
+    words = [
+        "refresh",
+        str(tmp_path / "job.toml"),
+        "--log",
+        str(tmp_path / "log"),
+        "--work",
+        str(tmp_path / "work"),
+    ]
+    assert main([*words, "--no-progress"]) == EXIT_STATUS[Result.KEPT]
+    told = capsys.readouterr().out
+    assert told.startswith("kept the running policy: nothing new came")
+    assert "0 requests added from 1 new files (0 rows read" in told
+    assert not (tmp_path / "work" / "refresh" / "twin").exists()
+    assert main([*words, "--force", "--no-progress"]) == 2  # it goes on, to find that there is one day only
+    assert "are to be held out" in capsys.readouterr().err
 
 
 def test_what_cannot_be_appended_is_refused_and_nothing_is_lost(base: Path, tmp_path: Path) -> None:
