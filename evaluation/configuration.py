@@ -18,6 +18,7 @@ from evaluation.ordering.config import OrderConfig
 from evaluation.shifts import ShiftConfig
 from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
+from twin.imitation.config import GameConfig
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.encoding import GRANULARITIES
 from twin.placement.learned import AnswerConfig
@@ -136,6 +137,7 @@ class RunConfig:
     seed: int = 0
     days: DaysConfig = field(default_factory=DaysConfig)
     twin: AnswerConfig = field(default_factory=AnswerConfig)
+    imitation: GameConfig = field(default_factory=GameConfig)
     population: PopulationConfig = field(default_factory=PopulationConfig)
     train: TrainingConfig = field(default_factory=TrainingConfig)
     shifts: ShiftConfig = field(default_factory=ShiftConfig)

@@ -31,6 +31,9 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.product import Manifest, fingerprint, read_manifest
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
+from twin.arrays import save_arrays
+from twin.imitation.config import GameConfig
+from twin.imitation.refining import imitated_twin
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
@@ -39,6 +42,9 @@ from twin.problems import PLACEMENT, problem_of
 
 POPULATION = "population"
 """Folder of the population within a twin's."""
+CURVES = "game.npz"
+"""File in a twin's folder: every look of the adversarial game, if one was played."""
+NO_GAME = GameConfig()
 NO_CERTIFICATE = "trained in a twin without a certificate"
 
 
@@ -52,22 +58,28 @@ def build_twin(
     progress: Progress,
     *,
     population: PopulationConfig,
+    imitation: GameConfig = NO_GAME,
 ) -> dict[str, Any]:
     """Fits a twin on the training days of an archive and writes it into `out`: answers, and a population beside them.
 
-    A log that does not support a population gives a twin without one; the facts say why.
+    A log that does not support a population gives a twin without one; the facts say why. A game that was killed goes on
+    where it was.
 
     Returns:
-        Facts for the manifest: training days, fit, population.
+        Facts for the manifest: training days, fit, population, and the adversarial game if one was played.
 
     Raises:
         ConfigError: No training days, or too little in them to learn from.
+        ImitationError: Too little for the game, or it diverged.
     """
     archive = Archive(archive_path)
     train_days = train_days_of(archive, days, shifts)
     encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
+    game: dict[str, Any] = {}
+    if imitation.kind != NO_GAME.kind:
+        twin, game = _play_game(out, twin, archive, imitation, seed, progress)
     twin.save(out)
     asking = _build_population(out / POPULATION, archive, train_days, population, seed, progress)
     best = np.nanmax(twin.report.held_out_log_likelihood, axis=0)
@@ -83,7 +95,28 @@ def build_twin(
         "spread": spread_of(twin.report),
         "num_carried_overflow": twin.windows.num_overflow,
         "population": asking,
+        **game,
     }
+
+
+def _play_game(
+    out: Path, twin: PlacementTwin, archive: Archive, config: GameConfig, seed: int, progress: Progress
+) -> tuple[PlacementTwin, dict[str, Any]]:
+    """The twin after the game, its curves in `out`, and what the manifest says of it."""
+    made_from = {"days": archive.days_hash("requests", twin.encoding.train_days)}
+    settings = {"twin": asdict(twin.config), "game": asdict(config), "num_steps": twin.windows.num_steps}
+    wanted = fingerprint("game", made_from, settings, seed)
+    unfinished = out.parent / f".unfinished-game-{wanted[:16]}.npz"
+    with progress.stage("adversarial game", unit="steps") as stage:
+        played = imitated_twin(
+            jax.random.key(seed), twin, archive, config, checkpoint=unfinished,
+            on_look=lambda look: stage(look.step, text=f"held-out log likelihood {look.held_out_answers:.3f}"),
+        )  # fmt: skip
+    save_arrays(out / CURVES, played.looks)
+    unfinished.unlink(missing_ok=True)
+    progress.note(played.facts["in_words"])
+    kept = played.facts["log_likelihood"]["kept"]
+    return played.twin, {"imitation": played.facts, "held_out_log_likelihood": kept}
 
 
 def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:

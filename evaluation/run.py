@@ -152,7 +152,7 @@ def twin_step(config: RunConfig) -> Step:
         archive = inputs["archive"] / ARCHIVE
         return build_twin(
             out, archive, config.days, config.shifts, config.twin, config.seed, progress,
-            population=config.population,
+            population=config.population, imitation=config.imitation,
         )  # fmt: skip
 
     settings = {
@@ -160,6 +160,7 @@ def twin_step(config: RunConfig) -> Step:
         "shifts": config.shifts,
         "twin": config.twin,
         "population": config.population,
+        **config.imitation.as_settings(),
     }
     return Step(
         "twin", "twin", build, inputs=("archive",),

@@ -52,6 +52,7 @@ def certify(
     *,
     twin_hash: str,
     population: Path | None = None,
+    notes: Sequence[str] = (),
 ) -> Certificate:
     """The certificate of a twin on held-out days.
 
@@ -63,6 +64,7 @@ def certify(
         progress: Where to show how far it is.
         twin_hash: Content hash of the twin.
         population: Folder of a fitted population, where the twin generates its requests.
+        notes: What else is to be told of the twin.
 
     Raises:
         ConfigError: Days of training, days without requests, or too few requests with known decisions and outcomes.
@@ -94,7 +96,7 @@ def certify(
     }
     num_rows = len(trio.real.unit)
     num_counted = sum(int(day.counted.sum()) for day in held)
-    notes = [*chosen.notes, *asking.notes, *unseen_labels(archive, encoding, chosen.days)]
+    notes = [*notes, *chosen.notes, *asking.notes, *unseen_labels(archive, encoding, chosen.days)]
     notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
     if num_counted > num_rows:
         notes.append(

@@ -136,7 +136,8 @@ def build_certificate(
         ConfigError: The archive is another one, or the days cannot be used.
         ProductError: This is no twin.
     """
-    archive, twin_hash = Archive(archive_path), read_manifest(twin_path, "twin").content_hash
+    archive, manifest = Archive(archive_path), read_manifest(twin_path, "twin")
+    twin_hash, game = manifest.content_hash, manifest.extra.get("imitation")
     refuse_foreign(archive, twin_path)
     make: Callable[..., Certificate]
     refuse: Callable[..., Certificate]
@@ -151,7 +152,9 @@ def build_certificate(
     else:
         twin, own = PlacementTwin.load(twin_path), twin_path / "population"
         population = own if population is None and own.is_dir() else population
-        make, refuse = partial(certify, twin, population=population), partial(refused, twin=twin)
+        notes = [game["in_words"]] if game else []
+        make = partial(certify, twin, population=population, notes=notes)
+        refuse = partial(refused, twin=twin)
     try:
         certificate = make(archive, days, config, progress, twin_hash=twin_hash)
     except (ConfigError, OrderingError) as error:

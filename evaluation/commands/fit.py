@@ -72,7 +72,12 @@ def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:
             arguments,
             "twin",
             {"archive": arguments.archive},
-            {"days": config.days, "twin": config.twin, "population": config.population},
+            {
+                "days": config.days,
+                "twin": config.twin,
+                "population": config.population,
+                **config.imitation.as_settings(),
+            },
             lambda out: build_twin(
                 out,
                 arguments.archive,
@@ -82,6 +87,7 @@ def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:
                 config.seed,
                 progress,
                 population=config.population,
+                imitation=config.imitation,
             ),
         )
     days = facts["train_days"]
@@ -89,11 +95,16 @@ def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:
         f"twin of {len(days)} days, {days[0]} to {days[-1]}: {facts['num_train_offers']:,} offers, held-out "
         f"log-likelihood {facts['held_out_log_likelihood']:.3f} nats an offer\n"
         f"{spread_in_words(facts['spread'])}\n"
+        f"{_game_in_words(facts)}"
         f"{_in_words(facts['population'])}\n"
         f"{arguments.out} written; next: schedtwin train {arguments.out} --out POLICY"
     )
     show_result(arguments, facts, text)
     return 0
+
+
+def _game_in_words(facts: dict[str, Any]) -> str:
+    return f"{facts['imitation']['in_words']}\n" if "imitation" in facts else ""
 
 
 def _in_words(facts: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ def placement_parts(config: RunConfig) -> Parts:
     def fit(out: Path, archive: Path, days: DaysConfig, progress: Progress) -> Mapping[str, Any]:
         return build_twin(
             out, archive, days, config.shifts, config.twin, config.seed, progress,
-            population=config.population,
+            population=config.population, imitation=config.imitation,
         )  # fmt: skip
 
     def train(out: Path, twin: Path, certificate: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
@@ -53,7 +53,7 @@ def placement_parts(config: RunConfig) -> Parts:
         problem=PLACEMENT,
         num_days=JUDGE_DAYS,
         settings={
-            "twin": {"twin": config.twin, "population": config.population},
+            "twin": {"twin": config.twin, "population": config.population, **config.imitation.as_settings()},
             "policy": config.train,
             "judged": {"judge": config.judge, "intervals": config.intervals},
         },

@@ -162,6 +162,10 @@ class GameConfig:
                 allowed=f"kind {NONE}, {ANCHORED} or {PAPER}, num_steps 1 or more",
             )  # fmt: skip
 
+    def as_settings(self) -> "dict[str, GameConfig]":
+        """Itself for what a product depends on; nothing without a game, so that what was made without one stands."""
+        return {} if self.kind == NONE else {"imitation": self}
+
     def of_ensemble(self, answers: AnswerConfig) -> ImitationConfig:
         """The game of an ensemble; ConfigError where none is wanted."""
         if self.kind == NONE:
@@ -173,10 +177,12 @@ class GameConfig:
         }  # fmt: skip
         if self.kind == PAPER:
             return paper(**shared)
-        return anchored(num_warm=200, game_learning_rate=_FITTED_LEARNING_RATE, memory=0.98, **shared)
+        return anchored(num_warm=WARM_STEPS, game_learning_rate=_FITTED_LEARNING_RATE, memory=0.98, **shared)
 
 
 _STREAMS = 20
+WARM_STEPS = 200
+"""In which the engine is learned before the game, where the answers are fitted already."""
 _FITTED_LEARNING_RATE = 2e-5
 """An ensemble that says durations to a fraction of a per cent is thrown off by larger steps: with 3e-4 five nats an
 answer were lost within 25 of them, and not won back within 100."""

@@ -62,7 +62,7 @@ def imitated_twin(
     settings, days = config.of_ensemble(twin.config), twin.encoding.train_days
     logged = encode_days(archive, twin.encoding, days, num_steps=twin.windows.num_steps, until=max(days))
     told = np.flatnonzero((logged.valid() & (logged.node >= 0)).any(axis=0))
-    windows, aside = _thinned(logged, held_out_windows(key, told, twin.config))
+    windows, aside = thinned(logged, held_out_windows(key, told, twin.config))
     model, report = fit_imitation(
         jax.random.fold_in(key, 2), windows, twin.encoding, settings,
         fitted=_as_fitted(twin) if config.kind == ANCHORED else None,
@@ -88,7 +88,7 @@ def _as_fitted(twin: PlacementTwin) -> Fitted:
     return Fitted(jax.tree.map(jnp.asarray, twin.model.parameters), limits, widening)
 
 
-def _thinned(windows: Windows, aside: np.ndarray) -> tuple[Windows, np.ndarray]:
+def thinned(windows: Windows, aside: np.ndarray) -> tuple[Windows, np.ndarray]:
     """Every so many windows, and which of those are among `aside`."""
     kept = np.arange(0, windows.num_windows, -(-windows.num_windows // MAX_WINDOWS))
     return select(windows, kept), np.flatnonzero(np.isin(kept, aside))
