@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.bootstrap import Statistic, blocks_of
 from evaluation.decisions import Decisions
 from evaluation.metrics.metric import Metric, in_chunks
-from evaluation.metrics.slowdown import slowdown_of
+from evaluation.metrics.slowdown import has_slowdown, slowdown_of
 
 
 def jain_index(value: np.ndarray, present: np.ndarray) -> np.ndarray:
@@ -29,7 +29,7 @@ def jain_index(value: np.ndarray, present: np.ndarray) -> np.ndarray:
 
 def _statistic(decisions: Decisions) -> Statistic:
     blocks = blocks_of(decisions.unit)
-    rows = np.flatnonzero(decisions.ran & (decisions.agent >= 0))
+    rows = np.flatnonzero(has_slowdown(decisions) & (decisions.agent >= 0))
     agents, agent = np.unique(decisions.agent[rows], return_inverse=True)
     shape = (blocks.num_units, max(len(agents), 1))
     cell = (blocks.row_unit[rows], agent)

@@ -4,6 +4,9 @@ s))`.
 The bound keeps requests of a second from ruling the mean (Feitelson and Rudolph 1998, "Metrics and
 benchmarking for parallel job scheduling"). Slowdowns span orders of magnitude, so the mean of their
 logarithm is reported as well: it is the counterpart of the reward where no request has a deadline.
+
+What was lost from sight on an overfull node counts as the reward counts what never completes: left out, it would make
+whoever overfills nodes look good.
 """
 
 from functools import partial
@@ -13,8 +16,10 @@ import numpy as np
 from evaluation.bootstrap import Statistic
 from evaluation.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean, quantile
+from twin.placement.bookkeeping import PlacementConfig
 
 THRESHOLD_S = 10.0
+LOST = PlacementConfig().worst_slowdown
 _NEEDS = ("waits", "run_times")
 
 
@@ -23,22 +28,28 @@ def bounded_slowdown(wait_s: np.ndarray, run_s: np.ndarray) -> np.ndarray:
     return np.maximum(1.0, (wait_s + run_s) / np.maximum(run_s, THRESHOLD_S))
 
 
+def has_slowdown(decisions: Decisions) -> np.ndarray:
+    """[rows] bool: the request ran, or it was lost from sight."""
+    return decisions.ran | decisions.lost
+
+
 def slowdown_of(decisions: Decisions) -> np.ndarray:
-    """[rows] bounded slowdown where the request `ran`, else 1."""
+    """[rows] bounded slowdown where the request `ran`, `LOST` where it was lost from sight, else 1."""
     ran = decisions.ran
-    return bounded_slowdown(np.where(ran, decisions.wait_s, 0.0), np.where(ran, decisions.run_s, 0.0))
+    bounded = bounded_slowdown(np.where(ran, decisions.wait_s, 0.0), np.where(ran, decisions.run_s, 0.0))
+    return np.where(decisions.lost, LOST, bounded)
 
 
 def _mean(decisions: Decisions) -> Statistic:
-    return mean(decisions, slowdown_of(decisions), decisions.ran)
+    return mean(decisions, slowdown_of(decisions), has_slowdown(decisions))
 
 
 def _mean_log(decisions: Decisions) -> Statistic:
-    return mean(decisions, np.log(slowdown_of(decisions)), decisions.ran)
+    return mean(decisions, np.log(slowdown_of(decisions)), has_slowdown(decisions))
 
 
 def _quantile(decisions: Decisions, level: float) -> Statistic:
-    return quantile(decisions, slowdown_of(decisions), decisions.ran, level)
+    return quantile(decisions, slowdown_of(decisions), has_slowdown(decisions), level)
 
 
 BOUNDED_SLOWDOWN = Metric(

@@ -61,6 +61,8 @@ def test_what_was_lost_on_an_overfull_node_was_neither_on_time_nor_completed():
     assert decisions.lost.tolist() == [False, True, False]
     assert metrics.ON_TIME.compute(decisions) == pytest.approx(1 / 2)
     assert metrics.COMPLETED_RATIO.compute(decisions) == pytest.approx(1 / 2)
+    assert metrics.MEAN_LOG_SLOWDOWN.compute(decisions) == pytest.approx((np.log(1.1) + np.log(1000.0)) / 2)
+    assert metrics.BOUNDED_SLOWDOWN_P99.compute(decisions) == 1000.0
 
 
 def test_utilisation_counts_only_what_runs_inside_the_window():
