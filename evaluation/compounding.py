@@ -16,15 +16,16 @@ from evaluation.certify.horizons import growth_exponent
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
 from twin.imitation.black_box import black_box_states, fit_black_box
-from twin.imitation.config import ImitationConfig
+from twin.imitation.config import GameConfig, ImitationConfig
 from twin.imitation.decisions import logged_decisions
 from twin.imitation.fidelity import STATES, repeated, state_distance, states_along_log
 from twin.imitation.generator import imitated_answers
+from twin.imitation.refining import refined
 from twin.imitation.training import fit_imitation
 from twin.placement.encoding import Encoding
 from twin.placement.fit import fit_answers
 from twin.placement.history import labelled_offers
-from twin.placement.learned import AnswerConfig, learned_answers
+from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
 from twin.placement.windows import Windows, select
 
 HORIZONS = (1, 5, 20, 50, 100, 400)
@@ -76,15 +77,38 @@ def ensemble(config: AnswerConfig) -> Lives:
     ) -> np.ndarray:
         key_fit, key_play = jax.random.split(key)
         model, _ = fit_answers(key_fit, labelled_offers(train, encoding), encoding, config)
-
-        @jax.jit
-        def play(key: Array, windows: Windows) -> Array:
-            answers = learned_answers(encoding, config, model)
-            return states_along_log(key, encoding, answers, windows, horizons)
-
-        return np.asarray(play(key_play, repeated(test, config.num_members)))
+        return _ensemble_states(key_play, model, test, encoding, config, horizons)
 
     return lives
+
+
+def refined_ensemble(config: AnswerConfig, game: GameConfig) -> Lives:
+    """The ensemble after an adversarial game, as `[imitation]` asks for it."""
+
+    def lives(
+        key: Array, train: Windows, test: Windows, encoding: Encoding, horizons: Sequence[int]
+    ) -> np.ndarray:
+        key_fit, key_play = jax.random.split(key)
+        model, report = fit_answers(key_fit, labelled_offers(train, encoding), encoding, config)
+        played = refined(key_fit, model, report, train, encoding, config, game)
+        return _ensemble_states(key_play, played.model, test, encoding, config, horizons)
+
+    return lives
+
+
+def _ensemble_states(
+    key: Array,
+    model: AnswerModel,
+    test: Windows,
+    encoding: Encoding,
+    config: AnswerConfig,
+    horizons: Sequence[int],
+) -> np.ndarray:
+    @jax.jit
+    def play(key: Array, windows: Windows, model: AnswerModel) -> Array:
+        return states_along_log(key, encoding, learned_answers(encoding, config, model), windows, horizons)
+
+    return np.asarray(play(key, repeated(test, config.num_members), model))
 
 
 def black_box(*, num_steps: int = 1000) -> Lives:

@@ -108,7 +108,7 @@ def _play_game(
     wanted = fingerprint("game", made_from, settings, seed)
     unfinished = out.parent / f".unfinished-game-{wanted[:16]}.npz"
     with progress.stage("adversarial game", unit="steps") as stage:
-        played = imitated_twin(
+        twin, played = imitated_twin(
             jax.random.key(seed), twin, archive, config, checkpoint=unfinished,
             on_look=lambda look: stage(look.step, text=f"held-out log likelihood {look.held_out_answers:.3f}"),
         )  # fmt: skip
@@ -116,7 +116,7 @@ def _play_game(
     unfinished.unlink(missing_ok=True)
     progress.note(played.facts["in_words"])
     kept = played.facts["log_likelihood"]["kept"]
-    return played.twin, {"imitation": played.facts, "held_out_log_likelihood": kept}
+    return twin, {"imitation": played.facts, "held_out_log_likelihood": kept}
 
 
 def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:

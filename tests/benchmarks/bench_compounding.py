@@ -12,11 +12,20 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluation.compounding import HORIZONS, Lives, as_table, black_box, compounding, ensemble, imitated
+from evaluation.compounding import (
+    HORIZONS,
+    Lives,
+    as_table,
+    black_box,
+    compounding,
+    ensemble,
+    imitated,
+    refined_ensemble,
+)
 from logs_schema import Archive
 from logs_schema.importing import import_log
 from tests.twin.imitation_world import campaign_encoding, campaigns
-from twin.imitation.config import anchored, paper, supervised
+from twin.imitation.config import GameConfig, anchored, paper, supervised
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import encode_days
@@ -84,10 +93,11 @@ def methods(steps: int, game: int) -> dict[str, Lives]:
         "evaluate_every": 50,
     }  # fmt: skip
     played = {**shared, "num_steps": game}
+    answers = AnswerConfig(num_members=2, hidden=(64, 64), num_steps=4 * steps, learning_rate=2e-3)
     return {
-        "ensemble": ensemble(
-            AnswerConfig(num_members=2, hidden=(64, 64), num_steps=4 * steps, learning_rate=2e-3)
-        ),
+        "ensemble": ensemble(answers),
+        "ensemble-anchored": refined_ensemble(answers, GameConfig("anchored", game)),
+        "ensemble-paper": refined_ensemble(answers, GameConfig("paper", game)),
         "likelihood": imitated(supervised(**shared)),
         "likelihood-kinds": imitated(supervised(num_kinds=4, **shared)),
         "anchored": imitated(anchored(**played)),

@@ -19,7 +19,9 @@ from twin.imitation.config import ANCHORED, GameConfig, ImitationConfig
 from twin.imitation.generator import Limits
 from twin.imitation.guards import Look
 from twin.imitation.training import Fitted, ImitationReport, fit_imitation
-from twin.placement.fit import held_out_windows
+from twin.placement.encoding import Encoding
+from twin.placement.fit import FitReport, held_out_windows
+from twin.placement.learned import AnswerConfig, AnswerModel
 from twin.placement.model import PlacementTwin, encode_days
 from twin.placement.outcome_model import NUM_OUTPUTS, RUN_SCALES, WAIT_SCALES
 from twin.placement.windows import Windows, select
@@ -28,10 +30,11 @@ MAX_WINDOWS = 512
 """Windows of a longer log are thinned out evenly to at most so many: the states of all of them are held at once."""
 
 
-class Imitated(NamedTuple):
+class Refined(NamedTuple):
     """What came of a game."""
 
-    twin: PlacementTwin
+    model: AnswerModel
+    report: FitReport  # of the supervised fit; its spread is that of the model
     looks: Look  # leaves [looks]
     facts: dict[str, Any]  # for a manifest; `in_words` is one line for reports and certificates
 
@@ -44,8 +47,8 @@ def imitated_twin(
     *,
     checkpoint: Path | None = None,
     on_look: Callable[[Look], object] = lambda look: None,
-) -> Imitated:
-    """The twin after an adversarial game on its training days; the windows its fit held out decide what is kept.
+) -> tuple[PlacementTwin, Refined]:
+    """The twin after an adversarial game on its training days, and how that went.
 
     Args:
         key: That of `fit_twin`.
@@ -59,33 +62,61 @@ def imitated_twin(
         ConfigError: No game is wanted.
         ImitationError: Too few windows, or numbers that are not finite.
     """
-    settings, days = config.of_ensemble(twin.config), twin.encoding.train_days
+    days = twin.encoding.train_days
     logged = encode_days(archive, twin.encoding, days, num_steps=twin.windows.num_steps, until=max(days))
-    told = np.flatnonzero((logged.valid() & (logged.node >= 0)).any(axis=0))
-    windows, aside = thinned(logged, held_out_windows(key, told, twin.config))
-    model, report = fit_imitation(
-        jax.random.fold_in(key, 2), windows, twin.encoding, settings,
-        fitted=_as_fitted(twin) if config.kind == ANCHORED else None,
+    played = refined(
+        key, twin.model, twin.report, logged, twin.encoding, twin.config, config, checkpoint=checkpoint, on_look=on_look
+    )  # fmt: skip
+    return replace(twin, model=played.model, report=played.report), played
+
+
+def refined(
+    key: Array,
+    model: AnswerModel,
+    report: FitReport,
+    windows: Windows,
+    encoding: Encoding,
+    answers: AnswerConfig,
+    config: GameConfig,
+    *,
+    checkpoint: Path | None = None,
+    on_look: Callable[[Look], object] = lambda look: None,
+) -> Refined:
+    """An ensemble after the game; the windows that its fit held out decide what is kept.
+
+    Args:
+        key: That of `fit_answers`.
+        model, report: As `fit_answers` gave them.
+        windows: Those it was fitted on.
+        encoding: What they mean.
+        answers: Of the ensemble.
+        config: Which game.
+        checkpoint, on_look: As for `fit_imitation`.
+    """
+    settings, anchored = config.of_ensemble(answers), config.kind == ANCHORED
+    told = np.flatnonzero((windows.valid() & (windows.node >= 0)).any(axis=0))
+    windows, aside = thinned(windows, held_out_windows(key, told, answers))
+    imitation, how = fit_imitation(
+        jax.random.fold_in(key, 2), windows, encoding, settings,
+        fitted=_as_fitted(model, report) if anchored else None,
         held_out=aside if len(aside) else None, checkpoint=checkpoint, on_look=on_look,
     )  # fmt: skip
-    parameters = model.generator.answers.answer
-    spread = twin.report.spread if config.kind == ANCHORED else np.ones_like(twin.report.spread)
-    supervised = float(np.mean(np.nanmax(twin.report.held_out_log_likelihood, axis=0)))
-    return Imitated(
-        replace(
-            twin, model=twin.model._replace(parameters=parameters), report=twin.report._replace(spread=spread)
-        ),
-        Look(*(np.array(leaves) for leaves in zip(*report.looks, strict=True))),
-        _facts(config, settings, report, supervised),
+    spread = report.spread if anchored else np.ones_like(report.spread)
+    supervised = float(np.mean(np.nanmax(report.held_out_log_likelihood, axis=0)))
+    return Refined(
+        model._replace(parameters=imitation.generator.answers.answer),
+        report._replace(spread=spread),
+        Look(*(np.array(leaves) for leaves in zip(*how.looks, strict=True))),
+        _facts(config, settings, how, supervised),
     )
 
 
-def _as_fitted(twin: PlacementTwin) -> Fitted:
-    on_wait, on_run = np.log(twin.report.spread)
+def _as_fitted(model: AnswerModel, report: FitReport) -> Fitted:
+    on_wait, on_run = np.log(report.spread)
     widening = np.zeros(NUM_OUTPUTS, np.float32)
     widening[WAIT_SCALES], widening[RUN_SCALES] = on_wait, on_run
-    limits = Limits(twin.model.longest_wait_s, twin.model.longest_run_s)
-    return Fitted(jax.tree.map(jnp.asarray, twin.model.parameters), limits, widening)
+    limits = Limits(model.longest_wait_s, model.longest_run_s)
+    return Fitted(jax.tree.map(jnp.asarray, model.parameters), limits, widening)
 
 
 def thinned(windows: Windows, aside: np.ndarray) -> tuple[Windows, np.ndarray]:
