@@ -1,19 +1,21 @@
-"""`schedtwin reproduce`: the project's tables, from nothing."""
+"""`schedtwin reproduce`: tables and figures, from nothing."""
 
 from argparse import ArgumentParser, Namespace
 
+from evaluation.commands.reproduce_figure4 import add_table as add_figure4
 from evaluation.commands.reproduce_table1 import add_table as add_table1
 from evaluation.commands.reproduce_table2 import add_table as add_table2
 
 NAME = "reproduce"
-HELP = "make the project's tables again, from nothing"
+HELP = "make tables and figures again, from nothing"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the tables and their arguments."""
-    tables = parser.add_subparsers(title="tables", metavar="TABLE", required=True)
+    tables = parser.add_subparsers(title="tables and figures", metavar="TABLE", required=True)
     add_table1(tables)
     add_table2(tables)
+    add_figure4(tables)
 
 
 def run(arguments: Namespace) -> int:

@@ -1,0 +1,168 @@
+"""Figure 4: ratios by hand, simulator and log alike, parts that share their shapes, errors over one day's noise."""
+
+import datetime as dt
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evaluation.cli import main
+from evaluation.configuration import AnswerConfig
+from evaluation.progress import SilentProgress
+from evaluation.reproduction import day_twins
+from evaluation.reproduction.day_twins import PART_WINDOWS, live_parts, prepare, read_day
+from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART, Curves, Figure4Config, curves, quick, table
+from evaluation.reproduction.offload import (
+    Parts,
+    correlation,
+    logged_ratios,
+    mean_error,
+    ratios,
+    simulated_ratios,
+)
+from evaluation.reproduction.showing_figure4 import as_table, plot
+from evaluation.simulator.behaviour import behaviour
+from evaluation.simulator.history import play
+from evaluation.simulator.logs import DAYS_AT_ONCE, FIRST_DAY, day_of, simulate
+from evaluation.simulator.presets import preset
+from evaluation.training import TrainingConfig
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+
+TINY = Figure4Config(
+    "small", num_seeds=1, num_parts=2, num_lives=2, num_steps=64,
+    twin=AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10),
+    training=TrainingConfig(clone_updates=2, clone_streams=4, network="narrow_scorer"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("figure4") / "log"
+    simulate("small", 2, "mix", 0, path)
+    return Archive(path)
+
+
+@pytest.fixture(scope="module")
+def how(log):
+    return prepare(log, FIRST_DAY, TINY.twin, TINY.training, TINY.num_steps)
+
+
+def test_ratios_count_what_started():
+    part = np.array([0, 0, 0, 1, 1])
+    found = ratios(
+        part, np.array([True, True, False, False, False]), np.array([True, False, True, True, False]), 3
+    )
+    np.testing.assert_array_equal(found, [0.5, np.nan, np.nan])
+    assert Parts(1200.0, 12).of(np.array([0.0, 99.9, 100.0, 1199.9, 1200.0])).tolist() == [0, 0, 1, 11, 11]
+    known = np.array([0.1, 0.3, np.nan])
+    assert mean_error(known, np.array([0.2, 0.1, 0.9])) == pytest.approx(0.15)
+    assert correlation(known, np.array([3.0, 4.0, 0.0])) == pytest.approx(1.0)
+    assert np.isnan(correlation(known, np.array([0.5, 0.5, 0.1])))
+
+
+def test_simulator_and_log_tell_one_story(log, how):
+    world = preset("small")
+    lived = play(world, behaviour("mix"), range(DAYS_AT_ONCE), 0)
+    parts = Parts(world.day_s, 12)
+    for day in (0, 1):
+        date = FIRST_DAY + dt.timedelta(days=day)
+        logged = read_day(log, how.encoding, date)
+        told = logged_ratios(logged.rows, how.encoding, parts, logged.midnight_s)
+        np.testing.assert_array_equal(told, simulated_ratios(day_of(lived, day), world, parts))
+        assert np.all((told > 0.2) & (told < 0.9))
+
+
+def test_parts_share_their_shapes_and_hold_every_request_once(how):
+    part = how.learned.in_part(Parts(preset("small").day_s, 5))
+    longest = int(np.bincount(part).max())
+    windows = [day_twins._part_windows(how, part == one, longest) for one in range(5)]
+    assert {one.arrival_s.shape for one in windows} == {(-(-longest // PART_WINDOWS), PART_WINDOWS)}
+    rows = np.concatenate([one.row[one.valid()] for one in windows])
+    assert sorted(rows) == list(range(len(how.learned.rows.arrival_s)))
+    assert not np.any(windows[0].carried.decision[..., 0] >= 0)  # the day begins empty, its parts do not
+    assert all(np.isfinite(one.carried_fate.finish_s[..., 0]).any() for one in windows[1:])
+
+
+def test_a_part_with_too_few_requests_is_named(log, how):
+    held = read_day(log, how.encoding, TINY.lived_day)
+    with pytest.raises(ConfigError, match="of 40 of the day holds"):
+        live_parts(None, how, None, held, Parts(preset("small").day_s, 40), 2, SilentProgress())
+
+
+def made(one_twin: float, per_part: float, noise: float, num_seeds: int = 3) -> list[Curves]:
+    """Days whose ratio falls from .7 to .6, twins that are wrong by so much everywhere, and one day's noise."""
+    trend, sign = np.linspace(0.7, 0.6, 12), np.where(np.arange(12) % 2, 1.0, -1.0)
+    found = []
+    for seed in range(num_seeds):
+        own = trend + 0.001 * seed
+        floor = np.stack([own + noise * sign, own - noise * sign])
+        lives = {ONE: floor + one_twin, PER_PART: floor + per_part, FLOOR: floor}
+        found.append(Curves(own, lives))
+    return found
+
+
+def test_errors_stand_over_the_noise_of_one_day():
+    found = table(Figure4Config(), made(0.004, 0.02, 0.002))
+    rows = {row["way"]: row for row in found["rows"]}
+    assert rows[FLOOR]["error"] == pytest.approx(0.002)
+    assert rows[ONE]["error"] == pytest.approx(0.004)  # once .002 and once .006
+    assert rows[ONE]["error_over_floor"] == pytest.approx(0.002)
+    assert (rows[ONE]["error_verdict"], rows[PER_PART]["error_verdict"]) == ("pass", "fail")
+    assert rows[ONE]["mean_life_error"] == pytest.approx(0.004)
+    assert rows[ONE]["mean_life_correlation"] == pytest.approx(1.0)
+    assert rows[ONE]["correlation_verdict"] == "pass"
+    noisy = {row["way"]: row for row in table(Figure4Config(), made(0.0, 0.0, 0.05))["rows"]}
+    assert noisy[ONE]["correlation_high"] < 0.95
+    assert noisy[ONE]["correlation_verdict"] == "cannot tell"  # nor is one real day like another
+
+
+def test_a_twin_that_misses_the_trend_fails_and_one_seed_decides_nothing():
+    days = [day._replace(lives=day.lives | {ONE: day.lives[FLOOR][:, ::-1]}) for day in made(0, 0, 0.001)]
+    rows = {row["way"]: row for row in table(Figure4Config(), days)["rows"]}
+    assert rows[ONE]["correlation_verdict"] == rows[ONE]["error_verdict"] == "fail"
+    alone = table(Figure4Config(), days[:1])["rows"]
+    assert {row.get("error_verdict") for row in alone} == {"cannot tell", None}
+
+
+def test_the_picture_and_the_table_bear_parts_without_requests(tmp_path):
+    days = made(0.004, 0.02, 0.002)
+    for day in days:
+        day.truth[3] = day.lives[PER_PART][:, 3] = np.nan
+    found = table(Figure4Config(), days)
+    json.dumps(found, allow_nan=False)
+    assert found["curves"][3][PER_PART] is None
+    plot(found, tmp_path / "figure4.png")
+    assert (tmp_path / "figure4.png").read_bytes().startswith(b"\x89PNG")
+    assert as_table(found)
+
+
+def test_impossible_figures_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="1 parts of the day"):
+        Figure4Config(num_parts=1)
+    with pytest.raises(ConfigError, match="7 lives cannot be dealt to 5 members"):
+        Figure4Config(num_lives=7)
+    with pytest.raises(ConfigError, match="about 167 requests"):
+        Figure4Config("small", num_parts=15)
+    assert quick(Figure4Config(behaviour="random")).behaviour == "random"
+    assert main(["reproduce", "figure4", "--behaviour", "nobody", "--out", str(tmp_path)]) == 2
+
+
+@pytest.mark.slow
+def test_the_whole_figure_from_nothing(tmp_path):
+    (found,) = curves(TINY, tmp_path, SilentProgress())
+    assert {name: lives.shape for name, lives in found.lives.items()} == dict.fromkeys(
+        (ONE, PER_PART, FLOOR), (2, 2)
+    )
+    for lives in found.lives.values():
+        assert np.all((lives > 0.2) & (lives < 0.9))
+    assert not np.array_equal(found.lives[FLOOR][0], found.lives[FLOOR][1])
+    again = replace(TINY, twin=replace(TINY.twin, num_steps=30))  # floor and engine stand
+    stamps = {
+        name: (tmp_path / "seed-0" / name / "manifest.json").stat().st_mtime_ns
+        for name in (FLOOR, "engine", ONE)
+    }
+    curves(again, tmp_path, SilentProgress())
+    now = {name: (tmp_path / "seed-0" / name / "manifest.json").stat().st_mtime_ns for name in stamps}
+    assert {name for name in stamps if now[name] != stamps[name]} == {ONE}
