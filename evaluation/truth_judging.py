@@ -2,7 +2,7 @@
 
 Only for logs of the ground truth. A day begins empty at midnight, as the days of the log do, and is lived several times
 over; each is a resampling unit. The logged behaviour is judged too, as `history`: it decides from the bookkeeping's
-view of the world, as do the rules that know its tables.
+view of the world, as do the rules that know its tables. Policies' books follow run times, as they do in service.
 """
 
 import datetime as dt
@@ -44,6 +44,7 @@ from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.types import PlacementState
+from twin.placement.usual import FOLLOW
 from twin.rollout import unroll
 
 NUM_DAYS = 16
@@ -100,7 +101,7 @@ def truth_program(
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
-        problem = placement(encoding.cluster, encoding.problem)
+        problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
         shown = problem._replace(observe=lambda state: (problem.observe(state), state))
         rule = chooser(encoding, network, jnp.maximum(kind, 1), params, kinds)
 

@@ -9,6 +9,7 @@ from offline_rl.contract import NOT_STATED, FeatureFacts, NetworkFacts, PolicyCo
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, Feature, request_features
 from twin.placement.types import RESOURCES
+from twin.placement.usual import FOLLOW, MOST_NEWS
 
 LEGALITY = (
     "A node may take a request if it is available, among the request's candidates (where it lists any), and could ever "
@@ -112,6 +113,8 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "node_of_machine": machines,
         "sees_all": encoding.problem.view == "full",
         "knows_week": encoding.cluster.knows_week,
+        "follow": FOLLOW,
+        "most_news": MOST_NEWS,
     }
 
 

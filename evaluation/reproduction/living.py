@@ -3,7 +3,7 @@
 A day is thousands of steps after one another, each dear in overhead where few streams live it. So policies live it
 together: the networks of all seeds and learners, mapped over parameters; and the rules, mapped over what decides, which
 computes every rule for each of them and is cheaper than a day for each. All policies meet the same requests: the same
-keys.
+keys. Their books follow run times, as a policy's in service do.
 """
 
 from collections.abc import Callable
@@ -28,6 +28,7 @@ from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.types import Leaf, PlacementState
+from twin.placement.usual import FOLLOW
 from twin.rollout import unroll
 
 OBSERVING = (HISTORY, "sampled", "greedy", "random", "least_loaded")
@@ -61,7 +62,7 @@ def policy_program(
         mixed: Whether every policy has its own kind; otherwise all are of one, and only its branch is computed.
     """
     names = names_in(world, encoding.cluster)
-    problem = placement(encoding.cluster, encoding.problem)
+    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
     shown = problem._replace(observe=lambda state: (problem.observe(state), state))
     rules = (as_behaviour(writer), LEAST_EXPECTED_DELAY.decide)
     length = longest_day(conditions(world, 0))

@@ -3,13 +3,15 @@
 Between decisions requests are placed, start and finish; at a decision the books say what every node holds. Sums that
 only events change are kept as they change; what the clock changes is one pass over the requests that run. The fading
 memory of waits moves from decision to decision, as in training: waits seen since the last decision count in full.
+
+Books learn: a run that ended moves at once what is usual of its service on its node (`twin.placement.usual`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +37,7 @@ class _Entry:
     start_s: float | None
     run_s: float
     demand: tuple[float, float, float]
+    service: int
 
 
 class Ledger:
@@ -50,7 +53,9 @@ class Ledger:
     """
 
     def __init__(self, policy: Policy, nodes: Sequence[Node], clock_s: float | None = None) -> None:
-        self._policy, self._table = policy, policy.table_of(nodes)
+        table = policy.table_of(nodes)
+        own = table.facts._replace(run_units=table.facts.run_units.copy())  # of these books alone: they learn
+        self._policy, self._table = policy, replace(table, facts=own)
         num_rows = len(self._table.names)
         self._entries: dict[Any, _Entry] = {}
         self._sums = np.zeros((len(RESOURCES) + 4, num_rows))
@@ -94,7 +99,8 @@ class Ledger:
         amounts = (held.arrival_s, run_s, *asked, held.start_s or 0.0)
         if not all(map(math.isfinite, amounts)) or min(run_s, *asked) < 0.0:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
-        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand)  # type: ignore[arg-type]
+        service = self._policy.service_index(held.service)
+        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service)  # type: ignore[arg-type]
         self._entries[request_id] = entry
         if row < 0:
             return
@@ -115,8 +121,13 @@ class Ledger:
             self._new[:, entry.row] += at_s - entry.arrival_s, 1.0
         return True
 
-    def finish(self, request_id: Any) -> bool:
-        """A request left its node: completed, failed, killed or dropped; False where it is not in flight."""
+    def finish(self, request_id: Any, ran_until_s: float | None = None) -> bool:
+        """A request left its node: completed, failed, killed or dropped; False where it is not in flight.
+
+        Args:
+            request_id: As it was placed.
+            ran_until_s: When its run ended, if it ran: the books learn from it how long such runs take there.
+        """
         entry = self._entries.pop(request_id, None)
         if entry is None:
             return False
@@ -125,7 +136,22 @@ class Ledger:
                 self._remove_waiting(request_id, entry)
             else:
                 self._remove_running(entry)
+                if ran_until_s is not None:
+                    self._learn(entry, ran_until_s - entry.start_s)
         return True
+
+    def remember(self, older: Ledger) -> None:
+        """Takes over what older books of the same policy have learned of the nodes that both know."""
+        mine, theirs = self._table.row_of, older._table.row_of
+        for name in mine.keys() & theirs.keys():
+            self._table.facts.run_units[:, mine[name]] = older._table.facts.run_units[:, theirs[name]]
+
+    def _learn(self, entry: _Entry, run_s: float) -> None:
+        setting, units = self._policy.setting, self._table.facts.run_units
+        if setting.follow and 0.0 < run_s < math.inf and entry.run_s > 0.0:
+            pair = entry.service, entry.row
+            news = math.log(run_s / (entry.run_s * setting.time_unit_s * units[pair]))
+            units[pair] *= math.exp(setting.follow * min(max(news, -setting.most_news), setting.most_news))
 
     def set_available(self, node: str, available: bool) -> None:
         """Whether a node can be offered now."""

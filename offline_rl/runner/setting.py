@@ -53,6 +53,8 @@ class PlacementSetting:
         node_of_machine: Machine -> node, where decisions name classes of machines.
         sees_all: Whether nodes of other sites are seen in full, instead of as the mean of their site.
         knows_week: Whether training saw every weekday; otherwise policies are not shown the time of week.
+        follow: Weight of a run that ended in what usually happens, for books kept by events; 0: they do not learn.
+        most_news: Most that one run counts, in units of the logarithm of a run time.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -69,6 +71,8 @@ class PlacementSetting:
     node_of_machine: dict[str, str]
     sees_all: bool = False
     knows_week: bool = True
+    follow: float = 0.0
+    most_news: float = 1.0
 
     @cached_property
     def counted(self) -> tuple[bool, ...]:
@@ -108,6 +112,8 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             node_of_machine=dict(content.get("node_of_machine", {})),
             sees_all=bool(content.get("sees_all", False)),
             knows_week=bool(content.get("knows_week", True)),
+            follow=float(content.get("follow", 0.0)),
+            most_news=float(content.get("most_news", 1.0)),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -122,6 +128,8 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
         and all(min(node.run_ratio) > 0.0 for node in setting.nodes)
         and setting.time_unit_s > 0.0
         and setting.memory_s > 0.0
+        and 0.0 <= setting.follow < 1.0
+        and setting.most_news > 0.0
         and all(node.site in setting.sites for node in setting.nodes)
     )
     if not sound:

@@ -99,6 +99,7 @@ class Cluster:
         self._sets: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._rows_of_set: dict[tuple[str, ...], np.ndarray] = {}
         self._books: Books | None = None
+        self._older: Books | None = None  # of the same policy, about fewer nodes: what they learned is kept
         self.use(policy)
 
     @property
@@ -108,7 +109,7 @@ class Cluster:
 
     def use(self, policy: ServedPolicy) -> None:
         """Keeps books for another policy from now on; facts that came with questions stay."""
-        self._policy, self._books = policy, None
+        self._policy, self._books, self._older = policy, None, None
         for node in policy.nodes:
             if node.name not in self._facts:
                 self._note(node)
@@ -188,7 +189,8 @@ class Cluster:
         time_s = max(event.time_s, placement.decided_s)
         ran = event.status not in ("dropped", "rejected")
         started_s = placement.start_s if placement.start_s is not None or not ran else time_s
-        self._forget(event.request_id)
+        has_run = ran and event.status is not None and self._is_same(event.node, placement.node)
+        self._forget(event.request_id, time_s if has_run else None)
         finish_s = max(time_s, started_s or 0.0) if event.status not in (None, "rejected") else None
         node = event.node or placement.node
         moved = replace(placement, node=node, start_s=started_s, finish_s=finish_s)
@@ -217,6 +219,11 @@ class Cluster:
         stated = ask.request.requested_run_s
         return self._policy.expected_run_s(ask.request.service) if stated is None else stated
 
+    def _is_same(self, told: str | None, node: str) -> bool:
+        """Whether a node that an event names is the one meant: itself, a machine of its class, or not named at all."""
+        node_of = self._policy.node_of_machine
+        return not told or node_of.get(told, told) == node_of.get(node, node)
+
     def _open(self, now_s: float) -> Books:
         """The books; after a change of nodes or policy new ones, with all that is in flight."""
         if self._books is None:
@@ -225,6 +232,8 @@ class Cluster:
             )  # a machine is not told beside the class that stands for it
             nodes = [node for name, node in self._facts.items() if node_of.get(name, name) == name]
             self._books = self._policy.open_books(nodes, now_s)
+            if self._older is not None:
+                self._books.remember(self._older)
             for node in nodes:
                 self._books.set_available(node.name, node.available)
             for placement in self.placements.values():
@@ -251,7 +260,7 @@ class Cluster:
         )  # fmt: skip
         books.hold(placement.ask.request_id, placement.node, held)
 
-    def _forget(self, identity: str) -> None:
+    def _forget(self, identity: str, ran_until_s: float | None = None) -> None:
         placement = self.placements.pop(identity, None)
         if placement is None:
             return
@@ -260,7 +269,7 @@ class Cluster:
         if self._rows[2, row] == 0.0:
             self._rows[1, row] = 0.0  # what rounding left
         if self._books is not None:
-            self._books.finish(identity)
+            self._books.finish(identity, ran_until_s)
 
     def _note(self, node: Node) -> None:
         known = self._facts.get(node.name)
@@ -277,7 +286,7 @@ class Cluster:
             if self._policy.node_of_machine.get(node.name, node.name) == node.name:
                 self._books.set_available(node.name, node.available)
         else:
-            self._books = None
+            self._older, self._books = self._books or self._older, None
 
     def _rows_of(self, names: tuple[str, ...]) -> np.ndarray:
         """[n] the row of each candidate."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from logs_schema.errors import SchedtwinError
 from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, load
@@ -27,8 +27,11 @@ class Books(Protocol):
     def start(self, request_id: str, at_s: float) -> bool:
         """A waiting request began to run."""
 
-    def finish(self, request_id: str) -> bool:
-        """A request left its node."""
+    def finish(self, request_id: str, ran_until_s: float | None = None) -> bool:
+        """A request left its node, and when its run ended, if that was seen."""
+
+    def remember(self, older: Any) -> None:
+        """Takes over what older books of the same policy have learned."""
 
     def set_available(self, node: str, available: bool) -> None:
         """Whether a node can be offered now."""

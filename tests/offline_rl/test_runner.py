@@ -301,6 +301,51 @@ def test_books_forget_what_left_and_ignore_strangers(policy):
     assert not ledger.decide(REQUEST, NOW_S).legal[0]
 
 
+def test_books_learn_what_is_usual_from_runs_that_end(policy):
+    """Each run moves the logarithm of its pair's ratio by `follow` of what it differs, `most_news` at most."""
+    ledger, other = policy.ledger(nodes_of(policy)), policy.ledger(nodes_of(policy))
+    usual = policy.setting.nodes[0].run_ratio[1]
+    gain, most = policy.setting.follow, policy.setting.most_news
+    assert 0.0 < gain < 1.0
+
+    def usual_run_s(books, node="edge-0", request=REQUEST):
+        return 2.0 * math.expm1(books.explain(request, NOW_S).features[node]["usual_run"])
+
+    log_ratio = math.log(usual)
+    for number, run_s in enumerate((30.0, 31.0, 20.0 * usual * math.exp(9.0), 1e-3)):
+        ledger.place(number, "edge-0", REQUEST, NOW_S)
+        ledger.start(number, NOW_S + 1.0)
+        ledger.finish(number, NOW_S + 1.0 + run_s)
+        news = math.log(run_s / 20.0) - log_ratio
+        log_ratio += gain * max(min(news, most), -most)
+        assert usual_run_s(ledger) == pytest.approx(20.0 * math.exp(log_ratio), rel=1e-5)
+    for number, end in ((8, None), (9, NOW_S)):  # not seen to end, never started
+        ledger.place(number, "edge-0", REQUEST, NOW_S)
+        if end is None:
+            ledger.start(number, NOW_S)
+        ledger.finish(number, end)
+    assert usual_run_s(ledger) == pytest.approx(20.0 * math.exp(log_ratio), rel=1e-5)
+    elsewhere = replace(REQUEST, service="service-2")
+    assert usual_run_s(ledger, "edge-1") == usual_run_s(other, "edge-1")
+    assert usual_run_s(ledger, request=elsewhere) == usual_run_s(other, request=elsewhere)
+    assert usual_run_s(other) == pytest.approx(20.0 * usual, rel=1e-5)  # books learn for themselves
+    other.remember(ledger)
+    assert usual_run_s(other) == usual_run_s(ledger)
+
+
+def test_bundles_that_say_nothing_of_it_do_not_learn(free):
+    setting = replace(free.setting, follow=0.0)
+    policy = Policy(free.exported)
+    policy.setting = setting
+    ledger = policy.ledger(nodes_of(policy))
+    before = ledger.explain(REQUEST, NOW_S).features
+    ledger.place(1, "edge-0", REQUEST, NOW_S)
+    ledger.start(1, NOW_S)
+    ledger.finish(1, NOW_S + 500.0)
+    after = ledger.explain(REQUEST, NOW_S).features
+    assert after["edge-0"]["usual_run"] == before["edge-0"]["usual_run"]
+
+
 def test_contracts_that_this_runner_cannot_serve_are_refused(bundles):
     exported = load_network(bundles / "free")
     contract = exported.contract

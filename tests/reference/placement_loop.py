@@ -226,6 +226,7 @@ def carried_in(windows: Any, window: int) -> list[tuple[int, Request]]:
         at = (node, slot, window)
         one = {
             "decision": -2,
+            "service": int(table.service[at]),
             "arrival_s": float(table.arrival_s[at]),
             "expected_run_s": float(table.expected_run_s[at]),
             "demand": [float(values[at]) for values in table.demand],

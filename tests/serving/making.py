@@ -24,6 +24,8 @@ class MadeBooks:
         self.names, self.answer = tuple(node.name for node in nodes), answer
         self.held: dict[str, tuple[str, Held]] = {}
         self.started: list[str] = []
+        self.ended: list[tuple[str, float | None]] = []
+        self.older: MadeBooks | None = None
 
     def hold(self, request_id: str, node: str, held: Held) -> None:
         assert request_id not in self.held
@@ -33,7 +35,11 @@ class MadeBooks:
         self.started.append(request_id)
         return True
 
-    def finish(self, request_id: str) -> bool:
+    def remember(self, older: "MadeBooks") -> None:
+        self.older = older
+
+    def finish(self, request_id: str, ran_until_s: float | None = None) -> bool:
+        self.ended.append((request_id, ran_until_s))
         return self.held.pop(request_id, None) is not None
 
     def set_available(self, node: str, available: bool) -> None:

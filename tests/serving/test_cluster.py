@@ -1,6 +1,7 @@
 """The server's books: what is held where, what is assumed where nobody reports, and the runner's own features."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,34 @@ def test_what_never_ran_has_no_start(status, start_s, finish_s):
     placed(cluster, "a", "node-1", 0.0)
     ended = cluster.report(Event("a", 7.0, None, status))
     assert (ended.start_s, ended.finish_s) == (start_s, finish_s)
+
+
+def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
+    made = []
+    policy = made_policy()
+    opened = replace(
+        policy, open_books=lambda nodes, now_s: made.append(policy.open_books(nodes, now_s)) or made[-1]
+    )
+    cluster = Cluster(opened)
+    cluster.question(ask(), 0.0)
+    for identity, told, status in (
+        ("ran", None, "completed"), ("moved", "node-3", "failed"), ("lost", None, "dropped"),
+    ):  # fmt: skip
+        placed(cluster, identity, "node-1", 0.0)
+        cluster.report(Event(identity, 2.0, None, None))
+        cluster.report(Event(identity, 5.0, told, status))
+    ends = [one for one in made[0].ended if one[1] is not None]
+    assert ends == [("ran", 5.0)]
+    cluster.note(
+        [Node("node-9", cpu_cores=4.0)]
+    )  # a new node: new books, which know what the old ones learned
+    cluster.question(ask(), 9.0)
+    assert len(made) == 2
+    assert made[1].older is made[0]
+    cluster.use(made_policy(content_hash="another"))
+    cluster.use(opened)
+    cluster.question(ask(), 10.0)
+    assert made[-1].older is None
 
 
 def test_events_before_the_decision_are_not_believed():

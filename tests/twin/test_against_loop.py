@@ -1,6 +1,7 @@
 """The array code against the plain loop, event by event."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
+from twin.placement.features import NODE_FEATURES
 from twin.placement.history import replay_environment, replay_log
 from twin.placement.learned import (
     ACCEPTANCE,
@@ -24,9 +26,10 @@ from twin.placement.learned import (
     num_inputs,
 )
 from twin.placement.outcome_model import NUM_UNIFORMS
-from twin.placement.replay import replay_table
+from twin.placement.replay import replay_table, replayed_answers
 from twin.placement.responses import drawn_response
 from twin.placement.room import room_in_s
+from twin.placement.types import COMPLETED, FAILED
 from twin.placement.windows import Windows, replayed_arrivals
 from twin.rollout import follow
 
@@ -102,6 +105,45 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
         unknown = sum(one["decision"] >= 0 for held in loop.in_flight for one in held)
         steps = history.settled[: windows.length[window], 0, window]
         assert (~steps).sum() == loop.num_overflow + unknown
+
+
+def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
+    """One place a node: the run that leaves it when the next one comes is the one that is learned from."""
+    cluster, gain, shown = case[0].cluster, 0.3, [one.name for one in NODE_FEATURES].index("usual_run")
+    problem = replace(case[0].problem, depth=1)
+    rows = made_rows(np.random.default_rng(3), cluster, 4 * STEPS)
+    encoding = replace(case[0], problem=problem)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
+    fates = replay_table(windows, cluster.num_nodes, own_run=False)
+    answers = replayed_answers(windows, fates)
+    response = drawn_response(cluster, 1, replayed_arrivals(windows), answers)
+    system = environment(placement(cluster, problem, follow=gain), response)
+    actions = jnp.asarray(
+        np.random.default_rng(7).integers(0, cluster.num_nodes, windows.node.shape), jnp.int32
+    )
+    history = follow(jax.random.key(0), system, actions[:, None], (windows.num_windows,))
+    history, moved = jax.tree.map(np.asarray, history), 0
+    for window in range(windows.num_windows):
+        log_ratio = np.log(cluster.run_ratio)
+        held = {node: {**one, **one["fate"]} for node, one in carried_in(windows, window)}
+        for step in range(windows.length[window]):
+            clock_s, request = windows.arrival_s[step, window], request_at(windows.request, step, window)
+            usual_s = np.exp(log_ratio[request["service"]]) * request["expected_run_s"]
+            seen = history.observation.node[step, shown, :, 0, window]
+            np.testing.assert_allclose(seen, np.log1p(usual_s / problem.time_unit_s), rtol=1e-4)
+            node = history.action[step, 0, window]
+            fate = {name: getattr(fates.fate, name)[node, step, window].item() for name in NEVER}
+            before = held.get(node)
+            if not fate["accepted"] or (before is not None and before["finish_s"] > clock_s):
+                continue
+            run_s = 0.0 if before is None else before["finish_s"] - before["start_s"]
+            if run_s > 0.0 and before["status"] in (COMPLETED, FAILED):
+                at = before["service"], node
+                news = np.log(run_s / before["expected_run_s"]) - log_ratio[at]
+                log_ratio[at] += gain * np.clip(news, -1.0, 1.0)
+                moved += 1
+            held[node] = {**request, **fate}
+    assert moved > 5 * windows.num_windows
 
 
 def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> None:

@@ -28,6 +28,7 @@ from twin.placement.types import (
     PlacementOutcome,
     PlacementState,
 )
+from twin.placement.usual import MOST_NEWS
 
 VIEWS = ("summary", "full")
 
@@ -135,8 +136,34 @@ def _enter(table: InFlight, position: Array, state: PlacementState, seat: int, d
     )
 
 
+def _learned_run(
+    cluster: Cluster, gain: float, shift: Array, table: InFlight, position: Array, node: Array
+) -> Array:
+    """`PlacementState.run_shift` after the run in a slot of `node` has told how long it took, if it is one that ended.
+
+    shift += gain * (log(run / expected) - log(usual ratio) - shift), an innovation of at most `MOST_NEWS`.
+    """
+    _, left = _leave(table, position)
+    run_s, expected_s = left.finish_s - left.start_s, read(table.expected_run_s, position, 0.0)
+    service = read(table.service, position, 0)
+    ran = (left.status == COMPLETED) | (left.status == FAILED)
+    told = ran & jnp.isfinite(run_s) & (run_s > 0.0) & (expected_s > 0.0)
+    usual = jnp.log(jnp.asarray(cluster.run_ratio, jnp.float32))[service, node]
+    pair = place(shift.shape, service, node, told)
+    old = read(shift, pair, 0.0)
+    seen = jnp.log(jnp.where(told, run_s, 1.0) / jnp.where(told, expected_s, 1.0))
+    news = jnp.clip(seen - usual - old, -MOST_NEWS, MOST_NEWS)
+    return write(shift, pair, old + gain * news)
+
+
 def _apply(
-    config: PlacementConfig, state: PlacementState, node: Array, outcome: Outcome, decision: Array
+    cluster: Cluster,
+    config: PlacementConfig,
+    gain: float,
+    state: PlacementState,
+    node: Array,
+    outcome: Outcome,
+    decision: Array,
 ) -> tuple[PlacementState, Records]:
     """The next state: offers taken are filed, then the clock moves and what was observed meanwhile is written down."""
     news, table = outcome.news, state.in_flight
@@ -145,8 +172,10 @@ def _apply(
     nowhere = table.decision.size
     slots = choose_slots(state, node)
     slots = jnp.where((asked & news.accepted).reshape(slots.shape), slots, nowhere)
-    numbers, outcomes = [], []
+    numbers, outcomes, shift = [], [], state.run_shift
     for seat in range(config.num_seats):
+        if shift is not None:
+            shift = _learned_run(cluster, gain, shift, table, slots[seat], node[seat])
         number, displaced = _leave(table, slots[seat])
         refused = asked[seat] & ~news.accepted[seat]
         numbers.append(jnp.where(refused, decision[seat], number))
@@ -175,6 +204,7 @@ def _apply(
         recent_wait_s=follow(recent[0], state.recent_wait_s),
         recent_starts=follow(recent[1], state.recent_starts),
         num_overflow=state.num_overflow + jnp.sum(lost, axis=0, dtype=jnp.int32),
+        run_shift=shift,
     )
     return following, left
 
@@ -206,7 +236,7 @@ def _observe_moves(
     return table, recent
 
 
-def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
+def placement(cluster: Cluster, config: PlacementConfig, *, follow: float = 0.0) -> Problem:
     """The placement problem on `cluster`: offer each arriving request to a node.
 
     Legal is what could ever fit (capacity of the largest machine, candidate set) on an available node: a request may
@@ -215,6 +245,9 @@ def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
     Args:
         cluster: Nodes and vocabularies.
         config: See `PlacementConfig`.
+        follow: Weight of a run that ended in what usually happens, as a policy in service follows it (see
+            `usual.FOLLOW`); 0: what the log said stands, as in windows of a log, too short to learn from. A run tells
+            when its place in the books is taken again, which is soon after it ended.
 
     Returns:
         The problem; actions are int32 node indices [seats, *streams].
@@ -238,8 +271,9 @@ def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
         table = news.carried if news.carried is not None else empty_table(num_nodes, config.depth, streams)
         zero = jnp.zeros((num_nodes, *streams), jnp.float32)
         overflow = jnp.zeros(streams, jnp.int32)
+        shift = jnp.zeros((len(cluster.services), num_nodes, *streams), jnp.float32) if follow else None
         return PlacementState(
-            news.clock_s, news.request, news.active, news.available, table, zero, zero, overflow
+            news.clock_s, news.request, news.active, news.available, table, zero, zero, overflow, shift
         )
 
     def legal(state: PlacementState) -> Array:
@@ -273,7 +307,7 @@ def placement(cluster: Cluster, config: PlacementConfig) -> Problem:
         observe_global=lambda state: observe(cluster, state, config.time_unit_s, in_full=True),
         legal=legal,
         active=lambda state: state.active,
-        apply=lambda state, node, outcome, decision: _apply(config, state, node, outcome, decision),
+        apply=lambda *told: _apply(cluster, config, follow, *told),
         remaining=remaining,
         facts=facts,
         reward=lambda facts, outcome: rewards[config.reward](config, facts, outcome),

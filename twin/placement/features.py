@@ -215,20 +215,30 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
         jnp.broadcast_to(cloud, needed.shape),
     ]
     num_free = len(RESOURCES)
-    expected = _expected(cluster, request, shown, needed, time_unit_s)
+    expected = _expected(cluster, state, shown, needed, time_unit_s)
     away = jnp.where(cloud > 0.0, request.accepts_cloud[None], request.accepts_elsewhere[None])
     acceptance = jnp.where(same_site, request.accepts_home[None], away)
     by_request = jnp.stack([*expected, acceptance])
     return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:], by_request])
 
 
+def _usual_run_s(cluster: Cluster, state: PlacementState) -> Array:
+    """[nodes, seats, *streams] how long the service asked for usually runs there, by the log and by what was seen."""
+    request = state.request
+    service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
+    run_s = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)
+    run_s *= request.expected_run_s[None]
+    if state.run_shift is None:
+        return run_s
+    shift = jnp.take_along_axis(state.run_shift[:, :, None], request.service[None, None], axis=0)[0]
+    return run_s * jnp.exp(shift)
+
+
 def _expected(
-    cluster: Cluster, request: Requests, shown: Array, needed: Array, time_unit_s: float
+    cluster: Cluster, state: PlacementState, shown: Array, needed: Array, time_unit_s: float
 ) -> list[Array]:
     """Three times [nodes, seats, *streams]: usual run, core time, slack; the wait by the backlog as it is shown."""
-    service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
-    ratio = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)
-    run_s = ratio * request.expected_run_s[None]
+    request, run_s = state.request, _usual_run_s(cluster, state)
     load = dict(zip(LOAD_FEATURES, shown, strict=True))
     is_free = load["free_cpu_cores"] - jnp.expm1(load["waiting_share"]) >= needed - 1e-3
     wait_s = jnp.where(is_free, 0.0, jnp.expm1(load["backlog"]) * time_unit_s)

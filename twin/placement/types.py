@@ -153,6 +153,9 @@ class PlacementState(NamedTuple):
     recent_wait_s: Leaf  # [nodes, *streams]: decayed sum of waits observed on the node
     recent_starts: Leaf  # [nodes, *streams]: decayed number of starts observed on the node
     num_overflow: Leaf  # [*streams] int32: requests that found no slot; they are never settled
+    # [services, nodes, *streams] what was added to the logarithm of `Cluster.run_ratio` by runs that ended meanwhile;
+    # None where the books do not follow run times
+    run_shift: Leaf | None = None
 
 
 class Observation(NamedTuple):
