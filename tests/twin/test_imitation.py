@@ -1,5 +1,6 @@
 """Kinds of agents, the judge, PPO's pieces and the guards, against closed forms and counts by hand."""
 
+from functools import partial
 from itertools import pairwise
 
 import jax
@@ -33,7 +34,7 @@ from twin.imitation.kinds import (
     slot_of,
 )
 from twin.imitation.proximal import returns_to_go
-from twin.imitation.training import ImitationModel, fit_imitation
+from twin.imitation.training import Fitted, ImitationModel, fit_imitation
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
 from twin.placement.types import Observation
@@ -250,14 +251,16 @@ TINY = {"num_members": 1, "num_streams": 4, "hidden": (8,), "evaluate_every": 3}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "config",
+    ("config", "begins_fitted"),
     [
-        anchored(num_kinds=2, num_warm=4, num_steps=6, **TINY),
-        paper(num_steps=6, epochs=2, **TINY),
+        (anchored(num_warm=4, num_steps=6, memory=0.9, **TINY), True),
+        (paper(num_steps=6, epochs=2, **TINY), False),
     ],
     ids=["anchored", "paper"],
 )
-def test_a_killed_run_resumes_to_the_same_bits(config: ImitationConfig, tmp_path) -> None:
+def test_a_killed_run_resumes_to_the_same_bits(
+    config: ImitationConfig, begins_fitted: bool, tmp_path
+) -> None:
     class Killed(Exception):
         pass
 
@@ -270,15 +273,20 @@ def test_a_killed_run_resumes_to_the_same_bits(config: ImitationConfig, tmp_path
 
     windows, encoding = campaigns(0, 8, 12), campaign_encoding()
     key = jax.random.key(2)
-    whole, report = fit_imitation(key, windows, encoding, config)
+    answers = init_generator(jax.random.key(3), CLUSTER, config).answers.answer
+    fitted = Fitted(answers, Limits(100.0, 100.0), np.full(NUM_OUTPUTS, 0.1, np.float32))
+    fit = partial(fit_imitation, windows=windows, encoding=encoding, config=config)
+    fit = partial(fit, fitted=fitted if begins_fitted else None)
+    whole, report = fit(key)
     steps = [look.step for look in report.looks]
     assert all(early < late for early, late in pairwise(steps))
     kept = tmp_path / "run.npz"
     with pytest.raises(Killed):
-        fit_imitation(key, windows, encoding, config, checkpoint=kept, on_look=kill_at(steps[1]))
-    resumed, again = fit_imitation(key, windows, encoding, config, checkpoint=kept)
+        fit(key, checkpoint=kept, on_look=kill_at(steps[1]))
+    resumed, again = fit(key, checkpoint=kept)
     for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
         np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(np.array(report.looks), np.array(again.looks))
+    np.testing.assert_array_equal([report.start, report.kept], [again.start, again.kept])
     with pytest.raises(ImitationError, match="another key"):
-        fit_imitation(jax.random.key(3), windows, encoding, config, checkpoint=kept)
+        fit(jax.random.key(3), checkpoint=kept)
