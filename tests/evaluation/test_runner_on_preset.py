@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
@@ -25,6 +26,7 @@ def told(row: dict[str, Any]) -> Request:
     return Request(**{name: value for name, value in row.items() if value is not None})
 
 
+@pytest.mark.slow  # the quick one: `test_refresh_views`, a policy of another day's encoding
 def test_episodes_of_a_preset_are_seen_and_decided_as_in_training(tmp_path: Path) -> None:
     simulate("small", 1, "mix", 0, tmp_path / "log")
     archive = Archive(tmp_path / "log")

@@ -25,7 +25,10 @@ def leaves(tree):
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
-@pytest.mark.parametrize(("world", "name"), [(SMALL, "mix"), (CROWDED, "random"), (CROWDED, "cloud_only")])
+@pytest.mark.parametrize(
+    ("world", "name"),
+    [(SMALL, "mix"), (CROWDED, "random"), pytest.param(CROWDED, "cloud_only", marks=pytest.mark.slow)],
+)
 def test_nothing_is_lost_and_no_core_serves_two(world, name):
     rows = day_of(lived(world, name, num_streams=1), 0)
     accepted, start_s, finish_s = rows.fate.accepted, rows.fate.start_s, rows.fate.finish_s

@@ -54,6 +54,7 @@ def test_books_and_fates_agree_and_the_number_held_is_rate_times_time_in_system(
     assert error < 0.05 * in_system_s.mean()
 
 
+@pytest.mark.slow  # the quick one: `test_simulator_history`, a smaller world
 def test_no_core_of_any_node_runs_two_requests_at_once():
     world = preset("kmps")
     rows = lived(world, "least_loaded", num_streams=1)

@@ -71,7 +71,7 @@ def first_come():
 
 @pytest.fixture(scope="module")
 def everything():
-    return lived(EVERYTHING, "random", num_streams=16, chunk_steps=CHUNK_STEPS)
+    return lived(EVERYTHING, "random", num_streams=4, chunk_steps=CHUNK_STEPS)
 
 
 def test_fates_drawn_at_once_and_fates_that_unfold_are_the_same(first_come):
@@ -179,9 +179,10 @@ def uniform_policy(key, _observation, legal):
 
 
 @pytest.mark.slow
-def test_history_and_truth_have_one_law_with_everything_on(everything):
+def test_history_and_truth_have_one_law_with_everything_on():
     """The same behaviour in the log's history and in the environment: as many on time, dropped and failed."""
     num_steps, num_streams = 400, 16
+    everything = lived(EVERYTHING, "random", num_streams=num_streams, chunk_steps=CHUNK_STEPS)
     cluster = cluster_of(EVERYTHING)
     truth = truth_of(EVERYTHING, cluster, PlacementConfig(depth=48), 0.0)
     run = jax.jit(lambda key: rollout(key, truth, uniform_policy, num_steps, (num_streams,)))

@@ -99,6 +99,7 @@ def columns(path, origin=None):
     return arrival[order], start[order]
 
 
+@pytest.mark.slow  # the quick one: `test_real_archives` imports one of them
 def test_kth_resimulated_has_the_same_jobs_with_other_waits(shared_data):
     original, _ = columns(shared_data / "kth-sp2-1996")
     files = sorted((shared_data / "kth-sp2-resimulated").glob("*.swf.gz"))

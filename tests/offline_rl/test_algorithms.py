@@ -39,7 +39,7 @@ def advantage_over_random(policy) -> float:
 
     @jax.jit
     def costs(key):
-        trajectory = rollout(key, QUIET, policy, 16, (256,))
+        trajectory = rollout(key, QUIET, policy, 16, (64,))
         best, random = jax.vmap(best_and_random)(batches(trajectory.global_observation))
         cost = -jnp.sum(trajectory.reward, axis=1)
         return jnp.all(trajectory.settled), best.mean(), random.mean(), cost.mean()
@@ -55,7 +55,7 @@ def expert_trajectory():
 
     The batches do not depend on the actions, so that two passes find it.
     """
-    key, streams = jax.random.key(5), (256,)
+    key, streams = jax.random.key(5), (128,)
 
     @jax.jit
     def along():
@@ -68,7 +68,7 @@ def expert_trajectory():
 
 def test_ppo_comes_within_five_percent_of_the_enumerated_optimum():
     algorithm = ppo(example_of(ENVIRONMENT), SMALL)
-    state, info = train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 16, (128,)), 120)
+    state, info = train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 16, (64,)), 120)
     assert advantage_over_random(algorithm.greedy(state)) > 0.95
     assert info.reward.shape == (120,)
     assert info.reward[-10:].mean() > info.reward[:3].mean() + 1.0
@@ -82,7 +82,7 @@ def cloned():
     trajectory = expert_trajectory()
     assert not bool(jnp.any(trajectory.illegal & trajectory.active))
     algorithm = behaviour_cloning(example_in(trajectory), CLONING)
-    return algorithm, *train(jax.random.key(1), algorithm, from_logs(trajectory, 64), 300)
+    return algorithm, *train(jax.random.key(1), algorithm, from_logs(trajectory, 32), 200)
 
 
 def test_cloning_recovers_a_deterministic_expert():

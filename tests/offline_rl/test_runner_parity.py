@@ -43,7 +43,11 @@ class Case(NamedTuple):
 
 @pytest.fixture(
     scope="module",
-    params=[(MLP, "summary", True), (BOUND, "summary", True), (FREE, "full", False)],
+    params=[
+        (MLP, "summary", True),
+        pytest.param((BOUND, "summary", True), marks=pytest.mark.slow),  # the quick one: `test_refresh_views`
+        (FREE, "full", False),
+    ],
     ids=["mlp", "bound", "free, sees all, but no weekdays"],
 )
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:

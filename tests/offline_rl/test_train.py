@@ -7,7 +7,7 @@ import pytest
 
 from logs_schema.errors import ProductError
 from offline_rl.algorithm import Algorithm
-from offline_rl.algorithms import PPOConfig, ppo
+from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.errors import TrainingError
 from offline_rl.networks import example_of
 from offline_rl.train import from_logs, in_twin, train, train_resumable
@@ -17,7 +17,6 @@ from twin.environment import environment
 from twin.rollout import rollout
 
 ENVIRONMENT = environment(toy_problem(), toy_response(length=40))
-CONFIG = PPOConfig(num_epochs=1, num_minibatches=2, actor_hidden=(8,), critic_hidden=(8,))
 KEY = jax.random.key(3)
 
 
@@ -27,18 +26,23 @@ def assert_same_bits(left, right) -> None:
         np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
 
 
+def cloning(width: int) -> Algorithm:
+    """A learner with an optimiser's state and keys of its own, and the smallest program."""
+    return behaviour_cloning(example_of(ENVIRONMENT), BehaviourCloningConfig(hidden=(width,)))
+
+
 class Killed(Exception):
     """Stands for the end of the process."""
 
 
 def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
-    algorithm, experience = ppo(example_of(ENVIRONMENT), CONFIG), in_twin(ENVIRONMENT, 4, (4,))
+    algorithm, experience = cloning(8), in_twin(ENVIRONMENT, 4, (4,))
     whole = train(KEY, algorithm, experience, 5)
     file = tmp_path / "checkpoint.npz"
     heard = []
 
     def die_after_second(done, total, info):
-        heard.append((done, total, len(info.reward)))
+        heard.append((done, total, len(info.loss)))
         if done == 4:
             raise Killed
 
@@ -60,12 +64,8 @@ def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
         train_resumable(jax.random.key(4), algorithm, experience, 5, updates_per_chunk=2, checkpoint=file)
     with pytest.raises(TrainingError, match="5 updates behind it"):
         train_resumable(KEY, algorithm, experience, 3, updates_per_chunk=2, checkpoint=file)
-    wider = ppo(
-        example_of(ENVIRONMENT),
-        PPOConfig(num_epochs=1, num_minibatches=2, actor_hidden=(9,), critic_hidden=(8,)),
-    )
     with pytest.raises(ProductError, match="another model or configuration"):
-        train_resumable(KEY, wider, experience, 5, checkpoint=file)
+        train_resumable(KEY, cloning(9), experience, 5, checkpoint=file)
 
 
 def counting(diverge_at: int) -> Algorithm:
