@@ -139,6 +139,7 @@ def one_node_cluster(world):
     )  # fmt: skip
 
 
+@pytest.mark.slow  # the quick ones: `test_simulator_littles_law`, and `test_simulator_queues` without books
 def test_arrivals_see_as_many_in_the_books_as_theory_says():
     """In M/M/1, Poisson arrivals see load / (1 - load) requests on average; the books must too."""
     load, num_steps, warm_up = 0.5, 1_500, 100
@@ -186,6 +187,7 @@ def test_the_order_of_a_vocabulary_changes_no_outcome(archive, encoding):
     assert np.isfinite(np.asarray(outcomes[0].outcome.finish_s)).sum() > 30
 
 
+@pytest.mark.slow  # the quick one: `test_truth_bench`, to the last request of a day
 def test_an_episode_ends_with_its_day(archive, encoding):
     config = replace(encoding.problem, depth=40)
     begin_s = SMALL.day_s - 600.0
