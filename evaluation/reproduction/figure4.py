@@ -6,7 +6,8 @@ the log. It decides the requests of the next day, the twins answer them, and the
 log's. The one twin lives the day in one piece; those of the parts begin with the logged state of their moment.
 
 The floor is the system against itself: the same day of the world lived again, with other requests, choices and fates.
-Every figure of a twin is the mean over single lives of the day, as the floor's is, so both hold one day's noise.
+Every figure of a twin is the mean over single lives of the day, as the floor's is, so both hold one day's noise. Twins
+are given the very requests of the logged day, so a good one may lie below the floor.
 """
 
 import json
@@ -222,7 +223,8 @@ def table(config: Figure4Config, found: Sequence[Curves]) -> dict[str, Any]:
         `rows`, one a way and one for the floor. `error`: mean over lives of the mean absolute error of the ratio over
         the parts against the logged day, and the same over the floor of the same seed; `correlation` with the logged
         day alike. `mean_life_error` and `mean_life_correlation`: of the mean over lives against that of the system,
-        where one day's noise is averaged out (the floor's: the first half of the system's lives against the second).
+        where the noise of choices and fates is averaged out (the floor's: the first half of the system's lives against
+        the second); all lives of a twin have the same requests, those of the system have not.
         Verdicts against what is wanted. `curves`, one a seed and part.
     """
     wanted = Thresholds()
