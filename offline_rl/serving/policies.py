@@ -3,13 +3,16 @@
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from logs_schema.errors import SchedtwinError
 from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, load
+from offline_rl.runner.table import NodeTable
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.worker import Worker
 
@@ -46,7 +49,17 @@ class LedgerBooks(Ledger):
     def question(self, request: Request, clock_s: float) -> Question:
         """What the policy would decide now; see `Books`."""
         held, available = self.load(clock_s), self._available.copy()
-        return partial(self._policy.decide_on, self._table, held, available, request, clock_s)
+        return partial(
+            self._policy.decide_on, self._as_it_is(request.service), held, available, request, clock_s
+        )
+
+    def _as_it_is(self, service: str | None) -> NodeTable:
+        """The table for requests of a service, which what the books learn later does not change."""
+        facts = self._table.facts
+        units = facts.run_units[self._policy.service_index(service)].copy()
+        return replace(
+            self._table, facts=facts._replace(run_units=np.broadcast_to(units, facts.run_units.shape))
+        )
 
 
 @dataclass(frozen=True)

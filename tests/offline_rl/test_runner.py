@@ -16,6 +16,7 @@ from offline_rl.placement_contract import placement_contract
 from offline_rl.runner import Held, Node, Policy, Request, load, load_network
 from offline_rl.runner.features import NODE_FEATURES
 from offline_rl.runner.network import ExportedPolicy
+from offline_rl.serving.policies import LedgerBooks
 from tests.offline_rl.bundles import BOUND, FREE, made_policy, made_system
 
 NOW_S = 4 * 86_400.0 + 6 * 3600.0  # a Monday, 06:00
@@ -331,6 +332,17 @@ def test_books_learn_what_is_usual_from_runs_that_end(policy):
     assert usual_run_s(other) == pytest.approx(20.0 * usual, rel=1e-5)  # books learn for themselves
     other.remember(ledger)
     assert usual_run_s(other) == usual_run_s(ledger)
+
+
+def test_what_books_learn_later_does_not_change_a_question(policy):
+    books = LedgerBooks(policy, nodes_of(policy), NOW_S)
+    question = books.question(REQUEST, NOW_S)
+    before = question().scores
+    books.place(1, "edge-0", REQUEST, NOW_S)
+    books.start(1, NOW_S)
+    books.finish(1, NOW_S + 900.0)
+    np.testing.assert_array_equal(question().scores, before)
+    assert not np.array_equal(books.question(REQUEST, NOW_S)().scores, before)
 
 
 def test_bundles_that_say_nothing_of_it_do_not_learn(free):

@@ -79,6 +79,8 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
     )
     cluster = Cluster(opened)
     cluster.question(ask(), 0.0)
+    placed(cluster, "assumed", "node-1", 0.0)  # nobody has reported a start, so far or later
+    cluster.report(Event("assumed", 1.0, None, "completed"))
     for identity, told, status in (
         ("ran", None, "completed"), ("moved", "node-3", "failed"), ("lost", None, "dropped"),
     ):  # fmt: skip
