@@ -104,7 +104,10 @@ def _play_game(
 ) -> tuple[PlacementTwin, dict[str, Any]]:
     """The twin after the game, its curves in `out`, and what the manifest says of it."""
     made_from = {"days": archive.days_hash("requests", twin.encoding.train_days)}
-    settings = {"twin": asdict(twin.config), "game": asdict(config), "num_steps": twin.windows.num_steps}
+    settings = {
+        "twin": asdict(twin.config), "game": asdict(config), "num_steps": twin.windows.num_steps,
+        "encoding": twin.encoding.to_json(),
+    }  # fmt: skip
     wanted = fingerprint("game", made_from, settings, seed)
     unfinished = out.parent / f".unfinished-game-{wanted[:16]}.npz"
     with progress.stage("adversarial game", unit="steps") as stage:

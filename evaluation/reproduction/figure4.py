@@ -91,10 +91,10 @@ class Figure4Config:
                 f"{self.num_seeds} seeds, {self.num_parts} parts of the day, {self.shift} days later",
                 where="reproduce figure4", allowed="1 seed, 2 parts, 1 day or more",
             )  # fmt: skip
-        if self.num_lives < 1 or self.num_lives % self.twin.num_members:
+        if self.num_lives < 2 or self.num_lives % self.twin.num_members:
             raise ConfigError(
                 f"{self.num_lives} lives cannot be dealt to {self.twin.num_members} members",
-                where="reproduce figure4", allowed=f"a multiple of {self.twin.num_members}",
+                where="reproduce figure4", allowed=f"a multiple of {self.twin.num_members}, 2 or more",
             )  # fmt: skip
         behaviour(self.behaviour)  # refused now, and not in the middle
         expected = preset(self.preset).requests_per_day / self.num_parts

@@ -41,7 +41,8 @@ def ratios(part: np.ndarray, started: np.ndarray, away: np.ndarray, num_parts: i
 def logged_ratios(rows: Rows, encoding: Encoding, parts: Parts, midnight_s: float) -> np.ndarray:
     """[parts] offload ratio of one logged day that began at `midnight_s` seconds since 1970."""
     away = np.asarray(encoding.cluster.site_of_node)[rows.node] != rows.request.site
-    started = np.isfinite(rows.start_s) & (rows.node >= 0)
+    today = rows.arrival_s >= midnight_s  # the others were still in flight then
+    started = np.isfinite(rows.start_s) & (rows.node >= 0) & today
     return ratios(parts.of(rows.arrival_s - midnight_s), started, away, parts.num)
 
 

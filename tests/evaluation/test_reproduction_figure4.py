@@ -72,6 +72,9 @@ def test_simulator_and_log_tell_one_story(log, how):
         told = logged_ratios(logged.rows, how.encoding, parts, logged.midnight_s)
         np.testing.assert_array_equal(told, simulated_ratios(day_of(lived, day), world, parts))
         assert np.all((told > 0.2) & (told < 0.9))
+    later = logged_ratios(logged.rows, how.encoding, parts, logged.midnight_s + world.day_s / 12)
+    np.testing.assert_array_equal(later[:11], told[1:])  # what came before is of another day
+    assert np.isnan(later[11])
 
 
 def test_parts_share_their_shapes_and_hold_every_request_once(how):
@@ -143,6 +146,8 @@ def test_impossible_figures_are_refused(tmp_path):
         Figure4Config(num_parts=1)
     with pytest.raises(ConfigError, match="7 lives cannot be dealt to 5 members"):
         Figure4Config(num_lives=7)
+    with pytest.raises(ConfigError, match="1 lives cannot be dealt"):  # the floor needs two halves
+        Figure4Config(num_lives=1, twin=AnswerConfig(num_members=1))
     with pytest.raises(ConfigError, match="about 167 requests"):
         Figure4Config("small", num_parts=15)
     assert quick(Figure4Config(behaviour="random")).behaviour == "random"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ import pytest
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.keeping import build_certificate, load_certificate
 from evaluation.configuration import DaysConfig, RunConfig, build
-from evaluation.pipeline import CURVES, NO_GAME, build_twin
+from evaluation.pipeline import CURVES, NO_GAME, _play_game, build_twin
 from evaluation.progress import SilentProgress
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.logs import simulate
@@ -159,6 +160,24 @@ def made_twin(folder: Path, name: str, game: GameConfig) -> Path:
 
 
 TINY = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20)
+
+
+def test_an_unfinished_game_is_not_gone_on_with_in_another_encoding(tmp_path, monkeypatch) -> None:
+    begun = []
+
+    def killed(*_: object, checkpoint: Path, **__: object) -> None:
+        begun.append(checkpoint)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evaluation.pipeline.imitated_twin", killed)
+    other = {"summary": "full", "full": "summary"}[ENCODING.problem.view]
+    unlike = replace(ENCODING, problem=replace(ENCODING.problem, view=other))
+    archive = SimpleNamespace(days_hash=lambda *_: "the same")
+    for encoding in (ENCODING, ENCODING, unlike):
+        twin = SimpleNamespace(encoding=encoding, config=ANSWERS, windows=SimpleNamespace(num_steps=4))
+        with pytest.raises(KeyboardInterrupt):
+            _play_game(tmp_path / "twin", twin, archive, GameConfig("anchored"), 0, SilentProgress())
+    assert begun[0] == begun[1] != begun[2]
 
 
 @pytest.mark.slow
