@@ -39,7 +39,11 @@ def add_table(tables: _SubParsersAction) -> None:
         help="what policies see of the nodes of other sites: full, as the oracle does, or summary (default: full)",
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
-    parser.add_argument("--quick", action="store_true", help="train for less long, and fewer seeds")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a first look: less training, two seeds, the beginning of the days",
+    )
     parser.add_argument(
         "--unguarded", action="store_true",
         help="learn in one model, without what keeps the policy from exploiting its errors: to see what that is worth",

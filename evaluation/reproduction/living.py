@@ -49,7 +49,14 @@ Live = Callable[[Array, Array, PyTree, Conditions, Array], Lived]
 
 
 def policy_program(
-    world: World, encoding: Encoding, network: Actor, writer: Behaviour, num_lives: int, *, mixed: bool
+    world: World,
+    encoding: Encoding,
+    network: Actor,
+    writer: Behaviour,
+    num_lives: int,
+    *,
+    mixed: bool,
+    most_requests: int | None = None,
 ) -> Live:
     """The compiled truth of a world for policies that speak an encoding's vocabulary.
 
@@ -60,12 +67,13 @@ def policy_program(
         writer: The behaviour that wrote the log.
         num_lives: Times that the day is lived.
         mixed: Whether every policy has its own kind; otherwise all are of one, and only its branch is computed.
+        most_requests: Of a day: its first ones alone; None: all.
     """
     names = names_in(world, encoding.cluster)
     problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
     shown = problem._replace(observe=lambda state: (problem.observe(state), state))
     rules = (as_behaviour(writer), LEAST_EXPECTED_DELAY.decide)
-    length = longest_day(conditions(world, 0))
+    length = _num_steps(world, most_requests)
 
     def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Lived:
         response = truth_response(
@@ -88,13 +96,15 @@ def policy_program(
     return jax.jit(jax.vmap(run, in_axes=(None, 0 if mixed else None, 0, None, None)))
 
 
-def oracle_program(world: World, num_lives: int, depth: int = 24) -> Callable[..., Lived]:
+def oracle_program(
+    world: World, num_lives: int, depth: int = 24, most_requests: int | None = None
+) -> Callable[..., Lived]:
     """The compiled truth of a world for oracles: (key, parameters, the day's numbers, weekday) -> leaves [lives]."""
     cluster = cluster_of(world)
     names, network = names_in(world, cluster), oracle_network(world)
     problem = placement(cluster, problem_config(world, depth))
     shown = problem._replace(observe=lambda state: state)
-    length = longest_day(conditions(world, 0))
+    length = _num_steps(world, most_requests)
 
     def run(key: Array, params: PyTree, today: Conditions, weekday: Array) -> Lived:
         response = truth_response(world, cluster, depth, today, names, weekday=weekday)
@@ -105,6 +115,11 @@ def oracle_program(world: World, num_lives: int, depth: int = 24) -> Callable[..
         return _shares(unroll(key, environment(shown, response), decide, None, length, (num_lives,)))
 
     return jax.jit(run)
+
+
+def _num_steps(world: World, most_requests: int | None) -> int:
+    longest = longest_day(conditions(world, 0))
+    return longest if most_requests is None else min(longest, most_requests)
 
 
 def _shares(lived: Trajectory) -> Lived:

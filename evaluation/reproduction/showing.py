@@ -13,6 +13,8 @@ def as_table(found: dict[str, Any]) -> Group:
     """Shares on time and offload ratios by policy and day, differences, and what the paper printed."""
     days = list(dict.fromkeys(row["shift_days"] for row in found["rows"]))
     title = f"{found['preset']}, log by {found['behaviour']!r}"
+    if (most := found["config"]["most_lived"]) is not None:
+        title += f", the first {most:,} requests of every day"
     parts: list[Any] = [
         _of(found, days, "on_time", f"{title}: share of requests on time [{found['interval']}]"),
         _of(found, days, "offload_ratio", f"{title}: share of requests that ran away from home"),

@@ -74,6 +74,7 @@ class Table2Config:
         num_requests: Length of that log; None: the whole day.
         view: What the policies see of other sites' nodes, see `DaysConfig`; the oracle sees all of them.
         num_lives: Times that each day is lived, the units of the intervals; 6 or more.
+        most_lived: First requests of each lived day that count (None: all of them).
         seed: Of log, fit and training; the policies' own seeds are those of `train`.
         twin: Of the ensemble.
         train: Of the schedulers.
@@ -86,6 +87,7 @@ class Table2Config:
     num_requests: int | None = None
     view: str = "full"
     num_lives: int = 6
+    most_lived: int | None = None
     seed: int = 0
     twin: AnswerConfig = field(default_factory=AnswerConfig)
     train: TrainingConfig = field(default_factory=lambda: TRAIN)
@@ -114,10 +116,10 @@ class Table2Config:
 
 
 def quick(config: Table2Config) -> Table2Config:
-    """The same table, trained for less long and over fewer seeds."""
+    """The same table, trained for less long, over fewer seeds, and judged by the beginning of every day alone."""
     train = replace(TRAIN, seeds=(0, 1), num_updates=10, clone_updates=200, from_logs_updates=300)
     answers = AnswerConfig(num_steps=1500)
-    return replace(config, twin=answers, train=train)
+    return replace(config, twin=answers, train=train, most_lived=5_000)
 
 
 def unguarded(config: Table2Config) -> Table2Config:
@@ -184,12 +186,18 @@ def live(
     network = network_for(schedulers, example_for(twin.encoding, twin.windows))
     alike, mixed = (
         policy_program(
-            world, twin.encoding, network, behaviour(config.behaviour), config.num_lives, mixed=mixed
+            world,
+            twin.encoding,
+            network,
+            behaviour(config.behaviour),
+            config.num_lives,
+            mixed=mixed,
+            most_requests=config.most_lived,
         )
         for mixed in (False, True)
     )
     networks, others = _by_need(entrants(schedulers))
-    oracles_program = oracle_program(world, config.num_lives)
+    oracles_program = oracle_program(world, config.num_lives, most_requests=config.most_lived)
     found: dict[tuple[str, int], Lived] = {}
     with progress.stage("live the days", total=len(config.days), unit="days") as stage:
         for done, (shift, day) in enumerate(zip(config.days, config.lived_days, strict=True)):

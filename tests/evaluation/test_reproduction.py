@@ -30,7 +30,7 @@ TRAIN = TrainingConfig(
     from_logs=("cql",), from_logs_updates=2,
 )  # fmt: skip
 TINY = Table2Config(
-    "small", days=(0, 30), num_lives=6, train=TRAIN,
+    "small", days=(0, 30), num_lives=6, most_lived=600, train=TRAIN,
     twin=AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10),
 )  # fmt: skip
 
