@@ -9,6 +9,15 @@ def add_output_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
 
 
+def add_log_arguments(parser: ArgumentParser) -> None:
+    """Declare which simulated log is learned from."""
+    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
+    parser.add_argument(
+        "--behaviour", metavar="NAME", default="mix",
+        help="who wrote the log (default: mix; random is the paper's own setting)",
+    )  # fmt: skip
+
+
 def numbers(text: str) -> tuple[int, ...]:
     """The whole numbers that a list with commas names; ArgumentTypeError where it names none."""
     try:

@@ -3,7 +3,7 @@
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
 
-from evaluation.commands.bench_arguments import add_output_arguments
+from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments
 
 NAME = "figure4"
 HELP = "offload ratio over the parts of the day: one twin, a twin for every part, and the system itself"
@@ -13,11 +13,7 @@ def add_table(tables: _SubParsersAction) -> None:
     """Declare the figure and its arguments."""
     parser = tables.add_parser(NAME, help=HELP, description=HELP)
     parser.set_defaults(reproduce=run)
-    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
-    parser.add_argument(
-        "--behaviour", metavar="NAME", default="mix",
-        help="who wrote the log (default: mix; random is the paper's own setting)",
-    )  # fmt: skip
+    add_log_arguments(parser)
     parser.add_argument(
         "--seeds", metavar="N", type=int, default=5, help="logs, each with its own twins (default: 5)"
     )

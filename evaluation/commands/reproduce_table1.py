@@ -3,7 +3,7 @@
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
 
-from evaluation.commands.bench_arguments import add_output_arguments, words
+from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments, words
 
 NAME = "table1"
 HELP = "fidelity of every way to generate agents, on archives or a simulated log"
@@ -16,10 +16,7 @@ def add_table(tables: _SubParsersAction) -> None:
     parser.add_argument(
         "archives", metavar="ARCHIVE", nargs="*", type=Path, help="archives (default: a log is simulated)"
     )
-    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
-    parser.add_argument(
-        "--behaviour", metavar="NAME", default="mix", help="who wrote the simulated log (default: mix)"
-    )
+    add_log_arguments(parser)
     parser.add_argument(
         "--days", metavar="N", type=int,
         help="days of the simulated log, every other one held out (default: 36)",

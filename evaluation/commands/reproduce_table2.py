@@ -4,7 +4,7 @@ from argparse import Namespace, _SubParsersAction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.commands.bench_arguments import add_output_arguments, numbers
+from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments, numbers
 
 if TYPE_CHECKING:
     from evaluation.reproduction.table2 import Table2Config
@@ -17,11 +17,7 @@ def add_table(tables: _SubParsersAction) -> None:
     """Declare the table and its arguments."""
     parser = tables.add_parser(NAME, help=HELP, description=HELP)
     parser.set_defaults(reproduce=run)
-    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
-    parser.add_argument(
-        "--behaviour", metavar="NAME", default="mix",
-        help="who wrote the log (default: mix; random is the paper's own setting)",
-    )  # fmt: skip
+    add_log_arguments(parser)
     parser.add_argument(
         "--train-day", metavar="N", type=int, default=0,
         help="day of the simulated cluster whose log is learned from (default: 0)",

@@ -99,7 +99,7 @@ class Ledger:
         amounts = (held.arrival_s, run_s, *asked, held.start_s or 0.0)
         if not all(map(math.isfinite, amounts)) or min(run_s, *asked) < 0.0:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
-        service = self._policy.service_index(held.service)
+        service = self._policy.vocabulary.service_index(held.service)
         entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service)  # type: ignore[arg-type]
         self._entries[request_id] = entry
         if row < 0:

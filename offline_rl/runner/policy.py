@@ -228,10 +228,6 @@ class Policy:
         """The run time to expect of a service where none is stated."""
         return reading.run_of_service(self.setting, self.vocabulary, service)
 
-    def service_index(self, service: str | None) -> int:
-        """The place of a service among those of training; 0 where it is not known."""
-        return self.vocabulary.offsets["service"][1].get(service, 0)  # type: ignore[arg-type]
-
     def _decided(self, known: table.NodeTable, seen: Seen, request: Request) -> Decision:
         chosen = None
         if np.count_nonzero(seen.legal):

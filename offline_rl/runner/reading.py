@@ -55,7 +55,7 @@ def asked_of(
 
 def run_of_service(setting: PlacementSetting, vocabulary: Vocabulary, service: str | None) -> float:
     """The median run time of a service in training; of all of them where it is not known."""
-    return setting.run_of_service_s[vocabulary.offsets["service"][1].get(service, 0)]  # type: ignore[arg-type]
+    return setting.run_of_service_s[vocabulary.service_index(service)]
 
 
 def _refuse_impossible(request: Request, clock_s: float) -> None:

@@ -164,6 +164,10 @@ class Vocabulary:
     offsets: dict[str, tuple[int, dict[str, int]]]
     num_features: int
 
+    def service_index(self, service: str | None) -> int:
+        """The place of a service among those of training; 0 where it is not known."""
+        return self.offsets["service"][1].get(service, 0)  # type: ignore[arg-type]
+
 
 def vocabulary_of(setting: PlacementSetting) -> Vocabulary:
     """The vocabularies of a setting, in the order of training: site, scenario, service, queue."""

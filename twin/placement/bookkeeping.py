@@ -137,13 +137,18 @@ def _enter(table: InFlight, position: Array, state: PlacementState, seat: int, d
 
 
 def _learned_run(
-    cluster: Cluster, gain: float, shift: Array, table: InFlight, position: Array, node: Array
+    cluster: Cluster,
+    gain: float,
+    shift: Array,
+    table: InFlight,
+    position: Array,
+    node: Array,
+    left: PlacementOutcome,
 ) -> Array:
-    """`PlacementState.run_shift` after the run in a slot of `node` has told how long it took, if it is one that ended.
+    """`PlacementState.run_shift` after what leaves a slot of `node` has told how long it ran, if it did.
 
     shift += gain * (log(run / expected) - log(usual ratio) - shift), an innovation of at most `MOST_NEWS`.
     """
-    _, left = _leave(table, position)
     run_s, expected_s = left.finish_s - left.start_s, read(table.expected_run_s, position, 0.0)
     service = read(table.service, position, 0)
     ran = (left.status == COMPLETED) | (left.status == FAILED)
@@ -174,9 +179,9 @@ def _apply(
     slots = jnp.where((asked & news.accepted).reshape(slots.shape), slots, nowhere)
     numbers, outcomes, shift = [], [], state.run_shift
     for seat in range(config.num_seats):
-        if shift is not None:
-            shift = _learned_run(cluster, gain, shift, table, slots[seat], node[seat])
         number, displaced = _leave(table, slots[seat])
+        if shift is not None:
+            shift = _learned_run(cluster, gain, shift, table, slots[seat], node[seat], displaced)
         refused = asked[seat] & ~news.accepted[seat]
         numbers.append(jnp.where(refused, decision[seat], number))
         outcomes.append(
