@@ -12,7 +12,9 @@ from typing import NamedTuple, Protocol
 import jax
 import numpy as np
 
+from evaluation.bootstrap import Estimate
 from evaluation.certify.horizons import growth_exponent
+from evaluation.reproduction.seeds import over_seeds
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
 from twin.imitation.black_box import black_box_states, fit_black_box
@@ -21,7 +23,7 @@ from twin.imitation.decisions import logged_decisions
 from twin.imitation.fidelity import STATES, repeated, state_distance, states_along_log
 from twin.imitation.generator import imitated_answers
 from twin.imitation.refining import refined
-from twin.imitation.training import fit_imitation
+from twin.imitation.training import ImitationModel, fit_imitation
 from twin.placement.encoding import Encoding
 from twin.placement.fit import fit_answers
 from twin.placement.history import labelled_offers
@@ -60,11 +62,11 @@ def imitated(config: ImitationConfig) -> Lives:
         model, _ = fit_imitation(key_fit, train, encoding, config)
 
         @jax.jit
-        def play(key: Array, parameters: Array, windows: Windows) -> Array:
-            answers = imitated_answers(encoding, config, parameters, model.limits)
+        def play(key: Array, model: ImitationModel, windows: Windows) -> Array:
+            answers = imitated_answers(encoding, config, model.generator.answers, model.limits)
             return states_along_log(key, encoding, answers, windows, horizons)
 
-        return np.asarray(play(key_play, model.generator.answers, repeated(test, config.num_members)))
+        return np.asarray(play(key_play, model, repeated(test, config.num_members)))
 
     return lives
 
@@ -138,7 +140,7 @@ def compounding(
     encoding: Encoding,
     *,
     horizons: Sequence[int] = HORIZONS,
-    num_seeds: int = 1,
+    seed: int = 0,
 ) -> list[Measured]:
     """Distances of every method and of the floor.
 
@@ -149,10 +151,10 @@ def compounding(
         other: Windows of another real log, for the floor.
         encoding: What they mean.
         horizons: Decisions after which to look.
-        num_seeds: Fits and lives of every method.
+        seed: Of the fits and lives; `together` joins what several seeds gave.
 
     Returns:
-        The floor first.
+        The floor first; one seed each.
 
     Raises:
         ConfigError: No window reaches the largest horizon.
@@ -166,12 +168,18 @@ def compounding(
         return [state_distance(one, two) for one, two in zip(real, told, strict=True)]
 
     found = [Measured(FLOOR, np.array([distances(partner)]))]
+    key = jax.random.fold_in(jax.random.key(7), seed)
     for name, lives in methods.items():
-        keys = [jax.random.fold_in(jax.random.key(7), seed) for seed in range(num_seeds)]
-        found.append(
-            Measured(name, np.array([distances(lives(key, train, test, encoding, horizons)) for key in keys]))
-        )
+        found.append(Measured(name, np.array([distances(lives(key, train, test, encoding, horizons))])))
     return found
+
+
+def together(seeds: Sequence[Sequence[Measured]]) -> list[Measured]:
+    """What several seeds gave for the same methods in the same order, as one."""
+    return [
+        Measured(some[0].name, np.concatenate([one.distance for one in some]))
+        for some in zip(*seeds, strict=True)
+    ]
 
 
 def _long_enough(windows: Windows, horizon: int) -> Windows:
@@ -197,3 +205,24 @@ def as_table(found: Sequence[Measured], horizons: Sequence[int]) -> str:
         growth = growth_exponent(horizons, mean)
         lines.append(f"{one.name:34s}" + "".join(f"{cell:>14s}" for cell in cells) + f"{growth:8.2f}")
     return "\n".join(lines)
+
+
+def as_ratios(found: Sequence[Measured], horizons: Sequence[int], default: str, at: int) -> str:
+    """Distances after `at` decisions and their ratios to those of `default`, paired by seed, as lines of text.
+
+    Both are means over seeds with Student's 95 % interval (`over_seeds`).
+    """
+    column = list(horizons).index(at)
+    of_default = next(one.distance[:, column] for one in found if one.name == default)
+    lines = [f"{f'after {at} decisions':34s}{'distance':>24s}{f'ratio to {default}':>28s}"]
+    for one in found:
+        distance = one.distance[:, column]
+        told = [_in_words(over_seeds(values.tolist())) for values in (distance, distance / of_default)]
+        lines.append(f"{one.name:34s}{told[0]:>24s}{told[1]:>28s}")
+    return "\n".join(lines)
+
+
+def _in_words(estimate: Estimate) -> str:
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return "-" if estimate.value is None else f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"

@@ -1,7 +1,9 @@
 """Compounding error by the way answers are learned: `python -m tests.benchmarks.bench_compounding campaigns`.
 
-Worlds: `campaigns` (agents with hidden preferences come one after the other), a simulated preset (`small`, `edge`), or
-`wagap` with the folder of the log. Training and held-out days never overlap.
+Worlds: those that keep something to themselves (`tests.twin.imitation_world`; with `--windows 6` there is little to
+learn from), a simulated preset (`small`, `edge`), or `wagap` with the folder of the log. What is learned from and what
+is lived never overlap.
+Every seed draws its own logs (but of `wagap`), fits and lives; what it gave is told as it comes, all seeds at the end.
 """
 
 import argparse
@@ -9,27 +11,37 @@ import datetime as dt
 import sys
 import tempfile
 import time
+from functools import cache, wraps
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from evaluation.compounding import (
     HORIZONS,
     Lives,
+    as_ratios,
     as_table,
     black_box,
     compounding,
     ensemble,
     imitated,
     refined_ensemble,
+    together,
 )
 from logs_schema import Archive
 from logs_schema.importing import import_log
-from tests.twin.imitation_world import campaign_encoding, campaigns
+from tests.twin.imitation_world import WORLDS, campaign_encoding, returning_rows, windows_of
 from twin.imitation.config import GameConfig, anchored, paper, supervised
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import encode_days
 from twin.placement.windows import Windows
+
+NUM_STEPS, NUM_LIVED = 104, 240
+"""Requests of a window, and windows to live, in a made world."""
+DEFAULT = "ensemble"
+"""What `schedtwin fit` does."""
 
 
 class Case(NamedTuple):
@@ -42,27 +54,33 @@ class Case(NamedTuple):
     horizons: tuple[int, ...]
 
 
-def campaign_case() -> Case:
-    """The known truth of hidden preferences."""
-    sizes = ((0, 48), (1, 240), (2, 240))
-    train, test, other = (campaigns(seed, count, 104) for seed, count in sizes)
+def made_case(name: str, num_windows: int, seed: int) -> Case:
+    """A known truth that keeps something to itself; every seed draws other logs."""
+    counts = (num_windows, NUM_LIVED, NUM_LIVED)
+    rows = [WORLDS[name](3 * seed + part, count * NUM_STEPS) for part, count in enumerate(counts)]
+    if name == "returning":
+        rows[1:] = [
+            returning_rows(3 * seed + part, NUM_LIVED * NUM_STEPS, history=rows[0]) for part in (1, 2)
+        ]
+    train, test, other = (windows_of(each, NUM_STEPS) for each in rows)
     return Case(campaign_encoding(), train, test, other, (1, 5, 20, 50, 100))
 
 
-def preset_case(name: str, num_train: int, num_test: int) -> Case:
+def preset_case(name: str, num_train: int, num_test: int, seed: int) -> Case:
     """Two histories of one simulated world; the second one's held-out days are the floor."""
     from evaluation.simulator.logs import simulate
 
     folder = Path(tempfile.mkdtemp(prefix="compounding-"))
     archives = []
-    for seed in (0, 1):
-        simulate(name, num_train + num_test, "least_loaded", seed, folder / f"log-{seed}")
-        archives.append(Archive(folder / f"log-{seed}"))
+    for part in (2 * seed, 2 * seed + 1):
+        simulate(name, num_train + num_test, "least_loaded", part, folder / f"log-{part}")
+        archives.append(Archive(folder / f"log-{part}"))
     return day_case(archives[0], archives[1], num_train, num_test, num_test, 401)
 
 
+@cache
 def wagap_case(folder: Path, num_train: int, num_test: int) -> Case:
-    """Training days, then held-out days, then as many others for the floor."""
+    """Training days, then held-out days, then as many others for the floor; the same for every seed."""
     path = Path(tempfile.mkdtemp(prefix="compounding-")) / "log"
     import_log("wagap", [folder], path)
     archive = Archive(path)
@@ -108,37 +126,61 @@ def methods(steps: int, game: int) -> dict[str, Lives]:
     }
 
 
+def timed(name: str, lives: Lives) -> Lives:
+    """The same, and tells the processor time it took."""
+
+    @wraps(lives)
+    def told(*arguments: Any) -> np.ndarray:
+        begun = time.process_time()
+        states = lives(*arguments)
+        print(f"{name}: {time.process_time() - begun:.0f} s", file=sys.stderr, flush=True)
+        return states
+
+    return told
+
+
+def case_of(chosen: argparse.Namespace, seed: int) -> Case:
+    """The logs of one seed."""
+    if chosen.world in WORLDS:
+        return made_case(chosen.world, chosen.windows, seed)
+    if chosen.world == "wagap":
+        return wagap_case(chosen.log, *chosen.days)
+    return preset_case(chosen.world, *chosen.days, seed)
+
+
 def main(arguments: list[str]) -> None:
     """Runs and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "world", nargs="?", default="campaigns", help="campaigns (default), wagap, or a preset"
+        "world", nargs="?", default="campaigns", help=f"{', '.join(WORLDS)}, wagap, or a preset"
     )
     parser.add_argument("--log", type=Path, default=Path("../shared/data/wagap-2013"), help="folder of wagap")
     parser.add_argument("--methods", default="", help="some of the methods, with commas")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=300, help="steps of likelihood")
     parser.add_argument("--game", type=int, default=200, help="steps of the game")
+    parser.add_argument("--windows", type=int, default=48, help="windows to learn from, in a made world")
     parser.add_argument("--days", type=int, nargs=2, default=(4, 8), metavar=("TRAIN", "TEST"))
     chosen = parser.parse_args(arguments)
-    if chosen.world == "campaigns":
-        case = campaign_case()
-    elif chosen.world == "wagap":
-        case = wagap_case(chosen.log, *chosen.days)
-    else:
-        case = preset_case(chosen.world, *chosen.days)
     every = methods(chosen.steps, chosen.game)
-    wanted = [name for name in chosen.methods.split(",") if name] or list(every)
-    print(f"{case.train.num_windows} windows to learn from, {case.test.num_windows} to live", flush=True)
-    for name in wanted:
-        begun = time.perf_counter()
+    names = [name for name in chosen.methods.split(",") if name] or list(every)
+    wanted = {name: timed(name, every[name]) for name in names}
+    of_seeds = []
+    for seed in range(chosen.seeds):
+        case = case_of(chosen, seed)
         found = compounding(
-            {name: every[name]}, case.train, case.test, case.other, case.encoding,
-            horizons=case.horizons, num_seeds=chosen.seeds,
+            wanted, case.train, case.test, case.other, case.encoding, horizons=case.horizons, seed=seed
+        )
+        of_seeds.append(found)
+        print(
+            f"seed {seed}: {case.train.num_windows} windows to learn from, {case.test.num_windows} to live\n"
+            f"{as_table(found, case.horizons)}\n",
+            file=sys.stderr, flush=True,
         )  # fmt: skip
-        lines = as_table(found, case.horizons).splitlines()
-        print("\n".join(lines if name == wanted[0] else lines[2:]), flush=True)
-        print(f"    ({time.perf_counter() - begun:.0f} s)", file=sys.stderr, flush=True)
+    found = together(of_seeds)
+    print(as_table(found, case.horizons))
+    if DEFAULT in wanted:
+        print(f"\n{as_ratios(found, case.horizons, DEFAULT, 100)}")
 
 
 if __name__ == "__main__":
