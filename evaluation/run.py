@@ -37,7 +37,7 @@ from twin.placement.model import load_encoding
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
-TWIN_CODE, COMPARISON_CODE = 6, 8
+TWIN_CODE, COMPARISON_CODE = 7, 8
 """Raised when code changes what a fit or a comparison makes: those of older code are made again then."""
 
 

@@ -57,6 +57,13 @@ def apply(network: nn.Module, parameters: PyTree, inputs: Array) -> Array:
     return cast(Array, network.apply(parameters, inputs))
 
 
+def shifted(parameters: PyTree, layer: str, shift: Array) -> PyTree:
+    """The parameters with `shift` [features] added to the biases of a layer; leaves may have member axes in front."""
+    layers = parameters["params"]
+    changed = {**layers[layer], "bias": layers[layer]["bias"] + shift}
+    return {**parameters, "params": {**layers, layer: changed}}
+
+
 def flatten_features(observation: PyTree, num_trailing: int) -> Array:
     """All leaves of an observation as one feature axis.
 

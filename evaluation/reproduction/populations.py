@@ -6,8 +6,10 @@ that of pairs and a classifier stand beside it; and real agents of the training 
 days at the same sizes, are the floor of all three.
 """
 
+import datetime as dt
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +22,7 @@ from logs_schema.errors import ConfigError
 from twin.population import (
     MAKERS,
     AgentTable,
+    DrawReport,
     Population,
     PopulationConfig,
     draw_agents,
@@ -31,6 +34,9 @@ from twin.population.asking import OnLook
 
 FLOOR = "floor"
 AUC_ROWS = 3000
+ENOUGH_ROWS, MOST_DRAWS = 5000, 10
+"""Fewer held-out agents are held against several draws, this many rows in all: the means scatter less."""
+NUM_SAMPLES = 2 + MOST_DRAWS
 MIN_DAYS = 4
 """Fewer are cut into halves of their requests."""
 
@@ -39,54 +45,66 @@ class Drawn(NamedTuple):
     """The agents of an archive."""
 
     train: AgentTable  # what methods learn from: several rows an agent where there are few
-    other: AgentTable  # of the training days too, one row an agent and as many as `real`: the floor
+    others: tuple[
+        AgentTable, ...
+    ]  # of the training days too, one row an agent and as many as `real`: the floor
     real: AgentTable  # held out
     unit: str
     num_unseen: int  # held-out rows left out, because training has never seen their scenario
 
 
 class Made(NamedTuple):
-    """Agents that a method generated, and what it had to say while it learned."""
+    """Agents that a method generated, once or several times, and what it had to say while it learned."""
 
-    table: AgentTable
+    tables: tuple[AgentTable, ...]
     warnings: tuple[str, ...] = ()
 
 
 Generate = Callable[[int, Drawn, OnLook | None], Made]
-"""(seed, agents, shows progress) -> as many agents as are held out, under the same scenarios and times of day."""
+"""(seed, agents, shows progress) -> draws of as many agents as are held out, under their scenarios and times of day."""
 
 
-def draw(archive: Archive, *, max_rows: int, rows_an_agent: int) -> Drawn:
+def draw(archive: Archive, *, max_rows: int, rows_an_agent: int, seed: int = 0) -> Drawn:
     """Draws the agents to learn from, and those to be held against.
 
     Args:
         archive: Of the log.
         max_rows: Rows of each part at most.
         rows_an_agent: Training rows of every agent and day at most.
+        seed: Of all draws.
 
     Raises:
         ConfigError: No agent is left that is held out and of a scenario that training knows.
     """
     days = archive.days("requests")
+
+    def some(days: Sequence[dt.date], number: int, rows_an_agent: int = 1) -> tuple[AgentTable, DrawReport]:
+        own = seed * NUM_SAMPLES + number
+        return draw_agents(archive, days, seed=own, max_rows=max_rows, rows_an_agent=rows_an_agent)
+
     if len(days) >= MIN_DAYS:
-        train, _ = draw_agents(archive, days[0::2], max_rows=max_rows, rows_an_agent=rows_an_agent)
-        single, _ = draw_agents(archive, days[0::2], seed=2, max_rows=max_rows)
-        held, report = draw_agents(archive, days[1::2], seed=1, max_rows=max_rows)
+        train, _ = some(days[0::2], 0, rows_an_agent)
+        held, report = some(days[1::2], 1)
+        floor = [some(days[0::2], 2 + number)[0] for number in range(_num_draws(held.num_rows))]
     else:
-        every, report = draw_agents(archive, days, max_rows=2 * max_rows)
-        train = single = every.take(np.arange(0, every.num_rows, 2))
-        held = every.take(np.arange(1, every.num_rows, 2))
+        every, report = draw_agents(archive, days, max_rows=2 * max_rows, seed=seed)
+        train, held = (every.take(np.arange(part, every.num_rows, 2)) for part in range(2))
+        floor = [train]
     known = np.isin(held.conditions.scenario, train.conditions.scenario)
     if known.sum() < 2:
         raise ConfigError(
             f"{int(known.sum())} held-out agents of scenarios that the training days know",
             where=f"{archive.path}, {len(days)} days", allowed="two or more",
         )  # fmt: skip
-    train, single, held = _alike(train, single, held.take(np.flatnonzero(known)))
-    random = np.random.default_rng(0)
-    size = min(single.num_rows, held.num_rows)
-    real, other = (table.take(random.permutation(table.num_rows)[:size]) for table in (held, single))
-    return Drawn(train, other, real, report.unit, int((~known).sum()))
+    train, held, *floor = _alike(train, held.take(np.flatnonzero(known)), *floor)
+    random = np.random.default_rng(seed)
+    size = min(held.num_rows, *(table.num_rows for table in floor))
+    real, *others = (table.take(random.permutation(table.num_rows)[:size]) for table in (held, *floor))
+    return Drawn(train, tuple(others), real, report.unit, int((~known).sum()))
+
+
+def _num_draws(num_rows: int) -> int:
+    return int(np.clip(-(-ENOUGH_ROWS // max(num_rows, 1)), 1, MOST_DRAWS))
 
 
 def _alike(*tables: AgentTable) -> list[AgentTable]:
@@ -94,10 +112,10 @@ def _alike(*tables: AgentTable) -> list[AgentTable]:
     labels = set.intersection(*(set(table.categorical) for table in tables))
     amounts = set.intersection(*(set(table.continuous) for table in tables))
     return [
-        AgentTable(
-            table.conditions,
-            {name: column for name, column in table.categorical.items() if name in labels},
-            {name: column for name, column in table.continuous.items() if name in amounts},
+        replace(
+            table,
+            categorical={name: column for name, column in table.categorical.items() if name in labels},
+            continuous={name: column for name, column in table.continuous.items() if name in amounts},
         )
         for table in tables
     ]
@@ -109,7 +127,7 @@ def ways_of(names: Sequence[str], num_rounds: int | None = None) -> dict[str, Ge
     Raises:
         ConfigError: No such method.
     """
-    ways: dict[str, Generate] = {FLOOR: lambda seed, agents, on_look: Made(agents.other)}
+    ways: dict[str, Generate] = {FLOOR: lambda seed, agents, on_look: Made(agents.others)}
     for name in names:
         is_trained = name in MAKERS and isinstance(MAKERS[name]().config, AdversarialConfig)
         population = PopulationConfig(name, num_rounds=num_rounds if is_trained else None).population()
@@ -122,7 +140,8 @@ def ways_of(names: Sequence[str], num_rounds: int | None = None) -> dict[str, Ge
 def _by(population: Population) -> Generate:
     def generate(seed: int, agents: Drawn, on_look: OnLook | None) -> Made:
         model = fit_population(jax.random.key(seed), population, agents.train, on_look=on_look)
-        made = sample_agents(jax.random.key(1000 + seed), model, agents.real.conditions)
+        keys = jax.random.split(jax.random.key(1000 + seed), len(agents.others))
+        made = tuple(sample_agents(key, model, agents.real.conditions) for key in keys)
         return Made(made, tuple(model.record.get("warnings", ())))
 
     return generate
@@ -142,14 +161,19 @@ def measure(generate: Generate, seed: int, agents: Drawn, on_look: OnLook | None
     begun = time.process_time()
     made = generate(seed, agents, on_look)
     spent_s = time.process_time() - begun
-    one, other = (Sample(table.continuous, table.labels) for table in (agents.real, made.table))
+    one, *others = (Sample(table.continuous, table.labels) for table in (agents.real, *made.tables))
     coding = Coding(one)
     random = np.random.default_rng(seed)
-    rows = [random.permutation(sample.num_rows)[:AUC_ROWS] for sample in (one, other)]
+    columns, pairs, auc = [], [], []
+    for other in others:
+        rows = [random.permutation(sample.num_rows)[:AUC_ROWS] for sample in (one, other)]
+        columns.append(column_kl(coding, one, other))
+        pairs.append(np.mean(list(pairwise_kl(coding, one, other).values())))
+        auc.append(two_sample_auc(coding, one.take(rows[0]), other.take(rows[1]), seed=seed))
     return {
-        "columns": column_kl(coding, one, other),
-        "pairs": float(np.mean(list(pairwise_kl(coding, one, other).values()))),
-        "auc": two_sample_auc(coding, one.take(rows[0]), other.take(rows[1]), seed=seed),
+        "columns": {name: float(np.mean([kl[name] for kl in columns])) for name in coding.names},
+        "pairs": float(np.mean(pairs)),
+        "auc": float(np.mean(auc)),
         "fit_cpu_s": round(spent_s, 2),
         "warnings": list(made.warnings),
     }

@@ -104,12 +104,14 @@ def _compare_in(archive: Archive, config: Table1Config, folder: Path, progress: 
     }  # fmt: skip
 
     @cache  # once, and only where something is left to do
-    def agents() -> Drawn:
-        return draw(archive, max_rows=config.max_rows, rows_an_agent=config.rows_an_agent)
+    def agents(seed: int) -> Drawn:
+        return draw(archive, max_rows=config.max_rows, rows_an_agent=config.rows_an_agent, seed=seed)
 
     def step_of(name: str, generate: Generate, seed: int) -> Step:
         def build(out: Path, _: Mapping[str, Path], progress: Progress) -> None:
-            (out / FIGURES).write_text(json.dumps(_once(name, generate, seed, agents(), progress), indent=1))
+            (out / FIGURES).write_text(
+                json.dumps(_once(name, generate, seed, agents(seed), progress), indent=1)
+            )
 
         return Step(f"{name}-{seed}", "population-figures", build, config=settings, seed=seed)
 

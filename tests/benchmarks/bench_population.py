@@ -45,17 +45,20 @@ def by_ctgan(seed: int, agents: Drawn, _: object) -> Made:
     model = CTGAN(epochs=100, verbose=False, cuda=False)
     model.set_random_state(seed)
     model.fit(pandas.DataFrame({**train.labels, **filled}), list(train.labels))
-    made = model.sample(agents.real.num_rows)
-    labels = {name: made[name].to_numpy(str) for name in train.labels}
-    conditions = conditions._replace(scenario=labels.pop("scenario"))
-    return Made(AgentTable(conditions, labels, {name: made[name].to_numpy(float) for name in filled}))
+    tables = []
+    for _ in agents.others:
+        made = model.sample(agents.real.num_rows)
+        labels = {name: made[name].to_numpy(str) for name in train.labels}
+        asked = conditions._replace(scenario=labels.pop("scenario"))
+        tables.append(AgentTable(asked, labels, {name: made[name].to_numpy(float) for name in filled}))
+    return Made(tuple(tables))
 
 
 def compare(archive: Archive, num_seeds: int, max_rows: int) -> None:
     """CTGAN beside the floor."""
-    agents = draw(archive, max_rows=max_rows, rows_an_agent=PopulationConfig().rows_an_agent)
     print(f"{'seed':>10}{'':8}{'worst column':>14}{'pairs':>10}{'AUC':>10}{'fit, CPU s':>12}")
     for seed in range(num_seeds):
+        agents = draw(archive, max_rows=max_rows, rows_an_agent=PopulationConfig().rows_an_agent, seed=seed)
         for name, generate in {**ways_of(()), "ctgan": by_ctgan}.items():
             show(seed, name, measure(generate, seed, agents))
 

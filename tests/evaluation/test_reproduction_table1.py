@@ -28,7 +28,7 @@ def log(tmp_path_factory):
 
 
 def test_independent_columns_pass_alone_and_are_found_out_in_pairs():
-    drawn = Drawn(agents(1500, 0), agents(800, 1), agents(800, 2), "agent and day", 0)
+    drawn = Drawn(agents(1500, 0), (agents(800, 1),), agents(800, 2), "agent and day", 0)
     ways = ways_of(("bootstrap", "marginals"))
     floor, again, apart = (measure(ways[name], 0, drawn) for name in (FLOOR, "bootstrap", "marginals"))
     for name in ("service", "site", "scenario", "input_mib"):
@@ -122,7 +122,7 @@ def test_the_whole_table_from_nothing(tmp_path, capsys):
 
 def test_agents_of_unknown_scenarios_are_left_out(log):
     found = draw(Archive(log), max_rows=1000, rows_an_agent=8)
-    assert found.real.num_rows == found.other.num_rows
+    assert {found.real.num_rows} == {other.num_rows for other in found.others}
     assert set(found.real.labels["scenario"]) <= set(found.train.labels["scenario"])
     with pytest.raises(PopulationError, match="too few"):
         measure(ways_of(("bootstrap",))["bootstrap"], 0, found)

@@ -19,7 +19,7 @@ from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Streams
 from twin.imitation.config import ImitationConfig
 from twin.imitation.kinds import NUM_SLOTS, drawn_kind, luck_of, slot_of
-from twin.networks import MLP, apply
+from twin.networks import MLP, apply, shifted
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.learned import answer_inputs, answer_parameters, as_fate, members_apply, num_inputs
@@ -33,7 +33,6 @@ from twin.placement.outcome_model import (
 from twin.placement.randomisation import draw_seeds
 from twin.placement.responses import Answers
 from twin.placement.room import room_in_s
-from twin.placement.spread import shifted
 from twin.placement.types import Cluster, Fate, Observation, PlacementState
 
 LEAST = float(np.finfo(np.float32).tiny)
@@ -156,7 +155,7 @@ def engine_logits(
 def widened(config: ImitationConfig, generator: Generator, widening: Array) -> Generator:
     """The generator with `widening` [NUM_OUTPUTS] added to what its answers' networks put out (`placement.spread`)."""
     answers = generator.answers
-    moved = shifted(answers.answer, widening, f"Dense_{len(config.hidden)}")
+    moved = shifted(answers.answer, f"Dense_{len(config.hidden)}", widening)
     return generator._replace(answers=answers._replace(answer=moved))
 
 

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array, PyTree
+from twin.networks import shifted
 from twin.placement.outcome_model import NUM_OUTPUTS, RUN_SCALES, WAIT_SCALES
 
 LOG_FACTORS = tuple(0.1 * step for step in sorted(range(-10, 11), key=abs))
@@ -34,7 +35,7 @@ def calibrate_spread(
     """
 
     def pooled(shift: Array) -> Array:
-        each = jax.lax.map(log_likelihood, shifted(parameters, shift, output_layer))
+        each = jax.lax.map(log_likelihood, shifted(parameters, output_layer, shift))
         return jnp.sum(weight * jax.nn.logsumexp(each, axis=0))
 
     chosen = jnp.zeros(NUM_OUTPUTS)
@@ -44,11 +45,4 @@ def calibrate_spread(
         best = jnp.argmax(jax.lax.map(pooled, tried))
         chosen = tried[best]
         factors.append(jnp.exp(jnp.array(LOG_FACTORS))[best])
-    return shifted(parameters, chosen, output_layer), jnp.stack(factors)
-
-
-def shifted(parameters: PyTree, shift: Array, output_layer: str) -> PyTree:
-    """The parameters with `shift` [NUM_OUTPUTS] added to the biases of the output layer."""
-    layers = parameters["params"]
-    output = {**layers[output_layer], "bias": layers[output_layer]["bias"] + shift[None]}
-    return {**parameters, "params": {**layers, output_layer: output}}
+    return shifted(parameters, output_layer, chosen), jnp.stack(factors)

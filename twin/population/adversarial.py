@@ -25,7 +25,7 @@ from twin.contracts import Array, PyTree
 from twin.networks import MLP, apply
 from twin.population import codes
 from twin.population.adversaries import Adversary
-from twin.population.encoding import AgentEncoding
+from twin.population.encoding import AgentEncoding, near_share
 from twin.population.fidelity import Reference
 from twin.population.generators import Generator, at_once, in_chain
 from twin.population.population import Population, Training
@@ -118,6 +118,7 @@ class Data(NamedTuple):
     rows: Array  # [width, agents]
     conditions: Array  # [conditions, agents]
     tables: Any  # `codes.Tables` of theirs; None where the loss does not look at them
+    blur: Array  # [agents] width, in days, within which its time of day is moved: no hour is learned by heart
 
 
 def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> Population:
@@ -125,11 +126,12 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
 
     def fit(key: Array, encoding: AgentEncoding, training: Training) -> tuple[PyTree, dict[str, Any]]:
         key_split, key_train = jax.random.split(key)
-        kept, aside = _split(key_split, training.rows.shape[1], config.search.held_out)
+        kept, aside = _split(key_split, training.unit, config.search.held_out)
         reference = Reference.of(encoding, training.rows[:, aside], training.conditions[:, aside])
         rows = jnp.asarray(training.rows[:, kept])
         tables = jax.jit(lambda rows: codes.tables(encoding.blocks, rows))(rows) if config.draws else None
-        data = Data(rows, jnp.asarray(training.conditions[:, kept]), tables)
+        blur = _blur(encoding, training.conditions)
+        data = Data(rows, jnp.asarray(training.conditions[:, kept]), tables, jnp.asarray(blur[kept]))
         generator = _generator(encoding, config)
         draw = _draw(encoding, config)
         search = Search(
@@ -140,7 +142,13 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
                 key, lambda k, asked: draw(k, parameters, jnp.asarray(asked))
             ),
         )
-        return train(key_train, search, data, config.search, training.checkpoint, training.on_look)
+        best, record = train(key_train, search, data, config.search, training.checkpoint, training.on_look)
+        if generator.settle is not None:
+            best = jax.tree.map(
+                np.asarray,
+                generator.settle(best, jnp.asarray(training.rows), jnp.asarray(training.conditions)),
+            )
+        return best, record
 
     def sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions: np.ndarray) -> np.ndarray:
         num_rows = conditions.shape[1]
@@ -168,11 +176,22 @@ def _draw(encoding: AgentEncoding, config: AdversarialConfig) -> Callable[[Array
     return jax.jit(lambda key, parameters, asked: generator.generate(parameters, key, asked).hard)
 
 
-def _split(key: Array, num_rows: int, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+def _split(key: Array, unit: np.ndarray, held_out: float) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to learn from, and rows of a share of the units set aside; no unit has rows in both."""
     words = np.asarray(jax.random.key_data(key)).tolist()
-    order = np.random.default_rng(words).permutation(num_rows)
-    num_aside = max(1, round(held_out * num_rows))
-    return order[num_aside:], order[:num_aside]
+    names = np.unique(unit)
+    if len(names) < 2:  # nobody to set aside as a whole
+        names = unit = np.arange(len(unit))
+    units = np.random.default_rng(words).permutation(names)
+    is_aside = np.isin(unit, units[: max(1, round(held_out * len(units)))])
+    return np.flatnonzero(~is_aside), np.flatnonzero(is_aside)
+
+
+def _blur(encoding: AgentEncoding, conditions: np.ndarray) -> np.ndarray:
+    """[agents] `near_share` of the rows of each one's scenario."""
+    scenario = conditions[: len(encoding.scenarios)]
+    share = np.array([near_share(int(count)) for count in scenario.sum(axis=1)])
+    return (share @ scenario).astype(np.float32)
 
 
 def _discriminator(config: AdversarialConfig) -> MLP:
@@ -206,8 +225,10 @@ def _round(
     blocks, pair_share = encoding.blocks, codes.pair_share(encoding)
 
     def batch(key: Array, data: Data) -> tuple[Array, Array]:
-        chosen = jax.random.randint(key, (config.batch_size,), 0, data.rows.shape[1])
-        return data.rows[:, chosen], data.conditions[:, chosen]
+        key_rows, key_blur = jax.random.split(key)
+        chosen = jax.random.randint(key_rows, (config.batch_size,), 0, data.rows.shape[1])
+        moved = data.blur[chosen] * (jax.random.uniform(key_blur, (config.batch_size,)) - 0.5)
+        return data.rows[:, chosen], encoding.turned(data.conditions[:, chosen], moved)
 
     def score(parameters: PyTree, rows: Array, conditions: Array) -> Array:
         return apply(discriminator, parameters, jnp.concatenate([rows, conditions]))[0]

@@ -2,8 +2,9 @@
 
 Agents who stay long appear in many rows of a log, so a draw by row would show them too often. Here every agent of a
 day gives one row: a request drawn evenly among its own of that day, and how many it made (`ACTIVITY`). Weighted by that
-number, the rows follow the law of the requests again; unweighted, that of the agents. Where agents are few and ask
-often, each may give several different requests, all agents equally many, which changes neither law.
+number, the rows follow the law of the requests again; unweighted, that of the agents. Where agents are few, each may
+give several of its requests, all agents equally many, which changes neither law and says more of each agent; who asks
+less often than that gives some request again.
 
 Where a log hides most of its agents every request is a row of its own, and the report says so.
 """
@@ -33,9 +34,7 @@ AMOUNTS = (
     "cpu_cores", "memory_gib", "memory_share", "gpus", "num_nodes", "requested_run_s", "input_mib", "output_mib",
     "deadline_s",
 )  # fmt: skip
-FEW_SHARE = 0.05
-"""Share of a day's agents that may ask less often than rows are taken of each; they give some request twice."""
-ROUND = "round"
+ROUND, UNIT = "round", "unit"
 MIN_KNOWN = 0.5
 """A column known in a smaller share of the rows is left out; agents named in a smaller share are taken as hidden."""
 
@@ -59,11 +58,13 @@ class AgentTable:
         conditions: Scenario and time of day of every row.
         categorical: Name -> [rows] labels.
         continuous: Name -> [rows] float64, NaN where unknown.
+        unit: [rows] int, the same for rows of one agent and day; None where every row is one by itself.
     """
 
     conditions: Conditions
     categorical: Mapping[str, np.ndarray]
     continuous: Mapping[str, np.ndarray]
+    unit: np.ndarray | None = None
 
     @property
     def num_rows(self) -> int:
@@ -81,6 +82,7 @@ class AgentTable:
             self.conditions.take(rows),
             {name: column[rows] for name, column in self.categorical.items()},
             {name: column[rows] for name, column in self.continuous.items()},
+            None if self.unit is None else self.unit[rows],
         )
 
 
@@ -91,6 +93,7 @@ class DrawReport(NamedTuple):
     rows_a_unit: int
     num_requests: int
     num_rows: int
+    num_units: int  # agents and days, or requests
     num_hidden: int  # requests whose agent is hidden; left out where the unit is the agent
     left_out: tuple[str, ...]  # columns that the log does not fill
 
@@ -110,7 +113,7 @@ def draw_agents(
         days: Days to draw from, all in the archive.
         seed: Of the draws.
         max_rows: Rows kept at most, evenly over the days.
-        rows_an_agent: Rows of every agent and day at most; fewer where agents do not ask that often.
+        rows_an_agent: Rows of every agent and day at most; fewer where all agents have no room otherwise.
 
     Returns:
         The agents in order of days, and how they were drawn.
@@ -129,11 +132,12 @@ def draw_agents(
     room = max(1, max_rows // len(days))
     most = rows_an_agent if per_agent else 1
     parts = [_draw_day(archive, day, random, per_agent, room, most) for day in sorted(days)]
-    taken = [int(part[ROUND].max()) + 1 for part in parts if len(part[ROUND])]
-    rounds = min(taken, default=1)  # every day and agent counts alike
+    rounds = _rounds(parts)  # the same for all: every day and agent counts alike
     columns = {
         name: np.concatenate([part[name][part[ROUND] < rounds] for part in parts]) for name in parts[0]
     }
+    of_day = np.repeat(np.arange(len(parts)), [int(np.sum(part[ROUND] < rounds)) for part in parts])
+    _, unit = np.unique(np.stack([of_day, columns[UNIT]]), axis=1, return_inverse=True)
     known = {name: np.mean(~np.isnan(columns[name])) for name in AMOUNTS}
     known |= {name: np.mean(columns[name] != UNKNOWN) for name in LABELS}
     kept = [name for name in known if known[name] >= MIN_KNOWN]
@@ -142,10 +146,18 @@ def draw_agents(
     amounts = {name: columns[name] for name in AMOUNTS if name in kept}
     if per_agent:
         amounts[ACTIVITY] = columns[ACTIVITY]
-    table = AgentTable(conditions, labels, amounts)
+    table = AgentTable(conditions, labels, amounts, unit)
     left_out = tuple(name for name in known if name not in kept)
-    unit = "agent and day" if per_agent else "request"
-    return table, DrawReport(unit, rounds, num_requests, table.num_rows, num_hidden, left_out)
+    what = "agent and day" if per_agent else "request"
+    num_units = table.num_rows // rounds
+    return table, DrawReport(what, rounds, num_requests, table.num_rows, num_units, num_hidden, left_out)
+
+
+def _rounds(parts: Sequence[Mapping[str, np.ndarray]]) -> int:
+    """Rows that every agent of every day gives: no more than the busiest one has."""
+    taken = [int(part[ROUND].max()) + 1 for part in parts if len(part[ROUND])]
+    busiest = max((int(part[ACTIVITY].max()) for part in parts if len(part[ROUND])), default=1)
+    return min(*taken, busiest) if taken else 1
 
 
 def _agents_are_named(archive: Archive, days: Sequence[dt.date]) -> tuple[bool, int, int]:
@@ -163,10 +175,10 @@ def _draw_day(
     if per_agent:
         rows = rows.filter(pc.is_valid(rows["agent"]))
         agent = pc.cast(rows["agent"], pa.string()).to_numpy(zero_copy_only=False).astype(str)
-        chosen, count, turn = _requests_of_agents(agent, random, room, most)
+        chosen, unit, count, turn = _requests_of_agents(agent, random, room, most)
     else:
         chosen = np.sort(random.permutation(len(rows))[:room])
-        count, turn = np.ones(len(chosen)), np.zeros(len(chosen), int)
+        unit, count, turn = np.arange(len(chosen)), np.ones(len(chosen)), np.zeros(len(chosen), int)
     rows = rows.take(pa.array(chosen))
     microseconds = pc.cast(rows["arrival"], pa.int64()).to_numpy()
     found = {name: _labels(rows, name) for name in ("scenario", *LABELS)}
@@ -179,26 +191,27 @@ def _draw_day(
         **found,
         ACTIVITY: count.astype(float),
         ROUND: turn,
+        UNIT: unit,
         "day_fraction": (microseconds / 1e6 % DAY_S) / DAY_S,
     }
 
 
 def _requests_of_agents(
     agent: np.ndarray, random: np.random.Generator, room: int, most: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of every agent, how often it asks, and which of its rows it is, agent by agent; at most `room` in all."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Agent by agent, at most `room` in all: rows, whose they are, how often that one asks, and which of its own."""
     order = random.permutation(len(agent))
     _, place, count = np.unique(agent[order], return_inverse=True, return_counts=True)
     if not len(count):
-        return order, count, count
+        return order, count, count, count
     # the agents' requests one after the other, each in random order
     own = order[np.argsort(place, kind="stable")]
     begin = np.cumsum(count) - count
-    rounds = int(np.clip(np.quantile(count, FEW_SHARE, method="lower"), 1, most))
-    kept = np.sort(random.permutation(len(count))[: max(1, room // rounds)])
+    rounds = int(np.clip(room // len(count), 1, most))
+    kept = np.sort(random.permutation(len(count))[:room])
     turn = np.tile(np.arange(rounds), len(kept))
     kept = np.repeat(kept, rounds)
-    return own[begin[kept] + turn % count[kept]], count[kept], turn
+    return own[begin[kept] + turn % count[kept]], kept, count[kept], turn
 
 
 def _labels(rows: pa.Table, name: str) -> np.ndarray:

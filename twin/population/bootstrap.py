@@ -1,7 +1,9 @@
 """Bootstrap of training rows: the ceiling for fidelity, and of no use for anything that was not logged.
 
-A row is drawn among those of the scenario asked for and of the same part of the day; among all of the scenario where
-that part has none.
+A row is drawn among the rows of the scenario asked for that are nearest in time of day: a twelfth of them, and where
+that is few, more (`near_share`); a window of few rows would show each of them too often. Agents are dealt like cards:
+whoever has been shown least so far is next, evenly among equals. The agents of a real log come again from day to day
+too; drawn independently their shares would scatter more than those of real days do.
 """
 
 from dataclasses import dataclass
@@ -11,10 +13,8 @@ import jax
 import numpy as np
 
 from twin.contracts import Array, PyTree
-from twin.population.encoding import NUM_HARMONICS, AgentEncoding
+from twin.population.encoding import NUM_HARMONICS, NUM_PARTS, AgentEncoding, near_share
 from twin.population.population import Population, Training
-
-NUM_PARTS = 12
 
 
 @dataclass(frozen=True)
@@ -28,31 +28,45 @@ def bootstrap(config: BootstrapConfig | None = None) -> Population:
 
 
 def _fit(key: Array, encoding: AgentEncoding, training: Training) -> tuple[PyTree, dict[str, Any]]:
-    return {"rows": training.rows, "conditions": training.conditions}, {}
+    unit = np.unique(training.unit, return_inverse=True)[1].astype(np.int32)
+    return {"rows": training.rows, "conditions": training.conditions, "unit": unit}, {}
 
 
 def _sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions: np.ndarray) -> np.ndarray:
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
-    cells = cells_of(encoding, parameters["conditions"])
-    wanted = cells_of(encoding, conditions)
+    rows, logged, unit = (np.asarray(parameters[name]) for name in ("rows", "conditions", "unit"))
+    theirs, wanted = (_scenario(encoding, some) for some in (logged, conditions))
+    time, at = (_day_fraction(encoding, some) for some in (logged, conditions))
+    shown = np.zeros(int(unit.max()) + 1)
     chosen = np.zeros(len(wanted), np.int64)
-    for cell in np.unique(wanted):
-        asks = np.flatnonzero(wanted == cell)
-        among = np.flatnonzero(cells == cell)
-        if not len(among):
-            among = np.flatnonzero(cells // NUM_PARTS == cell // NUM_PARTS)
-        chosen[asks] = random.choice(among, len(asks))
-    return np.asarray(parameters["rows"])[:, chosen]
+    for one in np.unique(wanted):
+        among = np.flatnonzero(theirs == one)
+        among = among[np.argsort(time[among], kind="stable")]
+        num_near = max(1, round(near_share(len(among)) * len(among)))
+        away = np.arange(num_near) - num_near // 2
+        asks = random.permutation(np.flatnonzero(wanted == one))
+        for ask, nearest in zip(asks, np.searchsorted(time[among], at[asks]), strict=True):
+            near = among[(nearest + away) % len(among)]
+            chosen[ask] = near[np.argmin(shown[unit[near]] + random.random(num_near))]
+            shown[unit[chosen[ask]]] += 1.0
+    return np.asarray(rows[:, chosen])
 
 
 def _structure(encoding: AgentEncoding) -> PyTree:
-    return {"rows": 0, "conditions": 0}
+    return {"rows": 0, "conditions": 0, "unit": 0}
 
 
 def cells_of(encoding: AgentEncoding, conditions: np.ndarray) -> np.ndarray:
     """[rows] scenario times `NUM_PARTS` plus part of the day, of encoded conditions."""
-    num_scenarios = len(encoding.scenarios)
-    scenario = np.argmax(conditions[:num_scenarios], axis=0)
-    cosine, sine = conditions[num_scenarios], conditions[num_scenarios + NUM_HARMONICS]
-    day_fraction = np.arctan2(sine, cosine) / (2.0 * np.pi) % 1.0
-    return scenario * NUM_PARTS + np.minimum((day_fraction * NUM_PARTS).astype(int), NUM_PARTS - 1)
+    part = (_day_fraction(encoding, conditions) * NUM_PARTS).astype(int)
+    return _scenario(encoding, conditions) * NUM_PARTS + np.minimum(part, NUM_PARTS - 1)
+
+
+def _scenario(encoding: AgentEncoding, conditions: np.ndarray) -> np.ndarray:
+    return np.argmax(conditions[: len(encoding.scenarios)], axis=0)
+
+
+def _day_fraction(encoding: AgentEncoding, conditions: np.ndarray) -> np.ndarray:
+    """[rows] in [0, 1)."""
+    cosine, sine = conditions[[len(encoding.scenarios), len(encoding.scenarios) + NUM_HARMONICS]]
+    return np.asarray(np.arctan2(sine, cosine) / (2.0 * np.pi) % 1.0)

@@ -16,7 +16,7 @@ import numpy as np
 from logs_schema.errors import first
 from twin.population.errors import PopulationError
 
-MAX_LEVELS = 40
+MAX_LEVELS = 128
 GRID_SIZE = 2048
 TIED_SHARE = 0.05
 """An amount whose neighbours in order are equal more often than this has steps: only logged values come back."""

@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import first
+from twin.contracts import Array
 from twin.population.agents import AgentTable, Conditions
 from twin.population.columns import MAX_LEVELS, Levels, Ranks, levels_of, ranks_of
 from twin.population.errors import PopulationError
@@ -22,6 +24,10 @@ MIN_ROWS = 100
 ROWS_PER_COMBINATION = 5
 KNOWN = " known"
 NUM_HARMONICS = 2
+NUM_PARTS = 12
+"""Parts of the day that are told apart at most."""
+NUM_NEAR = 2000
+"""Rows that say what a time of day is like; fewer show what happened to happen then."""
 
 
 class Block(NamedTuple):
@@ -38,7 +44,7 @@ class Derived:
 
     name: str
     sources: tuple[str, ...]
-    key: tuple[tuple[str, ...], ...]
+    key: tuple[tuple[Any, ...], ...]
     value: tuple[Any, ...]
     is_amount: bool
 
@@ -118,6 +124,15 @@ class AgentEncoding:
         angle = 2.0 * np.pi * np.arange(1, NUM_HARMONICS + 1)[:, None] * conditions.day_fraction[None]
         return np.concatenate([one_hot, np.cos(angle), np.sin(angle)]).astype(np.float32)
 
+    def turned(self, conditions: Array, days: Array) -> Array:
+        """Encoded conditions [num_conditions, rows] with the times of day moved by `days` [rows]."""
+        first = len(self.scenarios)
+        cosine, sine = conditions[first : first + NUM_HARMONICS], conditions[first + NUM_HARMONICS :]
+        angle = 2.0 * jnp.pi * jnp.arange(1, NUM_HARMONICS + 1)[:, None] * days[None]
+        turn = jnp.cos(angle), jnp.sin(angle)
+        moved = cosine * turn[0] - sine * turn[1], sine * turn[0] + cosine * turn[1]
+        return jnp.concatenate([conditions[:first], *moved])
+
     def decode(self, matrix: np.ndarray, conditions: Conditions, *, seed: Sequence[int] = (0,)) -> AgentTable:
         """The agents that a matrix [width, rows] stands for."""
         random = np.random.default_rng([*seed, 0xDEC0])
@@ -185,12 +200,16 @@ def fit_agent_encoding(table: AgentTable) -> AgentEncoding:
             columns.append(ranks_of(name, column))
         else:
             columns.append(levels_of(name, column, is_amount=is_amount))
-        if not is_amount:
             sources[name] = column
     scenarios = tuple(np.unique(table.conditions.scenario).tolist())
     return AgentEncoding(
         scenarios, tuple(columns), tuple(derived), tuple(table.categorical), tuple(table.continuous)
     )
+
+
+def near_share(num_rows: int) -> float:
+    """Share of the day, or of the rows, that counts as one time of day: with few rows, more than a part."""
+    return float(min(1.0, max(1.0 / NUM_PARTS, NUM_NEAR / max(num_rows, 1))))
 
 
 def _with_known(table: AgentTable, encoding: AgentEncoding | None) -> dict[str, np.ndarray]:

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from twin.contracts import Array
-from twin.population.bootstrap import NUM_PARTS, cells_of
-from twin.population.encoding import AgentEncoding
+from twin.population.bootstrap import cells_of
+from twin.population.encoding import NUM_PARTS, AgentEncoding
 
 NUM_BINS = 8
 PSEUDO_COUNT = 0.5

@@ -14,11 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, PyTree
-from twin.networks import MLP, apply
+from twin.networks import MLP, apply, shifted
 from twin.population.encoding import AgentEncoding
 
 NUM_RANK_BINS = 32
 """Bins in which the chain draws a rank; evenly within a bin."""
+SETTLING_STEPS = 20
+SMALLEST = 1e-7
+"""Added to shares inside logarithms."""
 
 
 class Drawn(NamedTuple):
@@ -35,6 +38,8 @@ class Generator(NamedTuple):
     generate: Callable[[PyTree, Array, Array], Drawn]  # (parameters, key, conditions [conditions, rows])
     log_likelihood: Callable[[PyTree, Array, Array], Array] | None
     # (parameters, rows [width, rows], conditions) -> [rows] nats, ranks counted in bins; None where it has none
+    settle: Callable[[PyTree, Array, Array], PyTree] | None
+    # (parameters, rows, conditions) -> parameters with which every column is as frequent as in the rows
 
 
 def draw_levels(key: Array, logits: Array, temperature: float) -> Drawn:
@@ -64,7 +69,7 @@ def at_once(encoding: AgentEncoding, hidden: Sequence[int], noise: int, temperat
             parts.append(draw_levels(key_block, part, temperature) if block.one_hot else Drawn(rank, rank))
         return _stacked(parts)
 
-    return Generator(init, generate, None)
+    return Generator(init, generate, None, None)
 
 
 class _Layout(NamedTuple):
@@ -144,14 +149,33 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
 
         def of_head(own: PyTree, sees: Array, start: Array, is_rank: Array, unused: Array) -> Array:
             told = jax.nn.log_softmax(logits(own, sees, unused, conditions, rows), axis=0)
-            target = jax.lax.dynamic_slice(padded, (start, 0), (layout.room, num_rows))
-            codes = jnp.where(is_rank, _bins(target[:1], layout.room), target)
+            codes = _codes(padded, start, is_rank, layout.room)
             return jnp.sum(jnp.where(unused == 0.0, codes * told, 0.0), axis=0)
 
         parts = (jnp.asarray(part) for part in layout[:4])
         return jnp.sum(jax.vmap(of_head)(parameters, *parts), axis=0)
 
-    return Generator(init, generate, log_likelihood)
+    @jax.jit
+    def settle(parameters: PyTree, rows: Array, conditions: Array) -> PyTree:
+        num_rows = rows.shape[1]
+        padded = jnp.concatenate([rows, jnp.zeros((layout.room, num_rows))])
+
+        def of_head(own: PyTree, sees: Array, start: Array, is_rank: Array, unused: Array) -> PyTree:
+            wanted = _codes(padded, start, is_rank, layout.room).mean(axis=1)
+            told = logits(own, sees, unused, conditions, rows)
+
+            def step(bias: Array, _: None) -> tuple[Array, None]:
+                found = jax.nn.softmax(told + bias[:, None], axis=0).mean(axis=1)
+                move = jnp.log(wanted + SMALLEST) - jnp.log(found + SMALLEST)
+                return bias + jnp.where(unused[:, 0] == 0.0, move, 0.0), None
+
+            bias, _ = jax.lax.scan(step, jnp.zeros(layout.room), None, length=SETTLING_STEPS)
+            return shifted(own, f"Dense_{len(hidden)}", bias)
+
+        parts = (jnp.asarray(part) for part in layout[:4])
+        return jax.vmap(of_head)(parameters, *parts)
+
+    return Generator(init, generate, log_likelihood, settle)
 
 
 def _stacked(parts: Sequence[Drawn]) -> Drawn:
@@ -162,6 +186,12 @@ def _centres(codes: Array) -> Array:
     """[1, rows] rank in the middle of the bin that codes [bins, rows] name."""
     centre = (2.0 * jnp.arange(codes.shape[0]) + 1.0) / NUM_RANK_BINS - 1.0
     return jnp.sum(codes * centre[:, None], axis=0, keepdims=True)
+
+
+def _codes(padded: Array, start: Array, is_rank: Array, room: int) -> Array:
+    """[room, rows] one-hot of the column that begins at row `start`, a rank's by its bin; rows behind it are any."""
+    column = jax.lax.dynamic_slice(padded, (start, 0), (room, padded.shape[1]))
+    return jnp.where(is_rank, _bins(column[:1], room), column)
 
 
 def _bins(rank: Array, room: int) -> Array:

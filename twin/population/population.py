@@ -28,6 +28,7 @@ class Training(NamedTuple):
 
     rows: np.ndarray  # [width, agents] float32
     conditions: np.ndarray  # [conditions, agents] float32
+    unit: np.ndarray  # [agents] int, the same for rows of one agent and day
     checkpoint: Path | None = None  # file to resume from, for methods that take long
     on_look: Callable[[int, int, dict[str, float]], Any] | None = None  # (steps done, steps in all, figures)
 
@@ -92,8 +93,9 @@ def fit_population(
             "every column is constant or follows from others: there is nothing to generate",
             where=f"{table.num_rows} training rows", advice="replay the arrivals, or take a log with more columns",
         )  # fmt: skip
+    unit = np.arange(table.num_rows) if table.unit is None else table.unit
     training = Training(
-        encoding.encode(table), encoding.encode_conditions(table.conditions), checkpoint, on_look
+        encoding.encode(table), encoding.encode_conditions(table.conditions), unit, checkpoint, on_look
     )
     parameters, record = population.fit(key, encoding, training)
     constant = [rule.name for rule in encoding.derived if not rule.sources]

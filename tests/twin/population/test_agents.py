@@ -68,12 +68,27 @@ def test_agents_may_give_several_rows_all_equally_many(tmp_path: Path) -> None:
         for number in range(count):
             fields = {"agent": agent, "service": agent, "cpu_cores": float(number)}
             rows.append(request(len(rows), 0, 60.0 * len(rows), **fields))
-    table, report = draw_agents(archive_of(tmp_path / "archive", rows), DAYS[:1], rows_an_agent=6)
-    assert (report.rows_a_unit, report.num_rows) == (4, 12)  # the agent who asks least has no more to give
+    archive = archive_of(tmp_path / "archive", rows)
+    table, report = draw_agents(archive, DAYS[:1], rows_an_agent=6)
+    assert (report.rows_a_unit, report.num_rows, report.num_units) == (6, 18, 3)
     service, cores = table.categorical["service"], table.continuous["cpu_cores"]
-    for agent in ("keen", "calm", "rare"):
-        assert len(set(cores[service == agent])) == 4
+    for agent, different in (("keen", 6), ("calm", 6), ("rare", 4)):  # who asks less often gives some again
+        assert np.sum(service == agent) == 6
+        assert len(set(cores[service == agent])) == different
+    assert [len(set(service[table.unit == unit])) for unit in range(3)] == [1, 1, 1]
     assert sorted(set(table.continuous[ACTIVITY])) == [4.0, 6.0, 90.0]
+    assert (
+        draw_agents(archive, DAYS[:1], rows_an_agent=6, max_rows=10)[1].rows_a_unit == 3
+    )  # all agents have room
+    assert draw_agents(archive, DAYS[:1], rows_an_agent=6, max_rows=2)[1].num_units == 2
+
+
+def test_no_agent_gives_more_rows_than_the_busiest_one_has(tmp_path: Path) -> None:
+    rows = [request(number, number % 3, float(number), agent=f"agent-{number % 5}") for number in range(30)]
+    table, report = draw_agents(archive_of(tmp_path / "archive", rows), DAYS, rows_an_agent=8)
+    assert (report.rows_a_unit, report.num_units) == (2, 15)
+    assert table.unit is not None
+    assert np.all(np.bincount(table.unit) == 2)  # agents of different days are different units
 
 
 def test_the_draw_within_an_agent_is_even(archive: Archive) -> None:

@@ -1,5 +1,7 @@
 """Agents as matrices: what comes back, what is looked up, what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,26 @@ def test_constants_and_consequences_are_not_generated() -> None:
     }
 
 
+def test_amounts_that_say_the_same_are_generated_once() -> None:
+    table = agents(500)
+    cores = np.tile([1.0, 2.0, 4.0, 8.0, 16.0], 100)
+    table = replace(table, continuous={"cpu_cores": cores, "num_nodes": cores / 64.0})
+    encoding = fit_agent_encoding(table)
+    assert [rule.sources for rule in encoding.derived if rule.name == "num_nodes"] == [("cpu_cores",)]
+    back = AgentEncoding.from_json(encoding.to_json()).decode(encoding.encode(table), table.conditions)
+    assert np.array_equal(back.continuous["num_nodes"], cores / 64.0)
+
+
+def test_turned_conditions_are_those_of_the_later_hour() -> None:
+    table = agents(200)
+    encoding = fit_agent_encoding(table)
+    scenario, time = table.conditions
+    moved = np.linspace(-0.7, 0.7, 200)
+    turned = encoding.turned(encoding.encode_conditions(table.conditions), moved)
+    wanted = encoding.encode_conditions(Conditions(scenario, (time + moved) % 1.0))
+    assert np.allclose(turned, wanted, atol=1e-5)
+
+
 def test_a_consequence_of_a_combination_never_seen_follows_the_first_source() -> None:
     table = agents(500)
     kept = (table.conditions.scenario == "slow") | (table.categorical["service"] != "c")
@@ -54,7 +76,7 @@ def test_ranks_of_training_values_are_even_and_steps_stay_steps() -> None:
 
 def test_many_labels_share_one_level_by_their_frequency() -> None:
     random = np.random.default_rng(2)
-    labels = np.array([f"s{number}" for number in range(60) for _ in range(60 - number)])
+    labels = np.array([f"s{number}" for number in range(160) for _ in range(160 - number)])
     levels = levels_of("service", labels, is_amount=False)
     assert levels.width == MAX_LEVELS + 1
     code = levels.encode(labels, random)

@@ -1,5 +1,6 @@
 """One contract for every way to generate agents, and what tells the ways apart."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -90,11 +91,23 @@ def shares(table: AgentTable) -> np.ndarray:
 
 @pytest.mark.parametrize("population", [bootstrap(), mixture()], ids=lambda one: one.name)
 def test_conditions_are_heeded(population: Population) -> None:
-    model = fit_population(jax.random.key(0), population, agents(4000))
+    model = fit_population(jax.random.key(0), population, agents(24_000))
     half = np.linspace(0.0, 0.5, 2000)
     for scenario, day, law in (("slow", half, [0.3, 0.6, 0.1]), ("quick", 0.499 + half, [0.1, 0.2, 0.7])):
         found = shares(sample_agents(jax.random.key(1), model, Conditions(np.full(2000, scenario), day)))
         assert np.all(np.abs(found - law) < 0.08)
+
+
+def test_agents_are_dealt_and_not_drawn_one_by_one() -> None:
+    """As many rows as there are agents show every agent once, though each could give four rows."""
+    table = replace(agents(800), unit=np.arange(800) // 4)
+    model = fit_population(jax.random.key(0), bootstrap(), table)
+    own = {size: number // 4 for number, size in enumerate(table.continuous["input_mib"])}
+    even = Conditions(np.repeat(["quick", "slow"], 100), np.tile(np.linspace(0.0, 0.99, 100), 2))
+    drawn = sample_agents(jax.random.key(1), model, even).continuous["input_mib"]
+    grid = np.array(sorted(own))
+    nearest = grid[np.argmin(np.abs(np.log(drawn)[:, None] - np.log(grid)[None]), axis=1)]
+    assert len({own[size] for size in nearest}) > 190  # independent draws of 200: about 126
 
 
 def test_the_product_of_marginals_keeps_columns_and_nothing_else() -> None:

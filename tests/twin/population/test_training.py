@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.twin.population.toys import agents, tiny
+from twin.contracts import PyTree
 from twin.population import (
     AgentTable,
     PopulationError,
@@ -16,10 +17,11 @@ from twin.population import (
     gan_smmsg,
     sample_agents,
 )
-from twin.population.adversarial import AdversarialConfig, Figures
+from twin.population.adversarial import AdversarialConfig, Figures, _split
 from twin.population.bootstrap import cells_of
 from twin.population.encoding import AgentEncoding, fit_agent_encoding
-from twin.population.fidelity import Judged, Reference, mean_pairwise_kl
+from twin.population.fidelity import Judged, Reference, coarse_codes, mean_pairwise_kl
+from twin.population.generators import in_chain
 from twin.population.training import Search, SearchConfig, train
 
 CHAINED = tiny(chained=True, rows=1.0)
@@ -111,6 +113,36 @@ def test_the_judge_knows_equal_laws_and_different_ones() -> None:
     lone = np.zeros_like(rows)
     lone[[0, 3]] = 1.0
     assert reference.judge(jax.random.key(0), lambda _key, _asked: lone).coverage < 0.9
+
+
+def test_no_agent_is_learned_from_and_judged_by() -> None:
+    unit = np.repeat(np.arange(40), 5)
+    kept, aside = _split(jax.random.key(0), unit, 0.15)
+    assert sorted([*kept, *aside]) == list(range(200))
+    assert len(aside) == 30
+    assert not set(unit[kept]) & set(unit[aside])
+    alone = [len(part) for part in _split(jax.random.key(0), np.zeros(200, int), 0.15)]
+    assert alone == [170, 30]  # nobody could be set aside as a whole
+
+
+def test_settled_columns_are_as_frequent_as_in_the_rows() -> None:
+    """An untrained chain draws services evenly; settled, it draws them as they are, given what stands before."""
+    table = agents(4000)
+    encoding = fit_agent_encoding(table)
+    rows, conditions = encoding.encode(table), encoding.encode_conditions(table.conditions)
+    chain = in_chain(encoding, (8,), 0.5)
+    untrained = chain.init(jax.random.key(0))
+    assert chain.settle is not None
+
+    def away(parameters: PyTree) -> float:
+        drawn = chain.generate(parameters, jax.random.key(1), jnp.asarray(conditions)).hard
+        one, other = (coarse_codes(encoding, np.asarray(part), conditions)[0] for part in (rows, drawn))
+        shares = [[np.bincount(codes, minlength=8) / 4000 for codes in part[:3]] for part in (one, other)]
+        return float(np.max(np.abs(np.array(shares[0]) - np.array(shares[1]))))
+
+    settled = chain.settle(untrained, jnp.asarray(rows), jnp.asarray(conditions))
+    assert away(untrained) > 0.07
+    assert away(settled) < 0.035
 
 
 def _like(encoding: AgentEncoding, other: AgentTable, rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
