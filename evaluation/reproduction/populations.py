@@ -47,7 +47,7 @@ class Drawn(NamedTuple):
     train: AgentTable  # what methods learn from: several rows an agent where there are few
     others: tuple[
         AgentTable, ...
-    ]  # of the training days too, one row an agent and as many as `real`: the floor
+    ]  # training days, one row an agent and as many rows as `real` has: the floor
     real: AgentTable  # held out
     unit: str
     num_unseen: int  # held-out rows left out, because training has never seen their scenario

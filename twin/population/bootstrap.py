@@ -2,8 +2,8 @@
 
 A row is drawn among the rows of the scenario asked for that are nearest in time of day: a twelfth of them, and where
 that is few, more (`near_share`); a window of few rows would show each of them too often. Agents are dealt like cards:
-whoever has been shown least so far is next, evenly among equals. The agents of a real log come again from day to day
-too; drawn independently their shares would scatter more than those of real days do.
+whoever has been shown least so far is next, evenly among equals. In real logs the same agents come again from day to
+day, so that shares of independent draws scatter more than those of days do (columns of wagap by up to 2.5 times).
 """
 
 from dataclasses import dataclass

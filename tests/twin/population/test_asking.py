@@ -63,7 +63,7 @@ def test_few_rows_are_drawn_again_and_the_folder_says_so(archive: Archive, tmp_p
     facts = learn_asking(key, archive, DAYS, PopulationConfig(), tmp_path / "population")
     assert (facts["kind"], facts["unit"]) == ("bootstrap", "agent and day")
     assert (facts["num_rows"], facts["rows_a_unit"], facts["num_units"]) == (720, 4, 180)
-    assert "180 of the unit 'agent and day' are too few to train chain on" in facts["fallback"]
+    assert "180 units (one for every agent and day) are too few to train chain on" in facts["fallback"]
     asking = load_asking(tmp_path / "population")
     assert asking.facts == facts
     assert float(np.sum(asking.times.rate_per_s)) > 0.0
