@@ -194,7 +194,7 @@ def _fitting(wanted: Population, report: DrawReport) -> tuple[Population, str]:
     """What is fitted to so many agents, and why it is not what was asked for."""
     if report.num_units >= MIN_TRAINED or not isinstance(wanted.config, AdversarialConfig):
         return wanted, ""
-    found = f"{report.num_units} of the unit '{report.unit}'"
+    found = f"{report.num_units} units (one for every {report.unit})"
     why = (
         f"{found} are too few to train {wanted.name} on ({MIN_TRAINED} or more): logged rows are drawn again"
     )

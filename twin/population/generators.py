@@ -101,8 +101,9 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
 
     so the likelihood is known, and with it the KL of whole rows: `KL(data || p)` is the mean negative log-likelihood
     less a constant. A search that stops early leaves columns off by a little: `settle` moves the biases of every head
-    until, over all training rows, each level is foretold as often as it occurs. Ranks are drawn in `NUM_RANK_BINS` bins. Every column has a head of its own; the heads are one
-    network mapped over stacked parameters, blind to what comes later, so that one small program serves any table.
+    until, over all training rows, each level is foretold as often as it occurs. Ranks are drawn in `NUM_RANK_BINS`
+    bins. Every column has a head of its own; the heads are one network mapped over stacked parameters, blind to what
+    comes later, so that one small program serves any table.
     """
     layout, width = _layout(encoding), encoding.width
     network = MLP(tuple(hidden), layout.room)
