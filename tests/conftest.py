@@ -44,7 +44,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "jax" in sys.modules:
         sys.modules["jax"].config.update("jax_disable_most_optimizations", light)
     if "twin.placement.slots" in sys.modules:
-        sys.modules["twin.placement.slots"].MAX_UNROLLED = 8 if light else 32
+        sys.modules["twin.placement.slots"].MAX_UNROLLED = 2 if light else 32
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def make_small(patch: pytest.MonkeyPatch) -> None:
     """A short day, lived few times, and few rules to be judged in it."""
-    short = replace(preset("small"), requests_per_day=800.0)
+    short = replace(preset("small"), requests_per_day=735.0)
     patch.setattr("evaluation.simulator.presets.PRESETS", (short,))
     patch.setattr("evaluation.truth_judging.NUM_DAYS", 6)  # enough for an interval
     patch.setattr("evaluation.off_policy.judging.CLONE_UPDATES", 10)

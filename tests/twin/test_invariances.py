@@ -83,8 +83,9 @@ def test_permuting_nodes_permutes_results(rows: Rows, plain: Trajectory) -> None
     np.testing.assert_array_equal(plain.legal[:, order], other.legal)
 
 
-def test_deeper_tables_change_nothing(rows: Rows, plain: Trajectory) -> None:
-    """Deep ones are folded in a loop over blocks, and what is left over; the plain one is a single block."""
+def test_deeper_tables_change_nothing(rows: Rows, plain: Trajectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deep ones are folded as a single block, the plain ones in a loop over blocks, and what is left over."""
+    monkeypatch.setattr("twin.placement.slots.MAX_UNROLLED", 32)
     deeper = history_of(rows, made_encoding(made_cluster(), depth=20))
     for a, b in zip(*(jax.tree.leaves(one.global_observation) for one in (plain, deeper)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

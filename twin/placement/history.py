@@ -4,7 +4,7 @@ The features of a row are those the rollout computed, so they mean in training e
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -47,8 +47,13 @@ def _follow_log(encoding: Encoding, windows: Windows, table: ReplayTable) -> Tra
 
 def replay_log(windows: Windows, encoding: Encoding) -> Trajectory:
     """History as a trajectory: the logged decisions followed through the bookkeeping, one stream a window."""
-    run = jax.jit(lambda windows, table: _follow_log(encoding, windows, table))
-    return run(windows, answers_of_history(windows, encoding))
+    return _log_program(encoding.to_json())(windows, answers_of_history(windows, encoding))
+
+
+@lru_cache(maxsize=8)
+def _log_program(encoding: str) -> Callable[[Windows, ReplayTable], Trajectory]:
+    """`_follow_log` under an encoding's text, compiled once for each shape: a job replays its log several times."""
+    return jax.jit(partial(_follow_log, Encoding.from_json(encoding)))
 
 
 class Offers(NamedTuple):
