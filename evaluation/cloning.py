@@ -11,6 +11,7 @@ from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, joint_log_prob
 from offline_rl.train import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
+from twin.placement.windows import take
 
 
 def fit_clone(
@@ -45,7 +46,7 @@ def fit_clone(
     experience = from_logs(train, num_streams)
     score = jax.jit(lambda params: _mean_cross_entropy(network, params, held_out))
     key_init, key_updates = jax.random.split(key)
-    state, curve = algorithm.init(key_init), []
+    state, curve = jax.jit(algorithm.init)(key_init), []
     best, best_loss, looks_since = state.actor, np.inf, 0
     for first in range(0, num_updates, look_every):
         state, info = run(key_updates, state, experience, first)
@@ -70,8 +71,7 @@ def _split(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:
     is_held = np.arange(num_streams) % every == every - 1
 
     def part(chosen: np.ndarray) -> Trajectory:
-        index = np.flatnonzero(chosen)
-        return jax.tree.map(lambda leaf: jnp.take(leaf, index, axis=-1), history)
+        return jax.jit(take)(history, np.flatnonzero(chosen))
 
     return part(~is_held), part(is_held)
 

@@ -196,7 +196,8 @@ def _runs(
     programs = fit_programs(encoding, config)
     tried = candidates(case.schedulers, encoding.cluster)
     if case.schedulers is None:
-        tried = [candidate._replace(params=network.init(jax.random.key(0))) for candidate in tried]
+        nobody = jax.jit(network.init)(jax.random.key(0))
+        tried = [candidate._replace(params=nobody) for candidate in tried]
     learned_from = unsaid(case.archive, case.plan.train_days)
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):

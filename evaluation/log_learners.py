@@ -104,10 +104,10 @@ def learn_from_log(
             experience = (
                 pairs_from_logs(history, PAIRS) if learner.from_pairs else from_logs(history, streams)
             )
-            run, each = updates(learner.algorithm, num_updates), []
+            run, begin, each = updates(learner.algorithm, num_updates), jax.jit(learner.algorithm.init), []
             for seed in seeds:
                 key_init, key_run = jax.random.split(jax.random.fold_in(key, seed))
-                state, info = run(key_run, learner.algorithm.init(key_init), experience, 0)
+                state, info = run(key_run, begin(key_init), experience, 0)
                 refuse_divergence(state, jax.tree.map(np.asarray, info), 0)
                 each.append(jax.tree.map(np.asarray, learner.actor(state)))
                 stage(len(found) * len(seeds) + len(each), text=f"{name}, seed {seed}")

@@ -163,7 +163,7 @@ def bench_truth(
     """
     validate_bench(days, policies)
     program = bench_program(world, config, policies)
-    nobody = oracle_network(world).init(jax.random.key(0))
+    nobody = jax.jit(oracle_network(world).init)(jax.random.key(0))
     scores: list[Score] = []
     for case in _cases(days, policies, oracles, doubled, nobody):
         progress(len(scores), f"{case.name}, day {case.day}")

@@ -26,7 +26,7 @@ from twin.networks import flatten_features
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_log
-from twin.placement.windows import Windows, pad_windows
+from twin.placement.windows import Windows, pad_windows, take
 
 NUM_DRAWS = 32
 """Draws from which the probabilities of a rule that breaks ties at random are read."""
@@ -173,14 +173,12 @@ def _behaviour(
         [np.arange(num_windows) % 2 == half for half in (0, 1)] if num_windows > 1 else [np.ones(1, bool)] * 2
     )
     size = min(CLONE_STREAMS, *(int(half.sum()) for half in halves))
-    run = updates(algorithm, CLONE_UPDATES)
+    run, begin, logits = updates(algorithm, CLONE_UPDATES), jax.jit(algorithm.init), jax.jit(network.logits)
     for number, half in enumerate(halves):
-        learned = jax.tree.map(lambda leaf, half=half: jnp.take(leaf, np.flatnonzero(half), axis=-1), history)
+        learned = jax.jit(take)(history, np.flatnonzero(half))
         key_init, key_run = jax.random.split(jax.random.fold_in(key, number))
-        state, _ = run(key_run, algorithm.init(key_init), from_logs(learned, size), 0)
-        told = np.moveaxis(
-            np.asarray(jax.nn.softmax(network.logits(state.actor, seen, legal), axis=0))[:, 0], 1, 0
-        )
+        state, _ = run(key_run, begin(key_init), from_logs(learned, size), 0)
+        told = np.moveaxis(np.asarray(jax.nn.softmax(logits(state.actor, seen, legal), axis=0))[:, 0], 1, 0)
         asked = np.flatnonzero(~half) if num_windows > 1 else np.arange(1)
         found[..., asked] = told[..., asked]
     return found

@@ -127,7 +127,7 @@ def fit_predictor(
     features, labels = _some_of(seed, *train)
     unseen = _some_of(seed, *held_out)
     key_init, key_steps = jax.random.split(jax.random.key(seed))
-    params = NETWORK.init(key_init, features[:, :1])
+    params = jax.jit(NETWORK.init)(key_init, features[:, :1])
     memory, best, curve = OPTIMIZER.init(params), params, []
     for look in range(num_looks):
         params, memory = _some_steps(jax.random.fold_in(key_steps, look), params, memory, features, labels)

@@ -123,7 +123,7 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
     example = example_of(system_of(jax.tree.map(jnp.asarray, windows)))
     network = scorer(example, SCORER)
     cloning = behaviour_cloning(example, BehaviourCloningConfig(learning_rate=3e-3), network)
-    run_clone = updates(cloning, config.clone_updates)
+    run_clone, begin_clone = updates(cloning, config.clone_updates), jax.jit(cloning.init)
 
     @jax.jit
     def follow_log(key: Array, windows: JobWindows) -> Trajectory:
@@ -135,9 +135,10 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
     def clone(key: Array, lessons: Trajectory) -> tuple[PyTree, Array]:
         key_init, key_updates = jax.random.split(key)
         experience = from_logs(lessons, max(1, min(8, lessons.active.shape[-1] // 2)))
-        state, info = run_clone(key_updates, cloning.init(key_init), experience, 0)
+        state, info = run_clone(key_updates, begin_clone(key_init), experience, 0)
         return state.actor, info.agreement
 
+    @jax.jit
     def begin(key: Array, clone: PyTree) -> PyTree:
         return ppo(example, config.ppo, clone, network).init(key)
 
