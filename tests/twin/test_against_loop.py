@@ -121,8 +121,8 @@ def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
     actions = jnp.asarray(
         np.random.default_rng(7).integers(0, cluster.num_nodes, windows.node.shape), jnp.int32
     )
-    history = follow(jax.random.key(0), system, actions[:, None], (windows.num_windows,))
-    history, moved = jax.tree.map(np.asarray, history), 0
+    run = jax.jit(lambda taken: follow(jax.random.key(0), system, taken, (windows.num_windows,)))
+    history, moved = jax.tree.map(np.asarray, run(actions[:, None])), 0
     for window in range(windows.num_windows):
         log_ratio = np.log(cluster.run_ratio)
         held = {node: {**one, **one["fate"]} for node, one in carried_in(windows, window)}
