@@ -55,7 +55,17 @@ CASES = [
         num_steps=7,
     ),
 ]
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def of_cases(*quick: str):
+    """Every case, those of other names in the slow tests."""
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize(
+        "case", [pytest.param(c, id=c.name, marks=() if c.name in quick else slow) for c in CASES]
+    )
+
+
+every_case = of_cases("toy", "placement")
 
 
 def any_action(_key, _observation, legal):
@@ -193,7 +203,7 @@ def test_permuting_streams_permutes_results(case):
     assert_same(run(streams_of(actions, order)), streams_of(run(actions), order), rtol=1e-6)
 
 
-@every_case
+@of_cases("toy")  # of placement: tests/twin/test_invariances.py
 def test_one_stream_alone_vmapped_or_beside_others_is_the_same(case):
     actions, built = random_actions(case), case.fixed()
     beside = along(case.fixed)(actions)
