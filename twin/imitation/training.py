@@ -8,6 +8,7 @@ only the engine is warmed.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -269,15 +270,19 @@ def _held_out(
     spread = repeated(windows, times)
     told = jax.tree.map(lambda leaf: jnp.concatenate([jnp.asarray(leaf)] * times, axis=-1), logged)
 
-    def states(generator: Generator) -> Array:
+    @jax.jit
+    def states(generator: Generator, limits: Limits, windows: Windows) -> Array:
         answers = imitated_answers(encoding, config, generator.answers, limits)
-        return states_along_log(jax.random.key(1), encoding, answers, spread, horizons)
+        return states_along_log(jax.random.key(1), encoding, answers, windows, horizons)
 
-    def mean(generator: Generator, some: Decisions) -> Likelihood:
+    @jax.jit
+    def mean(generator: Generator, some: Decisions, widening: Leaf) -> Likelihood:
         return fitted_likelihood(encoding, config, generator, some, widening)
 
     refused = float(np.mean(~logged.observed.accepted[logged.valid])) if logged.valid.any() else 0.0
-    return _HeldOut(told, refused, jax.jit(mean), jax.jit(states), real)
+    return _HeldOut(
+        told, refused, partial(mean, widening=widening), partial(states, limits=limits, windows=spread), real
+    )
 
 
 def _no_looks() -> Look:

@@ -92,7 +92,7 @@ def updates(encoding: Encoding, config: ImitationConfig, limits: Limits, phase: 
 
     @jax.jit
     def run(
-        key: Array, state: State, data: Data, first: Array, count: Array
+        key: Array, state: State, data: Data, limits: Limits, first: Array, count: Array
     ) -> tuple[State, dict[str, Array]]:
         def body(index: Array, carry: tuple) -> tuple:
             state, total = carry
@@ -105,7 +105,7 @@ def updates(encoding: Encoding, config: ImitationConfig, limits: Limits, phase: 
 
     def call(key: Array, state: State, data: Data, first: int, count: int) -> tuple[State, dict[str, Array]]:
         lone = data._replace(windows=data.windows._replace(num_overflow=0))
-        return run(key, state, lone, jnp.int32(first), jnp.int32(count))
+        return run(key, state, lone, limits, jnp.int32(first), jnp.int32(count))
 
     return call
 
