@@ -81,7 +81,7 @@ def pairs_from_logs(trajectory: Trajectory, num_pairs: int) -> Experience:
             f"cannot draw {num_pairs} pairs of steps from trajectories of {num_steps}",
             allowed="at least one pair, from at least two steps",
         )
-    rows = jax.tree.map(_rows, trajectory)
+    rows = _rows(trajectory)
 
     def draw(rows: Trajectory, key: Array, _policy: Policy) -> Trajectory:
         key_step, key_stream = jax.random.split(key)
@@ -98,6 +98,7 @@ def pairs_from_logs(trajectory: Trajectory, num_pairs: int) -> Experience:
     return Partial(draw, rows)
 
 
-def _rows(leaf: Array) -> Array:
-    """[T, ..., B] -> [B, T, ...], so that a step of a stream lies together in memory."""
-    return jnp.moveaxis(jnp.asarray(leaf), -1, 0)
+@jax.jit
+def _rows(trajectory: Trajectory) -> Trajectory:
+    """Leaves [T, ..., B] -> [B, T, ...], so that a step of a stream lies together in memory."""
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, -1, 0), trajectory)

@@ -1,6 +1,5 @@
 """A small Markov decision process whose best values are found by iteration, and random walks in it as logs."""
 
-import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Trajectory
@@ -39,27 +38,34 @@ def logged_walks(*, num_streams=64, num_steps=40, never=(), seed=0) -> Trajector
 
 
 def as_trajectory(states, actions, last) -> Trajectory:
-    """States and actions [T, B] as a trajectory; the observation is the state as a unit vector."""
+    """States and actions [T, B] as a trajectory; the observation is the state as a unit vector. NumPy leaves."""
     shape = (len(states), 1, states.shape[1])
     seen = np.eye(NUM_STATES, dtype=np.float32)[np.concatenate([states, last[None]])]
-    seen = jnp.asarray(np.moveaxis(seen, -1, 1))  # [T + 1, states, B]
-    yes, no = jnp.ones(shape, bool), jnp.zeros(shape, bool)
+    seen = np.moveaxis(seen, -1, 1)  # [T + 1, states, B]
+    yes, no = np.ones(shape, bool), np.zeros(shape, bool)
     return Trajectory(
         observation=seen[:-1, :, None],
         global_observation=seen,
-        legal=jnp.ones((shape[0], NUM_ACTIONS, *shape[1:]), bool),
+        legal=np.ones((shape[0], NUM_ACTIONS, *shape[1:]), bool),
         active=yes,
-        action=jnp.asarray(actions[:, None], jnp.int32),
-        reward=jnp.asarray(REWARD[states, actions][:, None], jnp.float32),
+        action=actions[:, None].astype(np.int32),
+        reward=REWARD[states, actions][:, None].astype(np.float32),
         settled=yes,
         facts=(),
         outcome=(),
-        elapsed_s=jnp.full((shape[0], shape[2]), STEP_S),
+        elapsed_s=np.full((shape[0], shape[2]), STEP_S, np.float32),
         done=no[:, 0],
         illegal=no,
     )
 
 
-def every_state() -> jnp.ndarray:
+def altered(leaf, where, value) -> np.ndarray:
+    """A copy of a leaf with `value` at the index `where`."""
+    copy = np.array(leaf)
+    copy[where] = value
+    return copy
+
+
+def every_state() -> np.ndarray:
     """[states (features), 1 seat, states (streams)]"""
-    return jnp.eye(NUM_STATES)[:, None]
+    return np.eye(NUM_STATES, dtype=np.float32)[:, None]
