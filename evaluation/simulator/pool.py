@@ -40,6 +40,8 @@ RARE = 0.1
 """Labels with less than this share of a class's fair share of the requests have no class of their own."""
 HIDDEN = -1
 """`Pool.agent` where the log does not tell who asks."""
+_PIECE = 1 << 14
+"""Values that go through a law at once."""
 _COLUMNS = (
     "arrival",
     "service",
@@ -125,9 +127,14 @@ def asked_of(
 
 
 def _drawn(law: Law, random: np.random.Generator, num: int) -> np.ndarray:
-    """[num] values of a law, drawn in powers of two so that few shapes are compiled."""
+    """[num] values of a law: a power of two of them is drawn, and all go through the law in pieces of one shape.
+
+    Its operations are compiled for that shape alone, one by one: compiled together they would round otherwise.
+    """
     uniform = random.uniform(SMALLEST_UNIFORM, 1.0 - SMALLEST_UNIFORM, 1 << max(num - 1, 0).bit_length())
-    return np.asarray(law.quantile(jnp.asarray(uniform, jnp.float32)))[:num]
+    pieces = np.full((max(-(-num // _PIECE), 1), _PIECE), 0.5, np.float32)
+    pieces.reshape(-1)[:num] = uniform[:num]
+    return np.concatenate([np.asarray(law.quantile(jnp.asarray(piece))) for piece in pieces])[:num]
 
 
 def mean_work_s(world: World, population: Population) -> float:
