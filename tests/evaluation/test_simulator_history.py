@@ -1,8 +1,10 @@
 """What holds on every history: nothing lost, nothing beyond capacity, the same key the same bits."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -60,13 +62,17 @@ def test_same_seed_and_day_same_bits_whatever_days_stand_beside():
     assert not np.array_equal(play(SMALL, rule, [3.0, 3.0], seed=6).arrival_s[:50], alone.arrival_s[:50])
 
 
+@partial(jax.jit, static_argnums=(0, 1))
+def asked_and_answered(world, seed, today, names, free_s, uniform, clock_s, node):
+    request = ask(world, today, names, jnp.full((4, *clock_s.shape), uniform), clock_s, 0)
+    queues, fate = answer(jax.random.key(seed), world, today, names, Queues(free_s), request, clock_s, node)
+    return queues.free_s, fate, request
+
+
 def one_answer(today, names, free_s, node, world=SMALL):
-    uniforms = np.full((4, 3), 0.4, np.float32)
     clock_s = np.array([100.0, 200.0, 300.0], np.float32)
-    request = ask(world, today, names, uniforms, clock_s, 0)
-    key = jax.random.key(1)
-    queues, fate = answer(key, world, today, names, Queues(free_s), request, clock_s, node)
-    return np.asarray(queues.free_s), fate
+    free_s, fate, _ = asked_and_answered(world, 1, today, names, free_s, np.float32(0.4), clock_s, node)
+    return np.asarray(free_s), fate
 
 
 @pytest.mark.parametrize("num_extra", [0, 2])
@@ -98,19 +104,17 @@ def test_one_stream_is_the_readable_rule():
     today, names = conditions(SMALL, 0.0), own_names(SMALL)
     free_s = np.where(today.core_exists, 250.0, np.inf).astype(np.float32)
     still = replace(SMALL, run=constant(), size=constant())
-    clock_s = np.float32(200.0)
-    request = ask(still, today, names, np.full(4, 0.3, np.float32), clock_s, 0)
     always = today._replace(accepts=np.ones_like(today.accepts))
     node = 1
-    queues, fate = answer(
-        jax.random.key(0), still, always, names, Queues(free_s), request, clock_s, np.int32(node)
+    free_s, fate, request = asked_and_answered(
+        still, 0, always, names, free_s, np.float32(0.3), np.float32(200.0), np.int32(node)
     )
     run_s = float(request.expected_run_s) / float(
         today.speed[node] * today.affinity[int(request.service), node]
     )
     assert float(fate.start_s) == 250.0  # input is there within a second; both cores are busy until 250 s
     assert float(fate.finish_s) == pytest.approx(250.0 + run_s, rel=1e-5)
-    assert sorted(np.asarray(queues.free_s)[:2, node]) == [250.0, pytest.approx(250.0 + run_s, rel=1e-5)]
+    assert sorted(np.asarray(free_s)[:2, node]) == [250.0, pytest.approx(250.0 + run_s, rel=1e-5)]
 
 
 def share_on_time(world, name, day, num_streams):
