@@ -41,9 +41,12 @@ from twin.placement.types import Observation
 
 
 def test_luck_stays_with_an_agent_and_is_uniform_and_independent() -> None:
-    seeds = jax.random.bits(jax.random.key(0), (500,), jnp.uint32)
-    slot = slot_of(jnp.broadcast_to(jnp.array([3, 8, 3 + NUM_SLOTS, -1, -1])[:, None], (5, 500)))
-    luck = np.asarray(luck_of(seeds, slot, jnp.arange(5)[:, None]))
+    @jax.jit
+    def luck_of_agents(agent: jax.Array) -> jax.Array:
+        seeds = jax.random.bits(jax.random.key(0), (500,), jnp.uint32)
+        return luck_of(seeds, slot_of(jnp.broadcast_to(agent[:, None], (5, 500))), jnp.arange(5)[:, None])
+
+    luck = np.asarray(luck_of_agents(np.array([3, 8, 3 + NUM_SLOTS, -1, -1], np.int32)))
     assert (luck[0] == luck[2]).all()
     assert stats.kstest(luck[[0, 1, 3, 4]].ravel(), "uniform").pvalue > 1e-3
     for one, two in ((0, 1), (0, 3), (3, 4)):
@@ -51,19 +54,20 @@ def test_luck_stays_with_an_agent_and_is_uniform_and_independent() -> None:
 
 
 def test_a_rollout_and_the_whole_window_have_the_same_luck() -> None:
-    seeds = jnp.array([5, 17], jnp.uint32)
-    slot = jnp.array([[1, 2], [-1, 2], [1, -1]])
-    whole = luck_of(seeds, slot, jnp.arange(3)[:, None])
-    steps = [luck_of(seeds, slot[i][None], jnp.int32(i))[0] for i in range(3)]
-    np.testing.assert_array_equal(whole, jnp.stack(steps))
+    seeds, luck = np.array([5, 17], np.uint32), jax.jit(luck_of)
+    slot = np.array([[1, 2], [-1, 2], [1, -1]], np.int32)
+    whole = luck(seeds, slot, np.arange(3, dtype=np.int32)[:, None])
+    steps = [np.asarray(luck(seeds, slot[i][None], np.int32(i)))[0] for i in range(3)]
+    np.testing.assert_array_equal(whole, np.stack(steps))
 
 
 def test_kinds_are_drawn_by_their_weights() -> None:
     weights = np.array([0.2, 0.5, 0.3])
-    luck = jnp.linspace(0.0005, 0.9995, 1000)
-    kind = drawn_kind(jnp.broadcast_to(jnp.log(weights)[:, None], (3, 1000)), luck)
+    luck = np.linspace(0.0005, 0.9995, 1000, dtype=np.float32)
+    log_weight, drawn = np.log(weights).astype(np.float32)[:, None], jax.jit(drawn_kind)
+    kind = np.asarray(drawn(np.broadcast_to(log_weight, (3, 1000)), luck))
     np.testing.assert_allclose(np.bincount(kind) / 1000, weights, atol=2e-3)
-    assert int(drawn_kind(jnp.log(weights)[:, None], jnp.ones(1))[0]) == 2
+    assert drawn(log_weight, np.ones(1, np.float32)).tolist() == [2]
 
 
 def test_marginal_likelihood_by_hand() -> None:
@@ -99,14 +103,20 @@ def test_answers_drawn_again_are_the_same_and_have_gradients() -> None:
         return jnp.sum(draw_again(split_outputs(outputs), uniforms, 2.0, limits).accepted)
 
     share = 1.0 / (1.0 + np.exp(-outputs[0]))
-    np.testing.assert_allclose(jax.jit(jax.grad(accepted))(outputs)[0], share * (1.0 - share), rtol=1e-5)
+    gradient = np.asarray(jax.jit(jax.grad(accepted))(outputs))
+    np.testing.assert_allclose(gradient[0], share * (1.0 - share), rtol=1e-5)
 
 
 def test_the_engine_draws_by_its_probabilities_and_only_what_is_legal() -> None:
-    probability = jnp.array([0.5, 0.3, 0.2, 0.0])
-    logits = jnp.where(probability > 0, jnp.log(jnp.maximum(probability, 1e-9)), -1e9)[:, None]
-    chosen = choose(jnp.broadcast_to(logits, (4, 4000)), jax.random.gumbel(jax.random.key(3), (4, 4000)))
-    counts = np.asarray(jnp.sum(chosen, axis=1)).round()
+    probability = np.array([0.5, 0.3, 0.2, 0.0], np.float32)
+    logits = np.where(probability > 0, np.log(np.maximum(probability, 1e-9)), np.float32(-1e9))[:, None]
+
+    @jax.jit
+    def chosen(logits: jax.Array) -> jax.Array:
+        drawn = jax.random.gumbel(jax.random.key(3), (4, 4000))
+        return choose(jnp.broadcast_to(logits, (4, 4000)), drawn)
+
+    counts = np.asarray(chosen(logits)).sum(axis=1).round()
     assert counts[3] == 0
     assert stats.chisquare(counts[:3], 4000 * np.array([0.5, 0.3, 0.2])).pvalue > 1e-3
 
@@ -147,41 +157,47 @@ def test_the_judge_at_its_optimum() -> None:
     """Logged rows are standard normal, generated ones shifted by one: the best logit is x - 1/2 (log of the ratio)."""
     config = DiscriminatorConfig(hidden=(16,), gradient_penalty=0.0)
     network = discriminator_network(config)
-    logged, generated = jax.random.normal(jax.random.key(5), (2, 1, 4000))
-    generated = generated + 1.0
-    all_count = jnp.ones(4000, bool)
-    parameters = network.init(jax.random.key(6), logged)
-
-    def loss(parameters):
-        return discriminator_loss(config, parameters, logged, all_count, generated, all_count)[0]
+    shown = np.linspace(-1.0, 2.0, 7, dtype=np.float32)
 
     @jax.jit
-    def descend(parameters):
+    def fitted():
+        logged, generated = jax.random.normal(jax.random.key(5), (2, 1, 4000))
+        generated = generated + 1.0
+        all_count = jnp.ones(4000, bool)
+
+        def loss(parameters):
+            return discriminator_loss(config, parameters, logged, all_count, generated, all_count)[0]
+
         step = jax.value_and_grad(loss)
-        return jax.lax.fori_loop(
+        parameters = network.init(jax.random.key(6), logged)
+        parameters = jax.lax.fori_loop(
             0, 1500, lambda _, p: jax.tree.map(lambda a, g: a - 0.3 * g, p, step(p)[1]), parameters
         )
+        return judge(config, parameters, shown[None])
 
-    fitted = judge(config, descend(parameters), jnp.linspace(-1.0, 2.0, 7)[None])
-    np.testing.assert_allclose(fitted, np.linspace(-1.0, 2.0, 7) - 0.5, atol=0.2)
+    np.testing.assert_allclose(fitted(), shown - 0.5, atol=0.2)
 
 
 def test_the_gradient_penalty_is_half_its_weight_times_the_squared_slope() -> None:
     config = DiscriminatorConfig(hidden=(), gradient_penalty=0.0)
-    steep = {"params": {"Dense_0": {"kernel": jnp.array([[2.0], [-1.0]]), "bias": jnp.zeros(1)}}}
-    points = jax.random.normal(jax.random.key(0), (2, 9))
-    count = jnp.ones(9, bool)
-    free = discriminator_loss(config, steep, points, count, points, count)[0]
-    held = discriminator_loss(
-        DiscriminatorConfig(hidden=(), gradient_penalty=0.6), steep, points, count, points, count
-    )[0]
-    assert float(held - free) == pytest.approx(0.5 * 0.6 * 5.0, rel=1e-4)
+    held_config = DiscriminatorConfig(hidden=(), gradient_penalty=0.6)
+
+    @jax.jit
+    def losses():
+        steep = {"params": {"Dense_0": {"kernel": jnp.array([[2.0], [-1.0]]), "bias": jnp.zeros(1)}}}
+        points, count = jax.random.normal(jax.random.key(0), (2, 9)), jnp.ones(9, bool)
+        return [
+            discriminator_loss(one, steep, points, count, points, count)[0] for one in (config, held_config)
+        ]
+
+    free, held = losses()
+    assert float(held) - float(free) == pytest.approx(0.5 * 0.6 * 5.0, rel=1e-4)
 
 
 def test_returns_to_go_by_hand() -> None:
-    reward = jnp.array([[1.0], [2.0], [4.0]])
-    valid = jnp.array([[True], [False], [True]])
-    told = returns_to_go(reward, valid, jnp.array([8.0]), 0.5)
+    reward = np.array([[1.0], [2.0], [4.0]], np.float32)
+    valid = np.array([[True], [False], [True]])
+    told = np.asarray(returns_to_go(reward, valid, np.array([8.0], np.float32), 0.5))
     np.testing.assert_allclose(told[:, 0], [1.0 + 0.5 * 8.0, 8.0, 8.0])
 
 
