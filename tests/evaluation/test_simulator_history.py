@@ -96,8 +96,8 @@ def test_permuting_or_padding_nodes_changes_nothing(num_extra):
     wide = names._replace(world_node=np.arange(nodes + num_extra, dtype=np.int32))
     got_free_s, got = one_answer(moved, wide, free_s[:, order], place[node].astype(np.int32))
     for one, two in zip(leaves(expected), leaves(got), strict=True):
-        np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(got_free_s[:, place], expected_free_s)
+        np.testing.assert_allclose(one, two, rtol=1e-6)  # programs of two sizes may round differently
+    np.testing.assert_allclose(got_free_s[:, place], expected_free_s, rtol=1e-6)
 
 
 def test_one_stream_is_the_readable_rule():
