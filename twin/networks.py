@@ -60,7 +60,8 @@ def apply(network: nn.Module, parameters: PyTree, inputs: Array) -> Array:
 def shifted(parameters: PyTree, layer: str, shift: Array) -> PyTree:
     """The parameters with `shift` [features] added to the biases of a layer; leaves may have member axes in front."""
     layers = parameters["params"]
-    changed = {**layers[layer], "bias": layers[layer]["bias"] + shift}
+    bias = layers[layer]["bias"]
+    changed = {**layers[layer], "bias": bias + jnp.broadcast_to(shift, bias.shape)}
     return {**parameters, "params": {**layers, layer: changed}}
 
 
