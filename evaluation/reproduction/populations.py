@@ -45,9 +45,7 @@ class Drawn(NamedTuple):
     """The agents of an archive."""
 
     train: AgentTable  # what methods learn from: several rows an agent where there are few
-    others: tuple[
-        AgentTable, ...
-    ]  # training days, one row an agent and as many rows as `real` has: the floor
+    others: tuple[AgentTable, ...]  # the floor: of training days, one row an agent, as many rows as `real`
     real: AgentTable  # held out
     unit: str
     num_unseen: int  # held-out rows left out, because training has never seen their scenario

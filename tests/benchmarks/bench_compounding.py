@@ -11,7 +11,7 @@ import datetime as dt
 import sys
 import tempfile
 import time
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,12 +56,9 @@ class Case(NamedTuple):
 
 def made_case(name: str, num_windows: int, seed: int) -> Case:
     """A known truth that keeps something to itself; every seed draws other logs."""
-    counts = (num_windows, NUM_LIVED, NUM_LIVED)
-    rows = [WORLDS[name](3 * seed + part, count * NUM_STEPS) for part, count in enumerate(counts)]
-    if name == "returning":
-        rows[1:] = [
-            returning_rows(3 * seed + part, NUM_LIVED * NUM_STEPS, history=rows[0]) for part in (1, 2)
-        ]
+    learned = WORLDS[name](3 * seed, num_windows * NUM_STEPS)
+    lived = partial(returning_rows, history=learned) if name == "returning" else WORLDS[name]
+    rows = [learned, *(lived(3 * seed + part, NUM_LIVED * NUM_STEPS) for part in (1, 2))]
     train, test, other = (windows_of(each, NUM_STEPS) for each in rows)
     return Case(campaign_encoding(), train, test, other, (1, 5, 20, 50, 100))
 

@@ -189,9 +189,9 @@ def _split(key: Array, unit: np.ndarray, held_out: float) -> tuple[np.ndarray, n
 
 def _blur(encoding: AgentEncoding, conditions: np.ndarray) -> np.ndarray:
     """[agents] `near_share` of the rows of each one's scenario."""
-    scenario = conditions[: len(encoding.scenarios)]
-    share = np.array([near_share(int(count)) for count in scenario.sum(axis=1)])
-    return (share @ scenario).astype(np.float32)
+    scenario = encoding.scenario_codes(conditions)
+    share = np.array([near_share(int(count)) for count in np.bincount(scenario)])
+    return share[scenario].astype(np.float32)
 
 
 def _discriminator(config: AdversarialConfig) -> MLP:

@@ -93,9 +93,13 @@ class DrawReport(NamedTuple):
     rows_a_unit: int
     num_requests: int
     num_rows: int
-    num_units: int  # agents and days, or requests
     num_hidden: int  # requests whose agent is hidden; left out where the unit is the agent
     left_out: tuple[str, ...]  # columns that the log does not fill
+
+    @property
+    def num_units(self) -> int:
+        """Agents and days, or requests."""
+        return self.num_rows // self.rows_a_unit
 
 
 def draw_agents(
@@ -133,10 +137,12 @@ def draw_agents(
     most = rows_an_agent if per_agent else 1
     parts = [_draw_day(archive, day, random, per_agent, room, most) for day in sorted(days)]
     rounds = _rounds(parts)  # the same for all: every day and agent counts alike
+    taken = [part[ROUND] < rounds for part in parts]
     columns = {
-        name: np.concatenate([part[name][part[ROUND] < rounds] for part in parts]) for name in parts[0]
+        name: np.concatenate([part[name][rows] for part, rows in zip(parts, taken, strict=True)])
+        for name in parts[0]
     }
-    of_day = np.repeat(np.arange(len(parts)), [int(np.sum(part[ROUND] < rounds)) for part in parts])
+    of_day = np.repeat(np.arange(len(parts)), [rows.sum() for rows in taken])
     _, unit = np.unique(np.stack([of_day, columns[UNIT]]), axis=1, return_inverse=True)
     known = {name: np.mean(~np.isnan(columns[name])) for name in AMOUNTS}
     known |= {name: np.mean(columns[name] != UNKNOWN) for name in LABELS}
@@ -149,8 +155,7 @@ def draw_agents(
     table = AgentTable(conditions, labels, amounts, unit)
     left_out = tuple(name for name in known if name not in kept)
     what = "agent and day" if per_agent else "request"
-    num_units = table.num_rows // rounds
-    return table, DrawReport(what, rounds, num_requests, table.num_rows, num_units, num_hidden, left_out)
+    return table, DrawReport(what, rounds, num_requests, table.num_rows, num_hidden, left_out)
 
 
 def _rounds(parts: Sequence[Mapping[str, np.ndarray]]) -> int:

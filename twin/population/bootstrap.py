@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from twin.contracts import Array, PyTree
-from twin.population.encoding import NUM_HARMONICS, NUM_PARTS, AgentEncoding, near_share
+from twin.population.encoding import AgentEncoding, near_share
 from twin.population.population import Population, Training
 
 
@@ -35,8 +35,8 @@ def _fit(key: Array, encoding: AgentEncoding, training: Training) -> tuple[PyTre
 def _sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions: np.ndarray) -> np.ndarray:
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     rows, logged, unit = (np.asarray(parameters[name]) for name in ("rows", "conditions", "unit"))
-    theirs, wanted = (_scenario(encoding, some) for some in (logged, conditions))
-    time, at = (_day_fraction(encoding, some) for some in (logged, conditions))
+    theirs, wanted = (encoding.scenario_codes(some) for some in (logged, conditions))
+    time, at = (encoding.day_fraction(some) for some in (logged, conditions))
     shown = np.zeros(int(unit.max()) + 1)
     chosen = np.zeros(len(wanted), np.int64)
     for one in np.unique(wanted):
@@ -54,19 +54,3 @@ def _sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions:
 
 def _structure(encoding: AgentEncoding) -> PyTree:
     return {"rows": 0, "conditions": 0, "unit": 0}
-
-
-def cells_of(encoding: AgentEncoding, conditions: np.ndarray) -> np.ndarray:
-    """[rows] scenario times `NUM_PARTS` plus part of the day, of encoded conditions."""
-    part = (_day_fraction(encoding, conditions) * NUM_PARTS).astype(int)
-    return _scenario(encoding, conditions) * NUM_PARTS + np.minimum(part, NUM_PARTS - 1)
-
-
-def _scenario(encoding: AgentEncoding, conditions: np.ndarray) -> np.ndarray:
-    return np.argmax(conditions[: len(encoding.scenarios)], axis=0)
-
-
-def _day_fraction(encoding: AgentEncoding, conditions: np.ndarray) -> np.ndarray:
-    """[rows] in [0, 1)."""
-    cosine, sine = conditions[[len(encoding.scenarios), len(encoding.scenarios) + NUM_HARMONICS]]
-    return np.asarray(np.arctan2(sine, cosine) / (2.0 * np.pi) % 1.0)

@@ -124,6 +124,20 @@ class AgentEncoding:
         angle = 2.0 * np.pi * np.arange(1, NUM_HARMONICS + 1)[:, None] * conditions.day_fraction[None]
         return np.concatenate([one_hot, np.cos(angle), np.sin(angle)]).astype(np.float32)
 
+    def scenario_codes(self, conditions: np.ndarray) -> np.ndarray:
+        """[rows] place in `scenarios` of encoded conditions."""
+        return np.argmax(conditions[: len(self.scenarios)], axis=0)
+
+    def day_fraction(self, conditions: np.ndarray) -> np.ndarray:
+        """[rows] time of day in [0, 1) of encoded conditions."""
+        cosine, sine = conditions[[len(self.scenarios), len(self.scenarios) + NUM_HARMONICS]]
+        return np.asarray(np.arctan2(sine, cosine) / (2.0 * np.pi) % 1.0)
+
+    def cells(self, conditions: np.ndarray) -> np.ndarray:
+        """[rows] scenario times `NUM_PARTS` plus part of the day, of encoded conditions."""
+        part = (self.day_fraction(conditions) * NUM_PARTS).astype(int)
+        return self.scenario_codes(conditions) * NUM_PARTS + np.minimum(part, NUM_PARTS - 1)
+
     def turned(self, conditions: Array, days: Array) -> Array:
         """Encoded conditions [num_conditions, rows] with the times of day moved by `days` [rows]."""
         first = len(self.scenarios)
@@ -209,7 +223,7 @@ def fit_agent_encoding(table: AgentTable) -> AgentEncoding:
 
 def near_share(num_rows: int) -> float:
     """Share of the day, or of the rows, that counts as one time of day: with few rows, more than a part."""
-    return float(min(1.0, max(1.0 / NUM_PARTS, NUM_NEAR / max(num_rows, 1))))
+    return float(min(1.0, max(1.0 / NUM_PARTS, NUM_NEAR / num_rows)))
 
 
 def _with_known(table: AgentTable, encoding: AgentEncoding | None) -> dict[str, np.ndarray]:

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from twin.contracts import Array
-from twin.population.bootstrap import cells_of
 from twin.population.encoding import NUM_PARTS, AgentEncoding
 
 NUM_BINS = 8
@@ -40,7 +39,7 @@ def coarse_codes(
         else:
             found.append(np.clip((part[0] + 1.0) / 2.0 * NUM_BINS, 0, NUM_BINS - 1).astype(int))
             sizes.append(NUM_BINS)
-    cell = cells_of(encoding, conditions)
+    cell = encoding.cells(conditions)
     found += [cell // NUM_PARTS, cell % NUM_PARTS]
     return np.stack(found), [*sizes, len(encoding.scenarios), NUM_PARTS]
 

@@ -146,12 +146,9 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
         return Drawn(*(part[:width] for part in drawn))
 
     def log_likelihood(parameters: PyTree, rows: Array, conditions: Array) -> Array:
-        num_rows = rows.shape[1]
-        padded = jnp.concatenate([rows, jnp.zeros((layout.room, num_rows))])
-
         def of_head(own: PyTree, sees: Array, start: Array, is_rank: Array, unused: Array) -> Array:
             told = jax.nn.log_softmax(logits(own, sees, unused, conditions, rows), axis=0)
-            codes = _codes(padded, start, is_rank, layout.room)
+            codes = _codes(rows, start, is_rank, layout.room)
             return jnp.sum(jnp.where(unused == 0.0, codes * told, 0.0), axis=0)
 
         parts = (jnp.asarray(part) for part in layout[:4])
@@ -159,21 +156,11 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
 
     @jax.jit
     def settle(parameters: PyTree, rows: Array, conditions: Array) -> PyTree:
-        num_rows = rows.shape[1]
-        padded = jnp.concatenate([rows, jnp.zeros((layout.room, num_rows))])
-
         def of_head(head: tuple) -> PyTree:
             own, sees, start, is_rank, unused = head
-            wanted = _codes(padded, start, is_rank, layout.room).mean(axis=1)
+            wanted = _codes(rows, start, is_rank, layout.room).mean(axis=1)
             told = logits(own, sees, unused, conditions, rows)
-
-            def step(bias: Array, _: None) -> tuple[Array, None]:
-                found = jax.nn.softmax(told + bias[:, None], axis=0).mean(axis=1)
-                move = jnp.log(wanted + SMALLEST) - jnp.log(found + SMALLEST)
-                return bias + jnp.where(unused[:, 0] == 0.0, move, 0.0), None
-
-            bias, _ = jax.lax.scan(step, jnp.zeros(layout.room), None, length=SETTLING_STEPS)
-            return shifted(own, f"Dense_{len(hidden)}", bias)
+            return shifted(own, f"Dense_{len(hidden)}", _bias(told, wanted, unused[:, 0] == 0.0))
 
         parts = (jnp.asarray(part) for part in layout[:4])
         return jax.lax.map(of_head, (parameters, *parts))  # one after the other: all rows at once are many
@@ -191,8 +178,20 @@ def _centres(codes: Array) -> Array:
     return jnp.sum(codes * centre[:, None], axis=0, keepdims=True)
 
 
-def _codes(padded: Array, start: Array, is_rank: Array, room: int) -> Array:
-    """[room, rows] one-hot of the column that begins at row `start`, a rank's by its bin; rows behind it are any."""
+def _bias(told: Array, wanted: Array, is_used: Array) -> Array:
+    """[room] added to the logits `told` [room, rows], the levels in use are as frequent as `wanted` [room]."""
+
+    def step(bias: Array, _: None) -> tuple[Array, None]:
+        found = jax.nn.softmax(told + bias[:, None], axis=0).mean(axis=1)
+        move = jnp.log(wanted + SMALLEST) - jnp.log(found + SMALLEST)
+        return bias + jnp.where(is_used, move, 0.0), None
+
+    return jax.lax.scan(step, jnp.zeros(len(wanted)), None, length=SETTLING_STEPS)[0]
+
+
+def _codes(rows: Array, start: Array, is_rank: Array, room: int) -> Array:
+    """[room, rows] one-hot of the column that begins at row `start`, a rank's by its bin; what is behind it is any."""
+    padded = jnp.concatenate([rows, jnp.zeros((room, rows.shape[1]))])
     column = jax.lax.dynamic_slice(padded, (start, 0), (room, padded.shape[1]))
     return jnp.where(is_rank, _bins(column[:1], room), column)
 

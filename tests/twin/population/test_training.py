@@ -18,7 +18,6 @@ from twin.population import (
     sample_agents,
 )
 from twin.population.adversarial import AdversarialConfig, Figures, _split
-from twin.population.bootstrap import cells_of
 from twin.population.encoding import AgentEncoding, fit_agent_encoding
 from twin.population.fidelity import Judged, Reference, coarse_codes, mean_pairwise_kl
 from twin.population.generators import in_chain
@@ -147,8 +146,8 @@ def test_settled_columns_are_as_frequent_as_in_the_rows() -> None:
 
 def _like(encoding: AgentEncoding, other: AgentTable, rows: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Real rows dealt to the conditions asked for."""
-    theirs = cells_of(encoding, encoding.encode_conditions(other.conditions))
-    wanted = cells_of(encoding, asked)
+    theirs = encoding.cells(encoding.encode_conditions(other.conditions))
+    wanted = encoding.cells(asked)
     random = np.random.default_rng(0)
     chosen = [random.choice(np.flatnonzero(theirs == cell)) for cell in wanted]
     return rows[:, chosen]
