@@ -1,4 +1,4 @@
-"""The chain by itself: one column after the other by exact likelihood, GAN-SMMSG without its adversary.
+"""The chain by itself: one column after the other by exact likelihood; a likelihood model, not the paper's GAN.
 
     minimise  - mean log p(x_1 | c) p(x_2 | x_1, c) ... p(x_K | x_1 ... x_K-1, c)
 
