@@ -70,10 +70,26 @@ def run_job(
             at work in the folder.
         ProductError: something that is no product stands where one should be.
     """
+    with alone_in(Path(workdir)):
+        return run_steps(steps, workdir, progress, done=done)
+
+
+def run_steps(
+    steps: Sequence[Step], workdir: Path | str, progress: Progress, *, done: Mapping[str, Path] | None = None
+) -> dict[str, Path]:
+    """`run_job` for one who works in the folder already (`alone_in`): a part of a job that goes on afterwards.
+
+    Args:
+        steps, workdir, progress, done: as of `run_job`.
+
+    Raises:
+        ConfigError: names or inputs of the steps make no job, or an outside file is missing.
+        ProductError: something that is no product stands where one should be.
+    """
     products: dict[str, Path] = dict(done or {})
     _check_steps(steps, products)
     workdir = Path(workdir).absolute()
-    with _alone_in(workdir), progress.stage("job", total=len(steps), unit="steps") as stage:
+    with progress.stage("job", total=len(steps), unit="steps") as stage:
         for num_done, step in enumerate(steps):
             stage(num_done, text=step.name)
             products[step.name] = _run_step(step, workdir, products, progress)
@@ -146,7 +162,12 @@ def _check_steps(steps: Sequence[Step], done: Iterable[str]) -> None:
 
 
 @contextmanager
-def _alone_in(workdir: Path) -> Iterator[None]:
+def alone_in(workdir: Path) -> Iterator[None]:
+    """Works alone in a folder, which is made if absent, from the first step of a job to its last.
+
+    Raises:
+        ConfigError: another run is at work there.
+    """
     workdir.mkdir(parents=True, exist_ok=True)
     if (lock := try_lock(workdir)) is None:
         advice = "wait for it to end, or give another folder"

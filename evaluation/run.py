@@ -15,7 +15,7 @@ from typing import Any
 from evaluation.certify.keeping import KIND, build_certificate, certification_in
 from evaluation.comparing import refuse_uneven_lives
 from evaluation.configuration import LogConfig, RunConfig
-from evaluation.job import Step, run_job
+from evaluation.job import Step, alone_in, run_job, run_steps
 from evaluation.ordering.config import OrderConfig, as_settings
 from evaluation.pipeline import (
     build_bundle,
@@ -68,9 +68,16 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
         ]
         products = run_job(steps, workdir, progress)
         return products | {"report": products["comparison"] / "report.html", "bundle": products["comparison"]}
-    products = run_job([archive_step(config.log, here)], workdir, progress)
+    with alone_in(workdir):
+        return _run_placements(config, config.log, here, workdir, progress, title)
+
+
+def _run_placements(
+    config: RunConfig, log: LogConfig, here: Path, workdir: Path, progress: Progress, title: str
+) -> dict[str, Path]:
+    products = run_steps([archive_step(log, here)], workdir, progress)
     _refuse_untestable(Archive(products["archive"] / ARCHIVE), config)
-    products = run_job([twin_step(config), _certificate_step(config)], workdir, progress, done=products)
+    products = run_steps([twin_step(config), _certificate_step(config)], workdir, progress, done=products)
     has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
     steps = _policy_steps(config, title) if has_choice else [_comparison_step(config, title, ())]
     if not has_choice:
@@ -78,7 +85,7 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
             "one node only: nothing to choose, so nothing is trained or exported; to learn the order of its queue add "
             f"a table [order] to the configuration, or: schedtwin order {products['archive'] / ARCHIVE}"
         )
-    products = run_job(steps, workdir, progress, done=products)
+    products = run_steps(steps, workdir, progress, done=products)
     return products | {"report": products["comparison"] / "report.html"}
 
 

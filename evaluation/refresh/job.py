@@ -27,8 +27,8 @@ from typing import Any
 
 from evaluation.certify.keeping import KIND as CERTIFICATE
 from evaluation.certify.keeping import build_certificate, certification_in, load_certificate
-from evaluation.configuration import RunConfig
-from evaluation.job import Step, run_job
+from evaluation.configuration import LogConfig, RunConfig
+from evaluation.job import Step, alone_in, run_steps
 from evaluation.ordering.fitting import Asked, choose_problem
 from evaluation.pipeline import load_comparison
 from evaluation.progress import Progress
@@ -81,16 +81,32 @@ def refresh(
         The decision, and the products by name; `bundle` only where there was an export.
 
     Raises:
-        ConfigError: The configuration or the history cannot give what is asked for.
+        ConfigError: The configuration or the history cannot give what is asked for, or another run is at work in the
+            folder.
         FormatError: The log cannot be read.
         ProductError: A bundle or product is damaged, or of the other problem.
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
+    with alone_in(work):
+        return _refresh_alone(config, config.log, here, log, work, bundle, settings, progress, asked)
+
+
+def _refresh_alone(
+    config: RunConfig,
+    base_log: LogConfig,
+    here: Path,
+    log: Path,
+    work: Path,
+    bundle: Path | None,
+    settings: RefreshConfig,
+    progress: Progress,
+    asked: Asked,
+) -> tuple[Decision, dict[str, Path]]:
     running = find_running(bundle, work)
     if running is not None:
         read_manifest(running, "bundle")
-    base = run_job([archive_step(config.log, here)], work, progress)["archive"] / appending.ARCHIVE
+    base = run_steps([archive_step(base_log, here)], work, progress)["archive"] / appending.ARCHIVE
     order, told = choose_problem(config, base, asked)
     if told:
         progress.note(told)
@@ -99,28 +115,28 @@ def refresh(
         refuse_other_decisions(running, parts.problem)
     place = work / FOLDER
     steps = [history_step(base, place, appending.log_files(log), progress)]
-    products = run_job(steps, place, progress)
+    products = run_steps(steps, place, progress)
     if not (settings.force or is_news(products["history"])):
-        products = run_job([*steps, _idle_step(settings)], place, progress)
+        products = run_steps([*steps, _idle_step(settings)], place, progress)
         return load_decision(products[DECISION]), products
     history = Archive(products["history"] / appending.ARCHIVE)
     held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
     steps += [_twin_step(parts, config, held_out, progress), _certificate_step(config, held_out)]
-    products = run_job(steps, place, progress)
+    products = run_steps(steps, place, progress)
     notes: list[str] = []
     trained, judged = certification_in(products[CERTIFICATE]).passed or settings.force, False
     if trained:
         steps += [_policy_step(parts, config), _candidate_step(parts)]
-        products = run_job(steps, place, progress)
+        products = run_steps(steps, place, progress)
         running, notes = choose_running(running, place, products, parts)
         judged = running is not None
         if running is not None:
             steps += [_running_step(running), _judged_step(parts, config, held_out)]
     steps.append(_decision_step(settings, held_out, notes, judged=judged, trained=trained))
-    products = run_job(steps, place, progress)
+    products = run_steps(steps, place, progress)
     decision = load_decision(products[DECISION])
     if decision.result is Result.EXPORTED:
-        products = run_job([*steps, _bundle_step()], place, progress)
+        products = run_steps([*steps, _bundle_step()], place, progress)
     return decision, products
 
 

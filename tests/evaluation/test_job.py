@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from evaluation import run as whole_job
+from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.progress import SilentProgress
+from evaluation.refresh import job as daily_job
+from evaluation.refresh.config import RefreshConfig
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, verify
 
@@ -156,11 +160,52 @@ def test_steps_that_make_no_job_are_refused(workshop, name, changes, message):
         workshop.run()
 
 
+class Between(Exception):
+    """Two parts of a job have been reached."""
+
+
+@pytest.fixture
+def native_log(tmp_path):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("node_id,site,tier,cpu_cores\na,s,edge,2\nb,s,edge,2\n")
+    (folder / "requests.csv").write_text(
+        "request_id,arrival,site,status\n1,2024-03-01T00:00:00Z,s,completed\n"
+    )
+    return RunConfig(log=LogConfig(format="native", paths=("log",)))
+
+
+@pytest.mark.parametrize("job", ["run", "refresh"])
+def test_the_folder_stays_locked_between_the_parts_of_a_job(native_log, tmp_path, monkeypatch, job):
+    work = tmp_path / "work"
+
+    def between(*_):
+        assert (work / "archive").is_dir()
+        with pytest.raises(ConfigError, match="another run is at work here"):
+            run_job([], work, SilentProgress())
+        raise Between
+
+    monkeypatch.setattr(whole_job, "_refuse_untestable", between)
+    monkeypatch.setattr(daily_job, "choose_problem", between)
+    with pytest.raises(Between):
+        if job == "run":
+            whole_job.run(native_log, tmp_path, work, SilentProgress(), title="locked")
+        else:
+            daily_job.refresh(
+                native_log, tmp_path, tmp_path / "log", work, None, RefreshConfig(), SilentProgress()
+            )
+    run_job([], work, SilentProgress())  # nobody is at work here any more
+
+
 KILLED_JOB = """
 import sys, time
 from pathlib import Path
+from evaluation import run as whole_job
+from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.progress import SilentProgress
+from evaluation.refresh import job as daily_job
+from evaluation.refresh.config import RefreshConfig
 workdir, mode = Path(sys.argv[1]), sys.argv[2]
 def first(out_dir, inputs, progress):
     print("first", flush=True)
