@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from logs_schema.aside import into_place, locked_folder, sweep, sync
+from logs_schema.disk import room_for
 from logs_schema.errors import ProductError, first
 from logs_schema.hashing import as_json, file_hash, json_hash
 
@@ -103,26 +104,27 @@ def writing(
         replace: whether an older product (or empty folder) under `path` may be replaced.
 
     Raises:
-        ProductError: `path` is taken, or what was written cannot be a product.
+        ProductError: `path` is taken, what was written cannot be a product, or there is no room for it on the disk.
     """
     path = Path(path).absolute()
     sweep(path)
     _refuse_taken(path, replace)
     temporary, lock = locked_folder(path)
     try:
-        yield temporary
-        manifest = Manifest(
-            kind=kind,
-            made_from=dict(made_from or {}),
-            config=as_json({} if config is None else config, "config"),
-            seed=seed,
-            files=_hash_files(temporary),
-            extra=as_json(extra or {}, "extra"),
-        )
-        _write_manifest(temporary, manifest)
-        sync(temporary)
-        _refuse_taken(path, replace)
-        into_place(temporary, path)
+        with room_for(path, temporary):
+            yield temporary
+            manifest = Manifest(
+                kind=kind,
+                made_from=dict(made_from or {}),
+                config=as_json({} if config is None else config, "config"),
+                seed=seed,
+                files=_hash_files(temporary),
+                extra=as_json(extra or {}, "extra"),
+            )
+            _write_manifest(temporary, manifest)
+            sync(temporary)
+            _refuse_taken(path, replace)
+            into_place(temporary, path)
     finally:
         os.close(lock)
         shutil.rmtree(temporary, ignore_errors=True)

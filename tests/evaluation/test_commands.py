@@ -1,6 +1,10 @@
 """Each step as its own command, from the outside."""
 
 import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +72,21 @@ def test_import_refuses_what_it_cannot_read(log, tmp_path, capsys, words, messag
     assert status == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "archive").exists()
+
+
+def test_import_without_room_says_where_and_how_much(log, tmp_path):
+    words = ("import", "swf", str(log), "--out", str(tmp_path / "archive"))
+    done = subprocess.run(
+        [sys.executable, "-m", "evaluation.cli", *words],
+        capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "a file would be larger than is allowed here: archive could not be written" in done.stderr
+    assert f"where: {tmp_path}: " in done.stderr
+    assert "room for more than" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log.swf"]
 
 
 def test_import_help_lists_the_formats(capsys):

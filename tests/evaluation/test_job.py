@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -187,13 +188,13 @@ def test_the_folder_stays_locked_between_the_parts_of_a_job(native_log, tmp_path
 
     monkeypatch.setattr(whole_job, "_refuse_untestable", between)
     monkeypatch.setattr(daily_job, "choose_problem", between)
+    silent, log = SilentProgress(), tmp_path / "log"
+    start = {
+        "run": partial(whole_job.run, native_log, tmp_path, work, silent, title="locked"),
+        "refresh": partial(daily_job.refresh, native_log, tmp_path, log, work, None, RefreshConfig(), silent),
+    }[job]
     with pytest.raises(Between):
-        if job == "run":
-            whole_job.run(native_log, tmp_path, work, SilentProgress(), title="locked")
-        else:
-            daily_job.refresh(
-                native_log, tmp_path, tmp_path / "log", work, None, RefreshConfig(), SilentProgress()
-            )
+        start()
     run_job([], work, SilentProgress())  # nobody is at work here any more
 
 

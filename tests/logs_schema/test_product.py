@@ -239,3 +239,24 @@ def test_a_product_inside_a_product_does_not_bring_its_date_along(tmp_path):
     manifest.write_text(manifest.read_text().replace('"inner"', '"other"'))
     with pytest.raises(ProductError, match="do not agree"):
         verify(tmp_path / "second")
+
+
+def test_a_full_disk_is_told_with_the_folder_and_what_is_needed(tmp_path):
+    write(tmp_path / "a", text="old" * 2**20)
+
+    def overfill():
+        with writing(tmp_path / "a", "table", replace=True) as folder, open("/dev/full", "w") as full:
+            (folder / "rows.txt").write_text("new" * 2**18)
+            full.write("one byte more")
+
+    with pytest.raises(ProductError, match="the disk is full: a could not be written") as caught:
+        overfill()
+    assert f"{tmp_path}: 0.8 MiB of it were written" in caught.value.where
+    assert "more than 3.0 MiB" in caught.value.allowed  # as large as the one before, as far as anybody knows
+    assert names(tmp_path) == ["a"]
+    assert (tmp_path / "a" / "part" / "rows.txt").read_text()[:3] == "old"
+
+
+def test_other_troubles_with_files_stay_what_they_are(tmp_path):
+    with pytest.raises(FileNotFoundError), writing(tmp_path / "a", "table") as folder:
+        (folder / "absent" / "rows.txt").write_text("rows")

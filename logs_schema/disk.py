@@ -1,0 +1,55 @@
+"""A disk that is full: said with the folder and how much room is needed, wherever in a product it was noticed."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from logs_schema.errors import ProductError
+
+FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "a file would be larger than is allowed here",
+}
+"""What an operating system says where there is no room, in words."""
+
+
+@contextmanager
+def room_for(goal: Path, folder: Path) -> Iterator[None]:
+    """Says how much room is needed where there is too little.
+
+    Args:
+        goal: What is being made.
+        folder: Where it is being written.
+
+    Raises:
+        ProductError: The disk is full, the quota is used up, or a file may not be as large as it has to be.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        written, free = size_of(folder), shutil.disk_usage(folder).free
+        needed = max(written, size_of(goal))
+        place = next(
+            parent for parent in goal.parents if not parent.name.startswith(".")
+        )  # not in another's making
+        raise ProductError(
+            f"{FULL[error.errno]}: {goal.name} could not be written",
+            where=f"{place}: {in_mib(written)} of it were written, {in_mib(free)} are free",
+            allowed=f"room for more than {in_mib(needed)}, beside what is there already",
+            advice="make room or choose a folder on another disk, and run again; what was written of it is removed",
+        ) from error
+
+
+def size_of(folder: Path) -> int:
+    """Bytes in the files of a folder, 0 where there is none."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def in_mib(num_bytes: int) -> str:
+    """A size in words, such as "1,234.5 MiB"."""
+    return f"{num_bytes / 2**20:,.1f} MiB"
