@@ -26,8 +26,6 @@ from evaluation.comparison import (
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
 from evaluation.judging import (
-    COMPARED_KINDS,
-    HISTORY,
     Candidate,
     Judge,
     Trial,
@@ -41,6 +39,7 @@ from evaluation.judging import (
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME, Metric
 from evaluation.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.off_policy.judging import as_rows, off_policy_rows, probability_program
+from evaluation.players import GREEDY, HISTORY, SAMPLED, Players, players_of
 from evaluation.progress import Progress
 from evaluation.schedulers import Schedulers, example_for, network_for
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
@@ -49,7 +48,7 @@ from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from evaluation.unsaid import lacks, unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from offline_rl.networks import Actor, actor
+from offline_rl.networks import actor
 from twin.contracts import Array
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
@@ -122,13 +121,13 @@ def candidates(schedulers: Schedulers | None, cluster: Cluster) -> list[Candidat
         return plain
     num_seeds = len(schedulers.reward_curve)
     trained = [jax.tree.map(lambda leaf, i=seed: leaf[i], schedulers.trained) for seed in range(num_seeds)]
-    clones = [Candidate("bc", "sampled", nothing), Candidate("bc_greedy", "greedy", nothing)]
+    clones = [Candidate("bc", SAMPLED, nothing), Candidate("bc_greedy", GREEDY, nothing)]
     learned = [
-        Candidate(name, "greedy", jax.tree.map(lambda leaf, i=seed: leaf[i], params))
+        Candidate(name, GREEDY, jax.tree.map(lambda leaf, i=seed: leaf[i], params))
         for name, params in schedulers.from_logs.items()
         for seed in range(num_seeds)
     ]
-    return [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, "greedy", params) for params in trained)]
+    return [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, GREEDY, params) for params in trained)]
 
 
 def refuse_uneven_lives(config: JudgeConfig, num_members: int) -> None:
@@ -190,8 +189,9 @@ def _runs(
     encoding, shape = case.twin.encoding, common_shape(windows)
     example = example_for(encoding, windows[0])
     network = actor(example) if case.schedulers is None else network_for(case.schedulers, example)
-    replay = replay_program(encoding, network, COMPARED_KINDS)
-    living = twin_program(encoding, case.twin.config, network, COMPARED_KINDS)
+    players = players_of(encoding.cluster, network, COMPARED)
+    replay = replay_program(encoding, players)
+    living = twin_program(encoding, case.twin.config, players)
     config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
     programs = fit_programs(encoding, config)
     tried = candidates(case.schedulers, encoding.cluster)
@@ -204,13 +204,11 @@ def _runs(
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
             here = unsaid(case.archive, shift.days)
-            judges = [without(replay_judge(replay, encoding, part, shape, COMPARED_KINDS), here)]
+            judges = [without(replay_judge(replay, encoding, part, shape), here)]
             copies = case.config.copies
             shifted = _shifted_twin(key, case, config, programs, shift, notes)
             if shifted is not None:
-                lived = twin_judge(
-                    living, encoding, part, shifted.model, shape, copies=copies, kinds=COMPARED_KINDS
-                )
+                lived = twin_judge(living, encoding, part, shifted.model, shape, copies=copies)
                 judges.append(without(lived, here))
             promised = twin_judge(
                 living,
@@ -220,14 +218,13 @@ def _runs(
                 shape,
                 copies=copies,
                 name="training twin",
-                kinds=COMPARED_KINDS,
             )
             judges.append(without(promised, learned_from))
             for judge in judges:
                 yield from _tried(key, judge, tried, shift, case.main, notes)
         stage(len(shifts))
     if "ground_truth" in case.archive.facts:
-        yield from _true_runs(case, network, tried, notes, progress)
+        yield from _true_runs(case, players, tried, notes, progress)
 
 
 def _off_policy(
@@ -240,7 +237,7 @@ def _off_policy(
         return []
     shape, example = common_shape(windows), example_for(encoding, windows[0])
     network = network_for(case.schedulers, example)
-    program = probability_program(encoding, network)
+    program = probability_program(players_of(encoding.cluster, network, COMPARED), network)
     config = OffPolicyConfig(intervals=case.intervals)
     fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
     tried = candidates(case.schedulers, encoding.cluster)
@@ -272,23 +269,21 @@ def _off_policy(
 
 
 def _true_runs(
-    case: Case, network: Actor, tried: Sequence[Candidate], notes: list[str], progress: Progress
+    case: Case, players: Players, tried: Sequence[Candidate], notes: list[str], progress: Progress
 ) -> Iterator[Run]:
     """The candidates in the simulated system itself."""
     shifts = [shift.shift_days for shift in case.plan.shifts]
     text = ",".join(f"{shift}d" for shift in shifts)
     plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
     workload = workload_beside(case.archive)
-    program = truth_program(case.archive.facts, case.twin.encoding, network, workload, COMPARED_KINDS)
+    program = truth_program(case.archive.facts, case.twin.encoding, players, workload)
     nothing = tried[0].params
     tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in TRUTH_BASELINES)]
     with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
-            judge = truth_judge(
-                program, case.archive.facts, case.twin.encoding, shift, workload, COMPARED_KINDS
-            )
+            judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift, workload)
             yield from _tried(key, judge, tried, shift, case.main, notes)
         stage(len(shifts))
 

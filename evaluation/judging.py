@@ -10,7 +10,7 @@ rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted 
 those days, which training never saw (the practice of paper 000, section 4.2.2). Neither is reality.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,12 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.baselines import BASELINES, COMPARED
 from evaluation.bootstrap import resampling_units
 from evaluation.decisions import Decisions, decisions_from
-from offline_rl.networks import Actor, greedy, sample
-from twin.contracts import Array, Environment, PyTree, Response, Trajectory
-from twin.environment import environment
+from evaluation.players import Players, play
+from twin.contracts import Array, PyTree, Response, Trajectory
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
@@ -31,7 +29,6 @@ from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import drawn_response
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
-from twin.rollout import unroll
 
 
 class Candidate(NamedTuple):
@@ -40,35 +37,6 @@ class Candidate(NamedTuple):
     name: str
     kind: str
     params: PyTree
-
-
-NETWORK_KINDS = ("sampled", "greedy")
-HISTORY = "history"
-KINDS = (HISTORY, *NETWORK_KINDS, *(baseline.name for baseline in BASELINES))
-
-
-COMPARED_KINDS = (HISTORY, *NETWORK_KINDS, *(baseline.name for baseline in COMPARED))
-"""The kinds of a comparison: every further one costs each judge a branch."""
-
-
-def chooser(
-    encoding: Encoding, network: Actor, kind: Array, params: PyTree, kinds: Sequence[str] = KINDS
-) -> Callable[..., Array]:
-    """The decision rule of a candidate, `kind` an index into `kinds`: (key, observation, legal, logged action) ->
-    action."""
-    named = {baseline.name: baseline for baseline in BASELINES}
-    rules = [named[name].policy(encoding.cluster) for name in kinds if name in named]
-
-    def decide(key: Array, observation: PyTree, legal: Array, logged: Array) -> Array:
-        branches = [
-            lambda: logged,
-            lambda: sample(key, network.logits(params, observation, legal)),
-            lambda: greedy(network.logits(params, observation, legal)),
-            *((lambda rule=rule: rule(key, observation, legal)) for rule in rules),
-        ]
-        return jax.lax.switch(kind, branches)
-
-    return decide
 
 
 class Judged(NamedTuple):
@@ -117,11 +85,15 @@ def _logged_actions(windows: Windows) -> Array:
     return jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
 
 
-Program = Callable[..., Judged]
-"""(key, kind, parameters [C, ...] of candidates of that kind, what the judge needs ...) -> Judged, leaves [C, ...]."""
+class Program(NamedTuple):
+    """A compiled system, and who can act in it."""
+
+    kinds: tuple[str, ...]  # names of its players, in the order of its branches
+    run: Callable[..., Judged]
+    # (key, kind, parameters [C, ...] of candidates of that kind, what the judge needs ...) -> Judged, leaves [C, ...]
 
 
-def compiled(run: Callable[..., Judged], num_shared: int) -> Program:
+def compiled(run: Callable[..., Judged], kinds: Iterable[str], num_shared: int) -> Program:
     """`run` for one candidate, mapped over the parameters of candidates of one kind and compiled.
 
     The kind is not mapped over, so a switch on it computes one branch. The last `num_shared` arguments are common.
@@ -135,20 +107,14 @@ def compiled(run: Callable[..., Judged], num_shared: int) -> Program:
         )
         return mapped(key, kind, params, *shared)
 
-    return jax.jit(together)
+    return Program(tuple(dict.fromkeys(kinds)), jax.jit(together))
 
 
 def all_at_once(
-    program: Program,
-    key: Array,
-    candidates: Sequence[Candidate],
-    *shared: PyTree,
-    kinds_known: Sequence[str] = KINDS,
+    program: Program, key: Array, candidates: Sequence[Candidate], *shared: PyTree
 ) -> list[Judged]:
     """A NumPy result for every candidate, one call of a program for each policy, with all its seeds: two numbers of
     candidates, one and the seeds', are all that a program is compiled for.
-
-    `kinds_known` are in the program's order.
     """
     found: dict[int, Judged] = {}
     groups = [(candidate.name, candidate.kind) for candidate in candidates]
@@ -157,7 +123,7 @@ def all_at_once(
         params = jax.tree.map(
             lambda *leaves: jnp.stack(leaves), *(candidates[place].params for place in places)
         )
-        together = program(key, jnp.int32(kinds_known.index(group[1])), params, *shared)
+        together = program.run(key, jnp.int32(program.kinds.index(group[1])), params, *shared)
         together = jax.tree.map(np.asarray, together)
         for row, place in enumerate(places):
             row = min(row, len(together.active) - 1)
@@ -165,7 +131,7 @@ def all_at_once(
     return [found[place] for place in range(len(candidates))]
 
 
-def replay_program(encoding: Encoding, network: Actor, kinds: Sequence[str] = KINDS) -> Program:
+def replay_program(encoding: Encoding, players: Players) -> Program:
     """The compiled replay; shared arguments: windows, table."""
 
     def run(key: Array, kind: Array, params: PyTree, windows: Windows, table: ReplayTable) -> Judged:
@@ -175,15 +141,12 @@ def replay_program(encoding: Encoding, network: Actor, kinds: Sequence[str] = KI
             replayed_arrivals(windows),
             replayed_answers(windows, table),
         )
-        decide = chooser(encoding, network, kind, params, kinds)
-        return slim(_play(key, encoding, decide, windows, response))
+        return slim(_play(key, encoding, players, kind, params, windows, response))
 
-    return compiled(run, 2)
+    return compiled(run, players, 2)
 
 
-def twin_program(
-    encoding: Encoding, config: AnswerConfig, network: Actor, kinds: Sequence[str] = KINDS
-) -> Program:
+def twin_program(encoding: Encoding, config: AnswerConfig, players: Players) -> Program:
     """The compiled twin; shared arguments: windows, model."""
 
     def run(key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel) -> Judged:
@@ -191,22 +154,27 @@ def twin_program(
         response = drawn_response(
             encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
         )
-        decide = chooser(encoding, network, kind, params, kinds)
-        return slim(_play(key, encoding, decide, windows, response), model.usual_room_s)
+        played = _play(key, encoding, players, kind, params, windows, response)
+        return slim(played, model.usual_room_s)
 
-    return compiled(run, 2)
+    return compiled(run, players, 2)
 
 
 def _play(
     key: Array,
     encoding: Encoding,
-    decide: Callable[..., Array],
+    players: Players,
+    kind: Array,
+    params: PyTree,
     windows: Windows,
     response: Response,
 ) -> Trajectory:
-    system: Environment = environment(placement(encoding.cluster, encoding.problem), response)
-    streams = (windows.arrival_s.shape[1],)
-    return unroll(key, system, decide, _logged_actions(windows), windows.arrival_s.shape[0], streams)
+    num_steps, num_windows = windows.arrival_s.shape
+    problem = placement(encoding.cluster, encoding.problem)
+    return play(
+        key, problem, response, players, kind, params,
+        num_steps=num_steps, streams=(num_windows,), logged=_logged_actions(windows),
+    )  # fmt: skip
 
 
 def replay_judge(
@@ -214,7 +182,6 @@ def replay_judge(
     encoding: Encoding,
     windows: Windows,
     shape: tuple[int, int],
-    kinds: Sequence[str] = KINDS,
 ) -> Judge:
     """Trace replay of `windows`, padded to `shape` (steps, windows)."""
     padded = pad_windows(windows, *shape)
@@ -222,7 +189,7 @@ def replay_judge(
     arrays = jax.tree.map(jnp.asarray, (padded, table))
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
-        judged = all_at_once(program, key, candidates, *arrays, kinds_known=kinds)
+        judged = all_at_once(program, key, candidates, *arrays)
         return [_unknown(_trial(one, encoding, windows, copies=1)) for one in judged]
 
     return Judge("replay", try_out)
@@ -244,7 +211,6 @@ def twin_judge(
     *,
     copies: int,
     name: str = "twin of shifted days",
-    kinds: Sequence[str] = KINDS,
 ) -> Judge:
     """The logged arrivals of `windows` with learned answers, every window lived `copies` times."""
     padded = pad_windows(windows, *shape)
@@ -252,7 +218,7 @@ def twin_judge(
     arrays = jax.tree.map(jnp.asarray, (tiled, model))
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
-        judged = all_at_once(program, key, candidates, *arrays, kinds_known=kinds)
+        judged = all_at_once(program, key, candidates, *arrays)
         return [_trial(one, encoding, windows, copies=copies) for one in judged]
 
     return Judge(name, try_out)

@@ -8,7 +8,6 @@ program, so only that one is computed.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ import numpy as np
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig, Estimate, estimate
 from evaluation.oracle import Oracle, oracle_choice, oracle_network, problem_config
+from evaluation.players import Seen, of_policy, of_reference, play
 from evaluation.simulator.conditions import Conditions, conditions, longest_day
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import truth_response
@@ -25,10 +25,7 @@ from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
-from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.types import PlacementState
-from twin.rollout import unroll
 
 POLICIES = (*(one.name for one in BASELINES), *(one.name for one in TRUTH_BASELINES))
 ORACLE = "oracle"
@@ -105,28 +102,20 @@ def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str
     names = names_in(world, cluster)
     problem = placement(cluster, problem_config(world, config.depth))
     network = oracle_network(world)
-    shown = problem._replace(observe=lambda state: (problem.observe(state), state))
-    plain = {baseline.name: baseline.policy(cluster) for baseline in BASELINES}
-    knowing = {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
+    observing = {rule.name: of_policy(rule.policy(cluster)) for rule in BASELINES}
+    knowing = {rule.name: rule.decide for rule in TRUTH_BASELINES}
     length = config.num_steps or longest_day(conditions(world, 0))
     streams = (config.num_seeds * config.days_per_seed,)
 
     def run(key: Array, kind: Array, params: PyTree, today: Conditions, known: Conditions) -> Array:
         response = truth_response(world, cluster, config.depth, today, names)
 
-        def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
-            observation, state = seen
+        def oracle(params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
+            return oracle_choice(network, params, world, names, known, seen.state, legal)
 
-            def one(name: str) -> Array:
-                if name in knowing:
-                    return knowing[name](key, world, names, known, state)
-                return plain[name](key, observation, legal)
-
-            branches: list[Callable[[], Array]] = [partial(one, name) for name in policies]
-            branches.append(lambda: oracle_choice(network, params, world, names, known, state, legal))
-            return jax.lax.switch(kind, branches)
-
-        lived = unroll(key, environment(shown, response), decide, None, length, streams)
+        references = {name: of_reference(one, world, names, known) for name, one in knowing.items()}
+        players = {name: (observing | references)[name] for name in policies} | {ORACLE: oracle}
+        lived = play(key, problem, response, players, kind, params, num_steps=length, streams=streams)
         worth = jnp.where(lived.active, lived.reward, 0.0)
         share = worth.sum(axis=(0, 1)) / jnp.maximum(lived.active.sum(axis=(0, 1)), 1)
         return share.reshape(config.num_seeds, config.days_per_seed)

@@ -9,26 +9,22 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import TRUTH_BASELINES
 from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.decisions import decisions_from
 from evaluation.judging import (
-    HISTORY,
-    KINDS,
     Candidate,
     Judge,
     Judged,
     Program,
     Trial,
     all_at_once,
-    chooser,
     compiled,
     slim,
 )
+from evaluation.players import HISTORY, Players, of_reference, play
 from evaluation.shifts import TestDays
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import Conditions, conditions, longest_day
@@ -38,31 +34,14 @@ from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import day_of_truth, ground_truth, truth_response
 from evaluation.simulator.workloads import FACT, Workload, load_workload, missing_arrivals
 from logs_schema import Archive
-from offline_rl.networks import Actor
 from twin.contracts import Array, PyTree
-from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.types import PlacementState
 from twin.placement.usual import FOLLOW
-from twin.rollout import unroll
 
 NUM_DAYS = 16
 """Times that a day is lived; each is a resampling unit."""
 NAME = "truth"
-
-
-def truth_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
-    """The kinds that the truth knows besides `kinds`: last come the rules that know the world's tables."""
-    return (*kinds, *(baseline.name for baseline in TRUTH_BASELINES))
-
-
-def _knowing_branch(kinds: Sequence[str]) -> np.ndarray:
-    """Of every kind: 0 if it decides from observations, otherwise the place of what decides from the world's tables."""
-    knowing = (HISTORY, *(baseline.name for baseline in TRUTH_BASELINES))
-    return np.array(
-        [1 + knowing.index(kind) if kind in knowing else 0 for kind in truth_kinds(kinds)], np.int32
-    )
 
 
 def workload_beside(archive: Archive) -> Workload | None:
@@ -78,11 +57,13 @@ def workload_beside(archive: Archive) -> Workload | None:
 def truth_program(
     facts: Mapping[str, Any],
     encoding: Encoding,
-    network: Actor,
+    players: Players,
     workload: Workload | None = None,
-    kinds: Sequence[str] = KINDS,
 ) -> Program:
     """The compiled truth; shared arguments: today, weekday.
+
+    The logged behaviour takes the place of the logged decisions; rules that know the world's tables act here beside
+    `players`.
 
     Raises:
         ConfigError: the log was made of another archive's requests, and the workload is not given.
@@ -94,28 +75,21 @@ def truth_program(
     declared = world if workload is None else workload.declared(world)
     names = names_in(world, encoding.cluster)
     num_steps = longest_day(conditions(world, 0)) if workload is None else workload.num_rows
-    writer = as_behaviour(behaviour(truth["behaviour"]))
-    knowing = [writer, *(baseline.decide for baseline in TRUTH_BASELINES)]
+    knowing = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
+    knowing |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
+    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
 
     def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Judged:
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
-        problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
-        shown = problem._replace(observe=lambda state: (problem.observe(state), state))
-        rule = chooser(encoding, network, jnp.maximum(kind, 1), params, kinds)
+        references = {name: of_reference(one, declared, names, today) for name, one in knowing.items()}
+        acting = {**players, **references}
+        return slim(
+            play(key, problem, response, acting, kind, params, num_steps=num_steps, streams=(NUM_DAYS,))
+        )
 
-        def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
-            observation, state = seen
-            branches = [
-                lambda: rule(key, observation, legal, jnp.zeros(legal.shape[1:], jnp.int32)),
-                *((lambda known=known: known(key, declared, names, today, state)) for known in knowing),
-            ]
-            return jax.lax.switch(jnp.asarray(_knowing_branch(kinds))[kind], branches)
-
-        return slim(unroll(key, environment(shown, response), decide, None, num_steps, (NUM_DAYS,)))
-
-    return compiled(run, 2)
+    return compiled(run, (*players, *knowing), 2)
 
 
 def truth_judge(
@@ -124,7 +98,6 @@ def truth_judge(
     encoding: Encoding,
     shift: TestDays,
     workload: Workload | None = None,
-    kinds: Sequence[str] = KINDS,
 ) -> Judge:
     """The truth of one day: the last training day lived again for shift 0, later days for later shifts.
 
@@ -135,7 +108,7 @@ def truth_judge(
     today = day_of_truth(preset(truth["preset"]), (day - _first_day(truth)).days, workload)
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
-        judged = all_at_once(program, key, candidates, today, day.weekday(), kinds_known=truth_kinds(kinds))
+        judged = all_at_once(program, key, candidates, today, day.weekday())
         return [_trial(one, encoding, day) for one in judged]
 
     return Judge(NAME, try_out)

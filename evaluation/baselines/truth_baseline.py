@@ -19,6 +19,9 @@ from evaluation.simulator.world import World
 from twin.contracts import Array
 from twin.placement.types import EMPTY, PlacementState
 
+Knowing = Callable[[Array, World, Names, Conditions, PlacementState], Array]
+"""(key, world, names, known day's numbers, state) -> action [1, *streams] in the cluster's vocabulary."""
+
 
 @dataclass(frozen=True)
 class TruthBaseline:
@@ -27,17 +30,15 @@ class TruthBaseline:
     Attributes:
         name: As in tables and on the command line.
         description: One sentence.
-        decide: (key, world, names, known day's numbers, state) -> action [1, *streams] in the cluster's vocabulary.
+        decide: How it decides.
     """
 
     name: str
     description: str
-    decide: Callable[[Array, World, Names, Conditions, PlacementState], Array]
+    decide: Knowing
 
 
-def as_behaviour(
-    behaviour: Behaviour,
-) -> Callable[[Array, World, Names, Conditions, PlacementState], Array]:
+def as_behaviour(behaviour: Behaviour) -> Knowing:
     """The decision of a policy that writes logs, taken from the bookkeeping's view of the world."""
 
     def decide(key: Array, world: World, names: Names, today: Conditions, state: PlacementState) -> Array:

@@ -19,6 +19,7 @@ from evaluation.certify.playing import Day
 from evaluation.comparison import is_far
 from evaluation.judging import Candidate, twin_judge, twin_program
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
+from evaluation.players import GREEDY, players_of
 from evaluation.report import Chart, Curve
 from evaluation.schedulers import example_for
 from evaluation.shifts import TestDays
@@ -89,12 +90,13 @@ def policy_values(
     network = actor(example_for(encoding, windows))
     tried = _policies(twin, network.init, seed)
     shape = windows.num_steps, windows.num_windows
+    players = players_of(encoding.cluster, network, BASELINES)
     judge = twin_judge(
-        twin_program(encoding, twin.config, network), encoding, windows, twin.model, shape,
+        twin_program(encoding, twin.config, players), encoding, windows, twin.model, shape,
         copies=twin.config.num_members,
     )  # fmt: skip
     workload = workload_beside(archive)
-    program = truth_program(archive.facts, encoding, network, workload)
+    program = truth_program(archive.facts, encoding, players, workload)
     truth = truth_judge(program, archive.facts, encoding, TestDays(0, (day.day,), None), workload)
     metric = ON_TIME if encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
     keys = jax.random.split(jax.random.key(seed))
@@ -130,7 +132,7 @@ def _policies(twin: PlacementTwin, init: object, seed: int) -> Sequence[Candidat
     ]
     num_networks = max(4, NUM_POLICIES - len(rules))
     networks = [
-        Candidate(f"random network {index + 1}", "greedy", params[index]) for index in range(num_networks)
+        Candidate(f"random network {index + 1}", GREEDY, params[index]) for index in range(num_networks)
     ]
     return [*rules, *networks]
 

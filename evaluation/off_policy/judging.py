@@ -6,6 +6,7 @@ log is silent, is estimated by clones of the shifted days, each predicting the w
 
 import datetime as dt
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from evaluation.comparison import OffPolicyRow
-from evaluation.judging import COMPARED_KINDS, HISTORY, Candidate, chooser, window_units
+from evaluation.judging import Candidate, window_units
 from evaluation.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
 from evaluation.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
+from evaluation.players import HISTORY, SAMPLED, Players, Seen, choose
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
 from offline_rl.networks import Actor, Example
@@ -35,31 +37,36 @@ STRETCHES = (1, 5, 20)
 CLONE_UPDATES = 300
 CLONE_STREAMS = 16
 
-Probabilities = Callable[[Trajectory, Array, PyTree], Array]
-"""(history, kind, parameters) -> [T, A, W]"""
+
+class Probabilities(NamedTuple):
+    """The compiled probabilities of candidates."""
+
+    kinds: tuple[str, ...]  # names of the players
+    run: Callable[[Trajectory, Array, PyTree], Array]  # (history, kind, parameters) -> [T, A, W]
 
 
-def probability_program(encoding: Encoding, network: Actor) -> Probabilities:
-    """The compiled probabilities of any candidate at the decisions of a history."""
+def probability_program(players: Players, network: Actor) -> Probabilities:
+    """The compiled probabilities of any of `players` at the decisions of a history; `network` is that of the sampled
+    one."""
+    kinds = tuple(players)
 
     def run(history: Trajectory, kind: Array, params: PyTree) -> Array:
         seen, legal, logged = (
             jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
             for tree in (history.observation, history.legal, history.action)
         )
-        decide = chooser(encoding, network, kind, params, COMPARED_KINDS)
 
         def once(total: Array, key: Array) -> tuple[Array, None]:
-            choice = decide(key, seen, legal, logged)
+            choice = choose(players, kind, params, key, Seen(seen, logged), legal)
             return total + (jnp.arange(legal.shape[0]).reshape(-1, 1, 1, 1) == choice[None]), None
 
         keys = jax.random.split(jax.random.key(0), NUM_DRAWS)
         drawn, _ = jax.lax.scan(once, jnp.zeros(legal.shape), keys)
         exact = jax.nn.softmax(network.logits(params, seen, legal), axis=0)
-        is_sampled = kind == COMPARED_KINDS.index("sampled")
+        is_sampled = kind == kinds.index(SAMPLED)
         return jnp.moveaxis(jnp.where(is_sampled, exact, drawn / NUM_DRAWS)[:, 0], 1, 0)
 
-    return jax.jit(run)
+    return Probabilities(kinds, jax.jit(run))
 
 
 def off_policy_rows(
@@ -100,7 +107,7 @@ def off_policy_rows(
     found = []
     for name in dict.fromkeys(one.name for one in candidates if one.kind != HISTORY):
         same = [one for one in candidates if one.name == name]
-        each = [program(history, jnp.int32(COMPARED_KINDS.index(one.kind)), one.params) for one in same]
+        each = [program.run(history, jnp.int32(program.kinds.index(one.kind)), one.params) for one in same]
         target = Target(name, _rows(np.mean([np.asarray(one) for one in each], axis=0), mask))
         for stretch in STRETCHES:
             found.append(importance_sampling(logged, target, config, num_decisions=stretch))

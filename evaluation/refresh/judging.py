@@ -17,7 +17,6 @@ from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, Shif
 from evaluation.configuration import JudgeConfig
 from evaluation.formatting import number
 from evaluation.judging import (
-    HISTORY,
     Candidate,
     Judge,
     Judged,
@@ -30,15 +29,15 @@ from evaluation.judging import (
 )
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.pipeline import archive_facts
+from evaluation.players import HISTORY, Seen, as_logged, play
 from evaluation.progress import Progress
 from evaluation.refresh.contender import Contender
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING
-from evaluation.refresh.views import Translation, Views, answered, translation_of, two_views
+from evaluation.refresh.views import Translation, answered, translation_of, two_views
 from evaluation.unsaid import unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Response
-from twin.environment import environment
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerModel, learned_answers
 from twin.placement.model import PlacementTwin, encode_days, fit_twin
@@ -46,7 +45,6 @@ from twin.placement.replay import ReplayTable, replayed_answers
 from twin.placement.responses import drawn_response
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, replayed_arrivals, select
-from twin.rollout import unroll
 
 KINDS = (HISTORY, NEW, RUNNING)
 REPLAY, NEWEST = "replay", "twin of the newest days"
@@ -97,7 +95,7 @@ def judge_both(
     seen_by_running = encode_days(archive, running.encoding, days, num_steps=config.num_steps)
     translation, shape = translation_of(seen_by_running), (windows.num_steps, windows.num_windows)
     replay = _bound(_replay_program(encoding, new, running), translation, new, running)
-    judges = [replay_judge(replay, encoding, windows, shape, KINDS)]
+    judges = [replay_judge(replay, encoding, windows, shape)]
     key, answers = jax.random.key(config.seed), replace(twin.config, num_steps=config.num_fit_steps)
     try:
         with progress.stage("fit a twin of the newest days"):
@@ -118,7 +116,6 @@ def judge_both(
                 shape,
                 copies=config.copies,
                 name=NEWEST,
-                kinds=KINDS,
             )
         )
     lacking = unsaid(archive, days)
@@ -169,10 +166,10 @@ def _bound(program: Program, translation: Translation, new: Contender, running: 
     """The program as judges call it: with windows and answers, the rest at hand."""
     rest = jax.tree.map(jnp.asarray, (translation, new.params, running.params))
 
-    def run(key: Array, kinds: Array, params: PyTree, windows: Windows, answers: PyTree) -> Judged:
-        return program(key, kinds, params, windows, answers, *rest)
+    def run(key: Array, kind: Array, params: PyTree, windows: Windows, answers: PyTree) -> Judged:
+        return program.run(key, kind, params, windows, answers, *rest)
 
-    return run
+    return program._replace(run=run)
 
 
 def _replay_program(encoding: Encoding, new: Contender, running: Contender) -> Program:
@@ -204,19 +201,19 @@ def _program(
         key: Array, kind: Array, _: PyTree, windows: Windows, answers: PyTree, translation: Translation,
         params_new: PyTree, params_running: PyTree,
     ) -> Judged:  # fmt: skip
-        def decide(_key: Array, seen: Views, legal: Array, logged: Array) -> Array:
-            branches = [
-                lambda: logged,
-                lambda: new.decide(params_new, seen.own, legal),
-                lambda: running.decide(params_running, seen.other, legal),
-            ]
-            return jax.lax.switch(kind, branches)
+        def play_new(_params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
+            return new.decide(params_new, seen.observation.own, legal)
 
-        system = environment(
-            two_views(encoding, running.encoding, translation), answered(response(windows, answers))
-        )
-        logged = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+        def play_running(_params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
+            return running.decide(params_running, seen.observation.other, legal)
+
+        players = {HISTORY: as_logged, NEW: play_new, RUNNING: play_running}
         num_steps, *streams = windows.arrival_s.shape
-        return slim(unroll(key, system, decide, logged, num_steps, tuple(streams)), usual_room_s)
+        played = play(
+            key, two_views(encoding, running.encoding, translation), answered(response(windows, answers)),
+            players, kind, None, num_steps=num_steps, streams=tuple(streams),
+            logged=jnp.maximum(jnp.asarray(windows.node), 0)[:, None],
+        )  # fmt: skip
+        return slim(played, usual_room_s)
 
-    return compiled(run, 5)
+    return compiled(run, KINDS, 5)

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.cloning import fit_clone
-from evaluation.judging import HISTORY, NETWORK_KINDS, Program, twin_program
+from evaluation.judging import Program, twin_program
+from evaluation.players import SAMPLED, players_of
 from evaluation.progress import Progress
 from evaluation.reproduction.offload import Parts, ratios
 from evaluation.schedulers import example_for
@@ -33,7 +34,6 @@ from twin.placement.windows import Windows, pad_windows, select
 PART_WINDOWS = 16
 """Of them 12 are enough for whole windows to be held out of a fit (`twin.placement.fit`)."""
 DAY = dt.timedelta(days=1)
-_KINDS = (HISTORY, *NETWORK_KINDS)
 
 
 class Day(NamedTuple):
@@ -85,7 +85,7 @@ def prepare(
     example = example_for(encoding, cut_windows(learned.rows, learned.wanted, encoding, num_steps=num_steps))
     network = NETWORKS[training.network](example)
     programs = fit_programs(encoding, answers)
-    program = twin_program(encoding, answers, network, _KINDS)
+    program = twin_program(encoding, answers, players_of(encoding.cluster, network))
     return Learning(encoding, learned, answers, training, num_steps, example, network, programs, program)
 
 
@@ -184,10 +184,10 @@ def _live(
     num_lives: int,
 ) -> np.ndarray:
     """[lives, parts] offload ratios of the requests of one window, decided by the engine and answered by the model."""
-    kind = jnp.int32(_KINDS.index("sampled"))
+    kind = jnp.int32(how.program.kinds.index(SAMPLED))
     engines = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], engine)
     copies = jax.tree.map(jnp.asarray, select(windows, np.zeros(num_lives, int)))
-    lived = how.program(key, kind, engines, copies, model)
+    lived = how.program.run(key, kind, engines, copies, model)
     active, away, start_s = (
         np.asarray(leaf)[0, :, 0] for leaf in (lived.active, lived.facts.off_site, lived.outcome.start_s)
     )

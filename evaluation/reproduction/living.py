@@ -12,10 +12,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.baselines import LEAST_EXPECTED_DELAY
+from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.baselines.truth_baseline import as_behaviour
-from evaluation.judging import HISTORY, chooser
 from evaluation.oracle import oracle_choice, oracle_network, problem_config
+from evaluation.players import GREEDY, SAMPLED, Seen, of_network, of_policy, of_reference, play
 from evaluation.simulator.behaviour import Behaviour
 from evaluation.simulator.conditions import Conditions, conditions, longest_day
 from evaluation.simulator.names import names_in
@@ -24,17 +24,15 @@ from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from offline_rl.networks import Actor
 from twin.contracts import Array, PyTree, Trajectory
-from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.types import Leaf, PlacementState
+from twin.placement.types import Leaf
 from twin.placement.usual import FOLLOW
-from twin.rollout import unroll
 
-OBSERVING = (HISTORY, "sampled", "greedy", "random", "least_loaded")
-"""Kinds that decide from observations; `HISTORY` only keeps the place of the behaviour, which sees the whole state."""
-KNOWING = ("behaviour", LEAST_EXPECTED_DELAY.name)
-KINDS = (*OBSERVING, *KNOWING)
+RULES = (RANDOM, LEAST_LOADED)
+BEHAVIOUR = "behaviour"
+KINDS = (SAMPLED, GREEDY, *(rule.name for rule in RULES), BEHAVIOUR, LEAST_EXPECTED_DELAY.name)
+"""Who can act in `policy_program`, in its order."""
 
 
 class Lived(NamedTuple):
@@ -71,27 +69,23 @@ def policy_program(
     """
     names = names_in(world, encoding.cluster)
     problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
-    shown = problem._replace(observe=lambda state: (problem.observe(state), state))
-    rules = (as_behaviour(writer), LEAST_EXPECTED_DELAY.decide)
+    observing = {
+        SAMPLED: of_network(network, greedily=False),
+        GREEDY: of_network(network, greedily=True),
+        **{rule.name: of_policy(rule.policy(encoding.cluster)) for rule in RULES},
+    }
+    knowing = {BEHAVIOUR: as_behaviour(writer), LEAST_EXPECTED_DELAY.name: LEAST_EXPECTED_DELAY.decide}
     length = _num_steps(world, most_requests)
 
     def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Lived:
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
-        plain = jnp.minimum(kind, len(OBSERVING) - 1)
-        choose = chooser(encoding, network, plain, params, OBSERVING)
-
-        def decide(key: Array, seen: tuple[PyTree, PlacementState], legal: Array, _: None) -> Array:
-            observation, state = seen
-            nothing = jnp.zeros(legal.shape[1:], jnp.int32)
-            branches = [
-                lambda: choose(key, observation, legal, nothing),
-                *((lambda rule=rule: rule(key, world, names, today, state)) for rule in rules),
-            ]
-            return jax.lax.switch(jnp.maximum(kind - len(OBSERVING) + 1, 0), branches)
-
-        return _shares(unroll(key, environment(shown, response), decide, None, length, (num_lives,)))
+        references = {name: of_reference(one, world, names, today) for name, one in knowing.items()}
+        players = observing | references
+        return _shares(
+            play(key, problem, response, players, kind, params, num_steps=length, streams=(num_lives,))
+        )
 
     return jax.jit(jax.vmap(run, in_axes=(None, 0 if mixed else None, 0, None, None)))
 
@@ -103,16 +97,18 @@ def oracle_program(
     cluster = cluster_of(world)
     names, network = names_in(world, cluster), oracle_network(world)
     problem = placement(cluster, problem_config(world, depth))
-    shown = problem._replace(observe=lambda state: state)
     length = _num_steps(world, most_requests)
 
     def run(key: Array, params: PyTree, today: Conditions, weekday: Array) -> Lived:
         response = truth_response(world, cluster, depth, today, names, weekday=weekday)
 
-        def decide(_key: Array, state: PlacementState, legal: Array, _: None) -> Array:
-            return oracle_choice(network, params, world, names, today, state, legal)
+        def oracle(params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
+            return oracle_choice(network, params, world, names, today, seen.state, legal)
 
-        return _shares(unroll(key, environment(shown, response), decide, None, length, (num_lives,)))
+        players, first = {"oracle": oracle}, jnp.int32(0)
+        return _shares(
+            play(key, problem, response, players, first, params, num_steps=length, streams=(num_lives,))
+        )
 
     return jax.jit(run)
 

@@ -4,8 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation.judging import KINDS, Candidate, common_shape, replay_judge, replay_program, window_units
+from evaluation.baselines import BASELINES
+from evaluation.judging import Candidate, common_shape, replay_judge, replay_program, window_units
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
+from evaluation.players import players_of
 from evaluation.schedulers import example_for
 from offline_rl.networks import actor
 from tests.twin.made import made_cluster, made_encoding, made_rows
@@ -30,15 +32,16 @@ def logged() -> tuple[Rows, Encoding, list[Windows]]:
 def program(logged: tuple) -> tuple:
     _, encoding, windows = logged
     network = actor(example_for(encoding, windows[0]), hidden=(8,))
-    return replay_program(encoding, network), network.init(jax.random.key(0))
+    players = players_of(encoding.cluster, network, BASELINES)
+    return replay_program(encoding, players), network.init(jax.random.key(0))
 
 
 def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> None:
     rows, encoding, windows = logged
     run, params = program
     judge = replay_judge(run, encoding, windows[0], common_shape(windows))
-    tried = [Candidate(kind, kind, params) for kind in KINDS]
-    trial = judge.try_out(jax.random.key(1), tried)[KINDS.index("history")]
+    tried = [Candidate(kind, kind, params) for kind in run.kinds]
+    trial = judge.try_out(jax.random.key(1), tried)[run.kinds.index("history")]
     part = slice(0, 90)
     settled = np.isfinite(rows.finish_s[part]) | (rows.status[part] == REJECTED)
     with np.errstate(invalid="ignore"):
@@ -61,10 +64,10 @@ def test_padding_changes_nothing_and_compiles_nothing(logged: tuple, program: tu
     shape = common_shape(windows)
     for part in windows:
         judge = replay_judge(run, encoding, part, shape)
-        trials = judge.try_out(jax.random.key(2), [Candidate(kind, kind, params) for kind in KINDS])
-        assert [trial.decisions.num_rows for trial in trials] == [part.length.sum()] * len(KINDS)
-        assert len({trial.decisions.node.tobytes() for trial in trials}) > len(KINDS) // 2
-    assert run._cache_size() == 1
+        trials = judge.try_out(jax.random.key(2), [Candidate(kind, kind, params) for kind in run.kinds])
+        assert [trial.decisions.num_rows for trial in trials] == [part.length.sum()] * len(run.kinds)
+        assert len({trial.decisions.node.tobytes() for trial in trials}) > len(run.kinds) // 2
+    assert run.run._cache_size() == 1
 
 
 def test_padded_windows_hold_the_same_requests(logged: tuple) -> None:

@@ -17,7 +17,6 @@ from evaluation.bootstrap import BootstrapConfig
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparing import TWIN_POLICY, candidates
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
-from evaluation.judging import HISTORY, NETWORK_KINDS
 from evaluation.pipeline import (
     build_bundle,
     load_comparison,
@@ -76,9 +75,6 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("evaluation.truth_judging.NUM_DAYS", 6)  # enough for an interval
     patch.setattr("evaluation.off_policy.judging.CLONE_UPDATES", 10)
     patch.setattr("evaluation.off_policy.judging.NUM_DRAWS", 4)
-    kinds = (HISTORY, *NETWORK_KINDS, *(rule.name for rule in RULES))
-    for module in ("comparing", "off_policy.judging"):
-        patch.setattr(f"evaluation.{module}.COMPARED_KINDS", kinds)
     patch.setattr("evaluation.comparing.COMPARED", RULES)
     for module in ("comparing", "truth_judging"):
         patch.setattr(f"evaluation.{module}.TRUTH_BASELINES", KNOWING)

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from evaluation import cli
+from evaluation.baselines import BASELINES
 from evaluation.judging import Candidate
 from evaluation.metrics import ON_TIME
+from evaluation.players import players_of
 from evaluation.shifts import ShiftConfig, plan_shifts
 from evaluation.simulator.asked import STEP_ULPS, Asked, distinct, next_row, padded
 from evaluation.simulator.conditions import service_mix, world_draw
@@ -340,7 +342,8 @@ def test_the_logs_behaviour_lives_the_listed_day_again_as_it_was_logged(tasks, t
     system = truth_environment(log.facts, days[1], encoding.cluster, encoding.problem, workload=kept)
     network = actor(example_of(system))
     nothing = network.init(jax.random.key(0))
-    program = truth_program(log.facts, encoding, network, kept)
+    players = players_of(encoding.cluster, network, BASELINES)
+    program = truth_program(log.facts, encoding, players, kept)
     plan = plan_shifts({}, days, ShiftConfig("0d"), truth=True)
     judge = truth_judge(program, log.facts, encoding, plan.shifts[0], kept)
     names = ("history", "random", "gsp_ss")
