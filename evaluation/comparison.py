@@ -204,6 +204,7 @@ class Comparison:
         trust: How far each judge can be believed.
         off_policy: What off-policy estimates say, in units of the reward.
         notes: What a reader has to know besides.
+        lead_reference: Policy that table, plots and command line refer to; empty where each has its own.
     """
 
     archive: Mapping[str, Any]
@@ -221,6 +222,7 @@ class Comparison:
     trust: tuple[JudgeTrust, ...] = ()
     off_policy: tuple[OffPolicyRow, ...] = ()
     notes: tuple[str, ...] = ()
+    lead_reference: str = ""
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def cell(self, judge: str, shift_days: int, policy: str, metric: str) -> Estimate | None:
@@ -273,20 +275,19 @@ def compare(
     trust: Sequence[JudgeTrust] = (),
     off_policy: Sequence[OffPolicyRow] = (),
     notes: Sequence[str] = (),
+    lead_reference: str = "",
     config: BootstrapConfig | None = None,
 ) -> Comparison:
     """Compares policies that were judged on the same units.
 
     Args:
         runs: At most one for every judge, shift and policy; consumed one at a time per judge and shift.
-        archive, train_days, unit_kind, policies, judges, shifts, trust, off_policy, notes: As in `Comparison`.
+        archive, train_days, unit_kind, policies, judges, shifts, trust, off_policy, notes, lead_reference: As in
+            `Comparison`.
         metrics: To compute.
         references: Policies to take paired differences to, where they were judged.
         main_metric: Leads the report; by default the first metric that applies to every run.
         config: Of the bootstrap.
-
-    Returns:
-        The comparison.
 
     Raises:
         ConfigError: Two runs of one judge and shift were judged on different units, or there is no run.
@@ -321,6 +322,7 @@ def compare(
         trust=tuple(trust),
         off_policy=tuple(off_policy),
         notes=tuple(notes),
+        lead_reference=lead_reference,
     )
 
 

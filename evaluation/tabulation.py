@@ -12,21 +12,20 @@ _STYLE = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.CANNOT_TELL: "d
 _SIGN = {Verdict.BETTER: "+", Verdict.WORSE: "\N{MINUS SIGN}", Verdict.CANNOT_TELL: "~"}
 
 
-def tabulate(comparison: Comparison, *, metric: str | None = None, reference: str | None = None) -> Group:
+def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
     """Policies by shifts, one table a judge, each value with its interval and how it stands to a reference.
 
     Args:
         comparison: What to show.
         metric: Name of the metric; the main one by default.
-        reference: Policy that signs refer to; by default the last reference that was compared with.
 
     Returns:
-        Something rich can print.
+        Something rich can print; signs refer to the lead reference, else to the last one that was compared with.
     """
     name = metric or comparison.main_metric
     facts = next(item for item in comparison.metrics if item.name == name)
     known = {difference.reference: None for difference in comparison.differences}
-    against = reference or (list(known)[-1] if known else "")
+    against = comparison.lead_reference or (list(known)[-1] if known else "")
     percent = f"{100 * comparison.level:.0f} %"
     tables: list[Table | Text] = []
     for judge in comparison.judges:

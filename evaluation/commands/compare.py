@@ -43,11 +43,11 @@ def run(arguments: Namespace) -> int:
         from evaluation.ordering.config import as_settings
         from evaluation.ordering.steps import build_queue_comparison
 
-        build, reference = build_queue_comparison, "sjf+easy"
+        build = build_queue_comparison
         order = None if config.order is None else as_settings(config.order)
         parts: dict[str, Any] = {"shifts": config.shifts, "order": order}
     else:
-        build, reference = build_comparison, None
+        build = build_comparison
         parts = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
     made_from = {"archive": arguments.archive, "twin": arguments.twin}
     made_from |= {} if arguments.policy is None else {"policy": arguments.policy}
@@ -68,9 +68,9 @@ def run(arguments: Namespace) -> int:
             ),
         )
     comparison = load_comparison(arguments.out)
-    said = said_of_orders(comparison) if reference is not None else []
+    said = said_of_orders(comparison) if problem_of(arguments.twin) == ORDERING else []
     lines = [*said, f"report: {arguments.out / 'report.html'}"]
-    text = as_text(tabulate(comparison, reference=reference)) + "\n".join(lines)
+    text = as_text(tabulate(comparison)) + "\n".join(lines)
     show_result(arguments, comparison.to_json(), text)
     return 0
 

@@ -71,7 +71,7 @@ def run(arguments: Namespace) -> int:
             ) as folder:
                 write_order_comparison(folder, arguments.archive, config, progress, title=arguments.out.name)
             comparison = load_comparison(arguments.out)
-    text = as_text(tabulate(comparison, reference="sjf+easy"))
+    text = as_text(tabulate(comparison))
     shown = "\n".join(said_of_orders(comparison))
     where = "" if arguments.out is None else f"\nreport: {arguments.out / 'report.html'}"
     show_result(arguments, comparison.to_json(), f"{text}{shown}{where}")

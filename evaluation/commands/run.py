@@ -34,8 +34,7 @@ def run(arguments: Namespace) -> int:
         products = run_steps(config, arguments.config.parent, workdir, progress, title=title)
     comparison = load_comparison(products["comparison"])
     result = {name: str(path) for name, path in products.items()} | {"comparison_data": comparison.to_json()}
-    reference = None if config.order is None else "sjf+easy"
-    lines = [as_text(tabulate(comparison, reference=reference)), f"report: {products['report']}"]
+    lines = [as_text(tabulate(comparison)), f"report: {products['report']}"]
     if "bundle" in products and (products["bundle"] / "bundle").exists():
         lines.append(f"bundle: {products['bundle'] / 'bundle'}")
     show_result(arguments, result, "\n".join(lines))

@@ -6,22 +6,28 @@ logs, so none of them is ever read as mathematics or markup.
 """
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from evaluation.comparison import Comparison
-from evaluation.formatting import shift_label
+from evaluation.formatting import number, shift_label
 from evaluation.report.content import Chart
 
 COLOURS = ("#2A8FD0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#8C8C8C", "#56B4E9")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 FILLS = ("full", "none", "left")
+MOST_TOGETHER = 10
+"""Policies in one picture; of more, each picture shows so many as there are colours."""
+LOGARITHMIC_FROM = 30.0
+"""Largest value over the lower quartile of all from which on an axis is logarithmic."""
 _INK, _GRID = "#010203", "#a0a1a2"
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -48,14 +54,42 @@ class _Series:
     """Points with intervals: x positions, values, and bounds where there are any."""
 
     name: str
-    order: int  # of the policy among all, so that its colour is the same in every plot
+    order: int  # of the policy in every picture that shows it, for the same colour
     x: list[float]
     y: list[float]
     low: list[float]
     high: list[float]
 
 
-def shift_plot(comparison: Comparison, judge: str, metric: str, reference: str | None) -> str | None:
+def plotted_together(comparison: Comparison) -> dict[str, tuple[str, ...]]:
+    """Which policies one picture shows, by what its title adds: all, or where those are too many to be told apart
+    what learned and what is best besides, then the others."""
+    names = [policy.name for policy in comparison.policies]
+    if len(names) <= MOST_TOGETHER:
+        return {"": tuple(names)}
+    lower = next(item.better for item in comparison.metrics if item.name == comparison.main_metric) == "lower"
+
+    def rank(name: str) -> float:
+        found = [
+            comparison.cell(comparison.judges[0].name, shift.shift_days, name, comparison.main_metric)
+            for shift in comparison.shifts
+        ]
+        values = [one.value for one in found if one is not None and one.value is not None]
+        return sum(values) / len(values) * (1.0 if lower else -1.0) if values else math.inf
+
+    learned = [policy.name for policy in comparison.policies if policy.kind in ("trained", "imitation")]
+    others = sorted((name for name in names if name not in learned), key=rank)
+    sorted_names, size = [*learned, *others], len(COLOURS)
+    return {
+        f", policies {first + 1} to {min(first + size, len(names))} of {len(names)}, "
+        + ("learned and best" if first == 0 else "the others"): tuple(sorted_names[first : first + size])
+        for first in range(0, len(names), size)
+    }
+
+
+def shift_plot(
+    comparison: Comparison, judge: str, metric: str, reference: str | None, policies: Sequence[str]
+) -> str | None:
     """SVG of a metric against the shift, or of its improvement over a reference; None where there is nothing
     to show.
 
@@ -64,6 +98,7 @@ def shift_plot(comparison: Comparison, judge: str, metric: str, reference: str |
         judge: Whose.
         metric: Name of the metric.
         reference: Policy to improve on; None shows the values themselves.
+        policies: Names of those to show.
 
     Returns:
         The SVG element. Improvements are positive where the policy is better.
@@ -73,17 +108,18 @@ def shift_plot(comparison: Comparison, judge: str, metric: str, reference: str |
     shifts = [shift.shift_days for shift in comparison.shifts]
     series = [
         found
-        for policy in comparison.policies
-        if (found := _series(comparison, judge, policy.name, metric, reference, sign)).x
+        for order, name in enumerate(policies)
+        if (found := _series(comparison, judge, name, order, metric, reference, sign)).x
     ]
     if not series:
         return None
     label = f"{metric} [{facts.unit}]"
     if reference is not None:
         label = f"improvement in\n{label}\nover {reference}"
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": f"{judge}/{metric}/{reference}"}):
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": f"{judge}/{metric}/{reference}/{policies[0]}"}):
         figure, axes = _figure(width=8.4, height=3.9)
         _draw_series(axes, series, num_policies=len(series))
+        _stretch(axes, series)
         if reference is not None:
             axes.axhline(0.0, color=_INK, linewidth=1.0)
         axes.margins(y=0.08)
@@ -94,6 +130,15 @@ def shift_plot(comparison: Comparison, judge: str, metric: str, reference: str |
         axes.set_ylabel(label)
         _legend(axes, len(series))
         return _svg(figure)
+
+
+def _stretch(axes: Axes, series: Sequence[_Series]) -> None:
+    """A logarithmic axis, linear about zero, where some values are so large that the others could not be told apart."""
+    sizes = np.abs([value for found in series for value in found.y])
+    usual = float(np.quantile(sizes, 0.25))
+    if usual > 0.0 and np.max(sizes) > LOGARITHMIC_FROM * usual:
+        axes.set_yscale("symlog", linthresh=10.0 ** math.floor(math.log10(usual)))
+        axes.yaxis.set_major_formatter(lambda value, _: number(value))
 
 
 def chart_plot(chart: Chart) -> str:
@@ -117,9 +162,14 @@ def chart_plot(chart: Chart) -> str:
 
 
 def _series(
-    comparison: Comparison, judge: str, policy: str, metric: str, reference: str | None, sign: float
+    comparison: Comparison,
+    judge: str,
+    policy: str,
+    order: int,
+    metric: str,
+    reference: str | None,
+    sign: float,
 ) -> _Series:
-    order = [facts.name for facts in comparison.policies].index(policy)
     series = _Series(policy, order, [], [], [], [])
     for position, shift in enumerate(comparison.shifts):
         if reference is None:

@@ -12,7 +12,7 @@ from evaluation.comparison import Comparison
 from evaluation.formatting import FAR_MARK, NO_VALUE, interval, number, shift_label
 from evaluation.records import to_plain
 from evaluation.report.content import Chart, Report
-from evaluation.report.plots import chart_plot, shift_plot
+from evaluation.report.plots import chart_plot, plotted_together, shift_plot
 from evaluation.report.words import far_policies, not_applicable, references, standing_limits, summary
 
 _WORDS = {
@@ -49,7 +49,7 @@ def render(report: Report) -> str:
         leading=_tables(comparison, comparison.main_metric),
         far=far_policies(comparison),
         far_mark=FAR_MARK,
-        reference=next(iter(references(comparison)), ""),
+        reference=_table_reference(comparison),
         improvements=_shift_plots(comparison, over) if over is not None else [],
         values=_shift_plots(comparison, None),
         off_policy=_off_policy(comparison),
@@ -65,7 +65,7 @@ def render(report: Report) -> str:
 
 def _tables(comparison: Comparison, metric: str) -> list[dict[str, Any]]:
     """One table a judge: rows are policies, columns shifts."""
-    reference = next(iter(references(comparison)), "")
+    reference = _table_reference(comparison)
     tables = []
     for judge in comparison.judges:
         rows = []
@@ -142,17 +142,28 @@ def _shift_plots(comparison: Comparison, over: str | None) -> list[dict[str, Any
     """For every judge, the main metric against the shift: its improvement, or for None itself."""
     metric = comparison.main_metric
     what = metric if over is None else f"improvement in {metric} over {over}"
-    pictures = {judge.name: shift_plot(comparison, judge.name, metric, over) for judge in comparison.judges}
+    pictures = {
+        (judge.name, told): shift_plot(comparison, judge.name, metric, over, names)
+        for judge in comparison.judges
+        for told, names in plotted_together(comparison).items()
+    }
     return [
-        {"title": f"{what}, judged by {judge}", "svg": Markup(picture)}
-        for judge, picture in pictures.items()
+        {"title": f"{what}, judged by {judge}{told}", "svg": Markup(picture)}
+        for (judge, told), picture in pictures.items()
         if picture is not None
     ]
 
 
+def _table_reference(comparison: Comparison) -> str:
+    """The lead reference; else the first, imitation before history."""
+    return comparison.lead_reference or next(iter(references(comparison)), "")
+
+
 def _improved_over(comparison: Comparison) -> str | None:
-    """Random, or the easiest reference there is."""
+    """The lead reference; else random, or the easiest reference there is."""
     known = references(comparison)
+    if comparison.lead_reference in known:
+        return comparison.lead_reference
     return "random" if "random" in known else (known[-1] if known else None)
 
 

@@ -1,0 +1,69 @@
+"""The pages of comparisons of orders: many policies, values far apart, one reference for table, plots and terminal."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evaluation.bootstrap import BootstrapConfig
+from evaluation.commands.output import as_text
+from evaluation.comparison import JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.metrics import BOUNDED_SLOWDOWN
+from evaluation.report import Report, render
+from evaluation.report.plots import COLOURS, plotted_together
+from evaluation.tabulation import tabulate
+from tests.evaluation.made import made_decisions
+
+NAMES = ("ljf", *(f"rule {number}" for number in range(14)), "fcfs+easy", "sjf+easy", "index")
+
+
+def made_run(policy):
+    place = NAMES.index(policy)
+    unit = np.repeat(np.arange(8), 20)
+    wait_s = np.random.default_rng(0).uniform(50.0, 60.0, len(unit)) * (
+        1_000.0 if place == 0 else 20.0 - place
+    )
+    return Run("replay", 0, policy, made_decisions(len(unit), unit=unit, wait_s=wait_s, agent=unit % 3))
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    kind = {"index": "trained"}
+    return compare(
+        [made_run(name) for name in NAMES], archive={}, train_days=["2030-01-01"], unit_kind="weeks",
+        policies=[PolicyFacts(name, kind.get(name, "baseline"), "made up") for name in NAMES],
+        judges=[JudgeFacts("replay", "made up.")], shifts=[ShiftFacts(0, ("2030-01-02",), 160)],
+        metrics=(BOUNDED_SLOWDOWN,), references=("sjf+easy", "fcfs+easy"), lead_reference="sjf+easy",
+        config=BootstrapConfig(num_replicates=200),
+    )  # fmt: skip
+
+
+def test_table_plots_and_terminal_refer_to_the_same_policy(comparison):
+    page = render(Report("Orders", comparison))
+    assert "how it stands to sjf+easy" in page
+    assert set(re.findall(r"improvement in bounded_slowdown over ([^,]+),", page)) == {"sjf+easy"}
+    assert "against sjf+easy" in " ".join(as_text(tabulate(comparison)).split())
+    other = replace(comparison, lead_reference="fcfs+easy")
+    page = render(Report("Orders", other))
+    assert "how it stands to fcfs+easy" in page
+    assert set(re.findall(r"improvement in bounded_slowdown over ([^,]+),", page)) == {"fcfs+easy"}
+    assert "against fcfs+easy" in " ".join(as_text(tabulate(other)).split())
+
+
+def test_no_picture_shows_more_policies_than_there_are_colours(comparison):
+    pictures = plotted_together(comparison)
+    assert sorted(name for names in pictures.values() for name in names) == sorted(NAMES)
+    assert max(map(len, pictures.values())) <= len(COLOURS)
+    first, *_, last = pictures.values()
+    assert first[:2] == ("index", "sjf+easy")  # what learned, then the best
+    assert last[-1] == "ljf"
+
+
+def test_values_far_apart_stand_on_a_logarithmic_axis(comparison):
+    page = render(Report("Orders", comparison))
+    figures = re.findall(r"<figcaption>improvement(.*?)</figcaption>(.*?)</figure>", page, re.S)
+    ticks = [re.findall(r"(\N{MINUS SIGN}?[\d,.]+)</text>", picture) for _, picture in figures]
+    powers = [abs(float(tick.replace(",", "").replace("\N{MINUS SIGN}", "-"))) for tick in ticks[-1]]
+    assert {10.0, 100.0} <= set(powers)  # with ljf
+    assert 100.0 not in [float(tick.replace(",", "").replace("\N{MINUS SIGN}", "-")) for tick in ticks[0]]
