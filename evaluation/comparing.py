@@ -25,6 +25,7 @@ from evaluation.comparison import (
 )
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
+from evaluation.judges.players import GREEDY, HISTORY, SAMPLED, Players, players_of
 from evaluation.judging import (
     Candidate,
     Judge,
@@ -39,7 +40,6 @@ from evaluation.judging import (
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME, Metric
 from evaluation.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.off_policy.judging import as_rows, off_policy_rows, probability_program
-from evaluation.players import GREEDY, HISTORY, SAMPLED, Players, players_of
 from evaluation.progress import Progress
 from evaluation.schedulers import Schedulers, example_for, network_for
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts

@@ -10,7 +10,7 @@ rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted 
 those days, which training never saw (the practice of paper 000, section 4.2.2). Neither is reality.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,13 +20,14 @@ import numpy as np
 
 from evaluation.bootstrap import resampling_units
 from evaluation.decisions import Decisions, decisions_from
-from evaluation.players import Players, play
-from twin.contracts import Array, PyTree, Response, Trajectory
+from evaluation.judges.players import Players, play
+from evaluation.judges.views import Translation, answered, translation_of, with_views
+from twin.contracts import Array, PyTree, Trajectory
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
-from twin.placement.responses import drawn_response
+from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 
@@ -131,50 +132,67 @@ def all_at_once(
     return [found[place] for place in range(len(candidates))]
 
 
-def replay_program(encoding: Encoding, players: Players) -> Program:
-    """The compiled replay; shared arguments: windows, table."""
-
-    def run(key: Array, kind: Array, params: PyTree, windows: Windows, table: ReplayTable) -> Judged:
-        response = drawn_response(
-            encoding.cluster,
-            encoding.problem.depth,
-            replayed_arrivals(windows),
-            replayed_answers(windows, table),
-        )
-        return slim(_play(key, encoding, players, kind, params, windows, response))
-
-    return compiled(run, players, 2)
+Translations = Mapping[str, Translation]
+"""Name of another encoding -> the windows' requests in it."""
 
 
-def twin_program(encoding: Encoding, config: AnswerConfig, players: Players) -> Program:
-    """The compiled twin; shared arguments: windows, model."""
+class System(NamedTuple):
+    """A window judge's half of a program: whose encoding, who acts, and whose encodings are kept books of besides."""
 
-    def run(key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel) -> Judged:
+    encoding: Encoding
+    players: Players
+    others: Mapping[str, Encoding]
+
+    def play(
+        self,
+        key: Array,
+        kind: Array,
+        params: PyTree,
+        windows: Windows,
+        answers: Answers,
+        translations: Translations,
+    ) -> Trajectory:
+        """The logged arrivals of `windows`, decided by one player and answered by `answers`."""
+        cluster, config = self.encoding.cluster, self.encoding.problem
+        problem = placement(cluster, config)
+        response = drawn_response(cluster, config.depth, replayed_arrivals(windows), answers)
+        if self.others:
+            problem, response = with_views(problem, self.others, translations), answered(response)
+        num_steps, num_windows = windows.arrival_s.shape
+        return play(
+            key, problem, response, self.players, kind, params,
+            num_steps=num_steps, streams=(num_windows,), logged=_logged_actions(windows),
+        )  # fmt: skip
+
+
+def replay_program(
+    encoding: Encoding, players: Players, others: Mapping[str, Encoding] | None = None
+) -> Program:
+    """The compiled replay; shared arguments: windows, table, translations for `others`."""
+
+    system = System(encoding, players, others or {})
+
+    def run(
+        key: Array, kind: Array, params: PyTree, windows: Windows, table: ReplayTable, told: Translations
+    ) -> Judged:
+        return slim(system.play(key, kind, params, windows, replayed_answers(windows, table), told))
+
+    return compiled(run, players, 3)
+
+
+def twin_program(
+    encoding: Encoding, config: AnswerConfig, players: Players, others: Mapping[str, Encoding] | None = None
+) -> Program:
+    """The compiled twin; shared arguments: windows, model, translations for `others`."""
+    system = System(encoding, players, others or {})
+
+    def run(
+        key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel, told: Translations
+    ) -> Judged:
         answers = learned_answers(encoding, config, model)
-        response = drawn_response(
-            encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
-        )
-        played = _play(key, encoding, players, kind, params, windows, response)
-        return slim(played, model.usual_room_s)
+        return slim(system.play(key, kind, params, windows, answers, told), model.usual_room_s)
 
-    return compiled(run, players, 2)
-
-
-def _play(
-    key: Array,
-    encoding: Encoding,
-    players: Players,
-    kind: Array,
-    params: PyTree,
-    windows: Windows,
-    response: Response,
-) -> Trajectory:
-    num_steps, num_windows = windows.arrival_s.shape
-    problem = placement(encoding.cluster, encoding.problem)
-    return play(
-        key, problem, response, players, kind, params,
-        num_steps=num_steps, streams=(num_windows,), logged=_logged_actions(windows),
-    )  # fmt: skip
+    return compiled(run, players, 3)
 
 
 def replay_judge(
@@ -182,11 +200,13 @@ def replay_judge(
     encoding: Encoding,
     windows: Windows,
     shape: tuple[int, int],
+    others: Mapping[str, Windows] | None = None,
 ) -> Judge:
-    """Trace replay of `windows`, padded to `shape` (steps, windows)."""
+    """Trace replay of `windows`, padded to `shape` (steps, windows); `others` are the same in other encodings."""
     padded = pad_windows(windows, *shape)
     table = replay_table(padded, encoding.cluster.num_nodes, own_run=encoding.states_run)
-    arrays = jax.tree.map(jnp.asarray, (padded, table))
+    told = {name: translation_of(pad_windows(other, *shape)) for name, other in (others or {}).items()}
+    arrays = jax.tree.map(jnp.asarray, (padded, table, told))
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
         judged = all_at_once(program, key, candidates, *arrays)
@@ -211,11 +231,16 @@ def twin_judge(
     *,
     copies: int,
     name: str = "twin of shifted days",
+    others: Mapping[str, Windows] | None = None,
 ) -> Judge:
-    """The logged arrivals of `windows` with learned answers, every window lived `copies` times."""
-    padded = pad_windows(windows, *shape)
-    tiled = select(padded, np.tile(np.arange(shape[1]), copies))
-    arrays = jax.tree.map(jnp.asarray, (tiled, model))
+    """The logged arrivals of `windows` with learned answers, every window lived `copies` times; `others` are the same
+    windows in other encodings."""
+
+    def tiled(part: Windows) -> Windows:
+        return select(pad_windows(part, *shape), np.tile(np.arange(shape[1]), copies))
+
+    told = {name: translation_of(tiled(other)) for name, other in (others or {}).items()}
+    arrays = jax.tree.map(jnp.asarray, (tiled(windows), model, told))
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
         judged = all_at_once(program, key, candidates, *arrays)

@@ -16,8 +16,8 @@ import numpy as np
 
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig, Estimate, estimate
+from evaluation.judges.players import Seen, of_policy, of_reference, play
 from evaluation.oracle import Oracle, oracle_choice, oracle_network, problem_config
-from evaluation.players import Seen, of_policy, of_reference, play
 from evaluation.simulator.conditions import Conditions, conditions, longest_day
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import truth_response

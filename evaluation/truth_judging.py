@@ -14,6 +14,7 @@ import numpy as np
 from evaluation.baselines import TRUTH_BASELINES
 from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.decisions import decisions_from
+from evaluation.judges.players import HISTORY, Players, of_reference, play
 from evaluation.judging import (
     Candidate,
     Judge,
@@ -24,7 +25,6 @@ from evaluation.judging import (
     compiled,
     slim,
 )
-from evaluation.players import HISTORY, Players, of_reference, play
 from evaluation.shifts import TestDays
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import Conditions, conditions, longest_day

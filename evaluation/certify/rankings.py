@@ -17,9 +17,9 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit, not_applicable
 from evaluation.certify.playing import Day
 from evaluation.comparison import is_far
+from evaluation.judges.players import GREEDY, players_of
 from evaluation.judging import Candidate, twin_judge, twin_program
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
-from evaluation.players import GREEDY, players_of
 from evaluation.report import Chart, Curve
 from evaluation.schedulers import example_for
 from evaluation.shifts import TestDays

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow.compute as pc
 
 from evaluation.comparison import OffPolicyRow
+from evaluation.judges.players import HISTORY, SAMPLED, Players, Seen, choose
 from evaluation.judging import Candidate, window_units
 from evaluation.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
 from evaluation.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
-from evaluation.players import HISTORY, SAMPLED, Players, Seen, choose
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
 from offline_rl.networks import Actor, Example

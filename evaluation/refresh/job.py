@@ -29,6 +29,7 @@ from evaluation.certify.keeping import KIND as CERTIFICATE
 from evaluation.certify.keeping import build_certificate, certification_in, load_certificate
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, alone_in, run_steps
+from evaluation.judges.contender import OtherSystemError
 from evaluation.ordering.fitting import Asked, choose_problem
 from evaluation.pipeline import load_comparison
 from evaluation.progress import Progress
@@ -36,7 +37,7 @@ from evaluation.records import to_plain
 from evaluation.refresh import appending
 from evaluation.refresh.config import RefreshConfig
 from evaluation.refresh.deciding import Decision, Result, decide, idle_decision, judgements_of
-from evaluation.refresh.parts import HeldOut, OtherSystemError, Parts
+from evaluation.refresh.parts import HeldOut, Parts
 from evaluation.refresh.placing import placement_parts
 from evaluation.refresh.queueing import queue_parts
 from evaluation.run import BUNDLE, COMPARISON_CODE, TWIN_CODE, archive_step

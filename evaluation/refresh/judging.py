@@ -5,46 +5,35 @@ each sees the system as its own contract says, so their difference is paired by 
 """
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.configuration import JudgeConfig
 from evaluation.formatting import number
+from evaluation.judges.contender import Contender
+from evaluation.judges.players import HISTORY, Players, as_logged
 from evaluation.judging import (
     Candidate,
     Judge,
-    Judged,
-    Program,
-    compiled,
     replay_judge,
-    slim,
+    replay_program,
     twin_judge,
+    twin_program,
     window_units,
 )
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.pipeline import archive_facts
-from evaluation.players import HISTORY, Seen, as_logged, play
 from evaluation.progress import Progress
-from evaluation.refresh.contender import Contender
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING
-from evaluation.refresh.views import Translation, answered, translation_of, two_views
 from evaluation.unsaid import unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, PyTree, Response
-from twin.placement.encoding import Encoding
-from twin.placement.learned import AnswerModel, learned_answers
+from twin.contracts import Array
 from twin.placement.model import PlacementTwin, encode_days, fit_twin
-from twin.placement.replay import ReplayTable, replayed_answers
-from twin.placement.responses import drawn_response
-from twin.placement.types import Leaf
-from twin.placement.windows import Windows, replayed_arrivals, select
 
 KINDS = (HISTORY, NEW, RUNNING)
 REPLAY, NEWEST = "replay", "twin of the newest days"
@@ -93,9 +82,10 @@ def judge_both(
     encoding, notes = twin.encoding, []
     windows = encode_days(archive, encoding, days, num_steps=config.num_steps)
     seen_by_running = encode_days(archive, running.encoding, days, num_steps=config.num_steps)
-    translation, shape = translation_of(seen_by_running), (windows.num_steps, windows.num_windows)
-    replay = _bound(_replay_program(encoding, new, running), translation, new, running)
-    judges = [replay_judge(replay, encoding, windows, shape)]
+    shape, seen = (windows.num_steps, windows.num_windows), {RUNNING: seen_by_running}
+    players: Players = {HISTORY: as_logged, NEW: new.player(None), RUNNING: running.player(RUNNING)}
+    others = {RUNNING: running.encoding}
+    judges = [replay_judge(replay_program(encoding, players, others), encoding, windows, shape, seen)]
     key, answers = jax.random.key(config.seed), replace(twin.config, num_steps=config.num_fit_steps)
     try:
         with progress.stage("fit a twin of the newest days"):
@@ -104,9 +94,7 @@ def judge_both(
     except ConfigError as error:
         notes.append(f"no twin of the newest days ({error.what}); replay decides")
     else:
-        lives = np.tile(np.arange(windows.num_windows), config.copies)
-        tiled = translation_of(select(seen_by_running, lives))
-        program = _bound(_twin_program(encoding, newest, new, running), tiled, new, running)
+        program = twin_program(encoding, newest.config, players, others)
         judges.append(
             twin_judge(
                 program,
@@ -116,6 +104,7 @@ def judge_both(
                 shape,
                 copies=config.copies,
                 name=NEWEST,
+                others=seen,
             )
         )
     lacking = unsaid(archive, days)
@@ -160,60 +149,3 @@ def _runs(key: Array, judge: Judge) -> list[Run]:
         )
         for kind, trial in zip(KINDS, trials, strict=True)
     ]  # fmt: skip
-
-
-def _bound(program: Program, translation: Translation, new: Contender, running: Contender) -> Program:
-    """The program as judges call it: with windows and answers, the rest at hand."""
-    rest = jax.tree.map(jnp.asarray, (translation, new.params, running.params))
-
-    def run(key: Array, kind: Array, params: PyTree, windows: Windows, answers: PyTree) -> Judged:
-        return program.run(key, kind, params, windows, answers, *rest)
-
-    return program._replace(run=run)
-
-
-def _replay_program(encoding: Encoding, new: Contender, running: Contender) -> Program:
-    def response(windows: Windows, table: ReplayTable) -> Response:
-        answers = replayed_answers(windows, table)
-        return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
-
-    return _program(encoding, new, running, response)
-
-
-def _twin_program(encoding: Encoding, newest: PlacementTwin, new: Contender, running: Contender) -> Program:
-    def response(windows: Windows, model: AnswerModel) -> Response:
-        answers = learned_answers(encoding, newest.config, model)
-        return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
-
-    return _program(encoding, new, running, response, newest.model.usual_room_s)
-
-
-def _program(
-    encoding: Encoding,
-    new: Contender,
-    running: Contender,
-    response: Callable[..., Response],
-    usual_room_s: Leaf | None = None,
-) -> Program:
-    """One compiled program for `KINDS`; shared arguments: windows, answers, translation, both policies' parameters."""
-
-    def run(
-        key: Array, kind: Array, _: PyTree, windows: Windows, answers: PyTree, translation: Translation,
-        params_new: PyTree, params_running: PyTree,
-    ) -> Judged:  # fmt: skip
-        def play_new(_params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
-            return new.decide(params_new, seen.observation.own, legal)
-
-        def play_running(_params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
-            return running.decide(params_running, seen.observation.other, legal)
-
-        players = {HISTORY: as_logged, NEW: play_new, RUNNING: play_running}
-        num_steps, *streams = windows.arrival_s.shape
-        played = play(
-            key, two_views(encoding, running.encoding, translation), answered(response(windows, answers)),
-            players, kind, None, num_steps=num_steps, streams=tuple(streams),
-            logged=jnp.maximum(jnp.asarray(windows.node), 0)[:, None],
-        )  # fmt: skip
-        return slim(played, usual_room_s)
-
-    return compiled(run, KINDS, 5)

@@ -10,15 +10,10 @@ from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig
 from evaluation.progress import Progress
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
 
 NEW, RUNNING = "new", "running"
 CONTENDERS = {NEW: "the policy of this refresh", RUNNING: "the policy in use"}
 """The policies that are compared, and what they are."""
-
-
-class OtherSystemError(ConfigError):
-    """A policy decides for another system than the one it should be judged in."""
 
 
 class HeldOut(NamedTuple):

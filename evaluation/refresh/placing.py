@@ -8,9 +8,9 @@ from typing import Any
 from evaluation.comparing import refuse_uneven_lives
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.judges.contender import load_contender
 from evaluation.pipeline import build_bundle, build_policy, build_twin
 from evaluation.progress import Progress
-from evaluation.refresh.contender import load_contender
 from evaluation.refresh.judging import judge_both
 from evaluation.refresh.parts import HeldOut, Parts
 from evaluation.training import refuse_uneven_streams

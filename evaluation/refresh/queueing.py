@@ -13,6 +13,7 @@ from typing import Any
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.formatting import number
+from evaluation.judges.contender import OtherSystemError
 from evaluation.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
 from evaluation.ordering.comparing import REFERENCES, REPLAY, compare_orders
 from evaluation.ordering.config import OrderConfig, as_settings
@@ -25,7 +26,7 @@ from evaluation.ordering.running import queue_facts
 from evaluation.ordering.steps import build_queue_bundle, build_queue_policy, training_of
 from evaluation.ordering.weeks import log_days, plan_weeks
 from evaluation.progress import Progress
-from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING, HeldOut, OtherSystemError, Parts
+from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING, HeldOut, Parts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.cloning import fit_clone
+from evaluation.judges.players import SAMPLED, players_of
 from evaluation.judging import Program, twin_program
-from evaluation.players import SAMPLED, players_of
 from evaluation.progress import Progress
 from evaluation.reproduction.offload import Parts, ratios
 from evaluation.schedulers import example_for

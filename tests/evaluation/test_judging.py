@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from evaluation.baselines import BASELINES
+from evaluation.judges.players import players_of
 from evaluation.judging import Candidate, common_shape, replay_judge, replay_program, window_units
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
-from evaluation.players import players_of
 from evaluation.schedulers import example_for
 from offline_rl.networks import actor
 from tests.twin.made import made_cluster, made_encoding, made_rows

@@ -9,8 +9,8 @@ import pytest
 
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.configuration import JudgeConfig
+from evaluation.judges.contender import load_contender
 from evaluation.progress import SilentProgress
-from evaluation.refresh.contender import load_contender
 from evaluation.refresh.deciding import Result, decide, judgements_of
 from evaluation.refresh.judging import judge_both
 from evaluation.simulator.logs import simulate

@@ -7,9 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation.refresh.contender import load_contender
-from evaluation.refresh.parts import OtherSystemError
-from evaluation.refresh.views import Views, answered, translation_of, two_views
+from evaluation.judges.contender import OtherSystemError, load_contender
+from evaluation.judges.views import answered, translation_of, with_views
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.errors import ProductError
@@ -19,11 +18,13 @@ from tests.offline_rl.bundles import BOUND, FREE, made_policy
 from tests.offline_rl.retelling import follow_and_compare
 from twin.contracts import Array
 from twin.environment import environment
+from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.history import answers_of_history
 from twin.placement.model import encode_days
 from twin.placement.replay import replayed_answers
 from twin.placement.responses import drawn_response
+from twin.placement.types import Observation
 from twin.placement.windows import Windows, replayed_arrivals, select
 from twin.rollout import rollout
 
@@ -86,10 +87,17 @@ def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Pat
     assert np.any(windows.request.service != beside.request.service)
     answers = replayed_answers(windows, answers_of_history(windows, judged))
     response = drawn_response(judged.cluster, judged.problem.depth, replayed_arrivals(windows), answers)
-    system = environment(two_views(judged, running.encoding, translation_of(beside)), answered(response))
+    problem = with_views(
+        placement(judged.cluster, judged.problem),
+        {"other": running.encoding},
+        {"other": translation_of(beside)},
+    )
+    observe = placement(running.encoding.cluster, running.encoding.problem).observe
+    shown = problem._replace(observe=lambda books: observe(books.others["other"]))
+    system = environment(shown, answered(response))
 
-    def policy(_: Array, seen: Views, legal: Array) -> Array:
-        return running.decide(running.params, seen.other, legal)
+    def policy(_: Array, seen: Observation, legal: Array) -> Array:
+        return running.decide(running.params, seen, legal)
 
     act = jax.jit(lambda key: rollout(key, system, policy, windows.num_steps, (windows.num_windows,)))
     lived = jax.tree.map(np.asarray, act(jax.random.key(0)))
@@ -99,7 +107,7 @@ def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Pat
         load(tmp_path / "bundle"),
         running.encoding,
         beside,
-        lived._replace(observation=lived.observation.other),
+        lived,
         lambda step, window: told(rows[windows.row[step, window] - first]),
     )
     assert len(chosen) > 1

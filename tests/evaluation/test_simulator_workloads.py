@@ -13,9 +13,9 @@ import pytest
 
 from evaluation import cli
 from evaluation.baselines import BASELINES
+from evaluation.judges.players import players_of
 from evaluation.judging import Candidate
 from evaluation.metrics import ON_TIME
-from evaluation.players import players_of
 from evaluation.shifts import ShiftConfig, plan_shifts
 from evaluation.simulator.asked import STEP_ULPS, Asked, distinct, next_row, padded
 from evaluation.simulator.conditions import service_mix, world_draw

@@ -12,6 +12,7 @@ import pytest
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.cli import main
 from evaluation.configuration import DaysConfig, load_config
+from evaluation.judges.contender import OtherSystemError
 from evaluation.ordering.config import OrderConfig
 from evaluation.ordering.exporting import export_order, load_order
 from evaluation.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
@@ -22,7 +23,6 @@ from evaluation.progress import SilentProgress
 from evaluation.refresh.config import RefreshConfig
 from evaluation.refresh.deciding import Result, judgements_of
 from evaluation.refresh.job import refresh
-from evaluation.refresh.parts import OtherSystemError
 from evaluation.refresh.queueing import judge_orders, newest_weeks, refuse_other
 from logs_schema import Archive
 from logs_schema.errors import ConfigError

@@ -2,7 +2,7 @@
 
 A policy sees the world as its contract says: its own vocabularies, estimates and units of time. The judged system has
 those of a newer fit. A contender keeps its own (`Contender.encoding`), with the nodes as they are today; what happens
-to a request is translated into it by `evaluation.refresh.views`, as the server's runner would.
+to a request is translated into it by `evaluation.judges.views`, as the server's runner would.
 """
 
 from dataclasses import dataclass, replace
@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.refresh.parts import OtherSystemError
-from logs_schema.errors import first
+from evaluation.judges.players import Player, Seen
+from logs_schema.errors import ConfigError, first
 from offline_rl.bundle import read_network
 from offline_rl.contract import PolicyContract
 from offline_rl.export import original, params_of
@@ -21,9 +21,14 @@ from offline_rl.networks import Actor, greedy
 from offline_rl.runner import Policy, load_network
 from offline_rl.runner.setting import PlacementSetting
 from twin.contracts import Array, PyTree
+from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.types import Cluster, Observation
 from twin.placement.usual import OFFER_KINDS
+
+
+class OtherSystemError(ConfigError):
+    """A policy decides for another system than the one it should be judged in."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,24 @@ class Contender:
         order = jnp.asarray(self.order, jnp.int32)
         logits = self.network.logits(params, (seen.node[:, order], seen.request), legal[order])
         return order[greedy(logits)]
+
+    def player(self, name: str | None) -> Player:
+        """It as one of the players of a program.
+
+        Args:
+            name: Of its books among `views.Books.others`; None where the judged system's encoding is its own.
+        """
+        observe = placement(self.encoding.cluster, self.encoding.problem).observe
+
+        def play(_params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
+            observation = seen.observation if name is None else observe(seen.state.others[name])
+            return self.decide(self.params, observation, legal)
+
+        return play
+
+    def speaks(self, judged: Encoding) -> bool:
+        """Whether its features are those of the judged system's encoding."""
+        return self.encoding.to_json() == judged.to_json()
 
 
 def load_contender(bundle: Path, judged: Encoding) -> Contender:

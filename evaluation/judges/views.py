@@ -1,0 +1,115 @@
+"""One system, several sets of books: what happens is the same, what a policy of another encoding sees is its own.
+
+The state holds the judged problem's books and those of every other encoding, fed with the same decisions and news; the
+others' requests come from their own windows of the same days, cut alike. Answers, legality, crediting and worth are the
+judged problem's.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from twin.contracts import Array, Outcome, Problem, PyTree, Records, Response, Streams
+from twin.placement.bookkeeping import placement
+from twin.placement.encoding import Encoding
+from twin.placement.types import InFlight, News, PlacementState, Requests
+from twin.placement.windows import Windows
+
+
+class Translation(NamedTuple):
+    """The judged windows' requests in another encoding, and what was in flight; leaves as in `Windows`."""
+
+    request: Requests  # leaves [T, W]
+    carried: InFlight  # leaves [nodes, depth, W]
+
+
+class Books(NamedTuple):
+    """All sets of books."""
+
+    own: PlacementState
+    others: dict[str, PlacementState]
+    step: Array  # [] int32: which request of its window every stream has in hand
+
+
+def translation_of(windows: Windows) -> Translation:
+    """The part of another encoding's windows that its books need."""
+    return Translation(windows.request, windows.carried)
+
+
+def with_views(
+    judged: Problem, others: Mapping[str, Encoding], translations: Mapping[str, Translation]
+) -> Problem:
+    """A placement problem with other encodings' books beside its own; observations are its own.
+
+    Args:
+        judged: The problem of the system.
+        others: Name -> encoding of the same nodes, in the same order.
+        translations: Of the windows that the streams walk through, each stream its own; the same names.
+
+    Returns:
+        The problem; its state is `Books`, its observation that of `judged`.
+    """
+    beside = {name: placement(other.cluster, other.problem) for name, other in others.items()}
+
+    def told(outcome: Outcome, step: Array, translation: Translation, *, is_first: bool) -> Outcome:
+        news: News = outcome.news
+        inside = jnp.minimum(step, translation.request.site.shape[0] - 1)
+        carried = jax.tree.map(jnp.asarray, translation.carried) if is_first else None
+
+        def at(leaf: Array, axis: int) -> Array:
+            return jax.lax.dynamic_index_in_dim(jnp.asarray(leaf), inside, axis, False)
+
+        named = {
+            name: at(getattr(translation.request, name), 0)[None]
+            for name in Requests._fields
+            if name != "demand"
+        }
+        request = Requests(demand=at(translation.request.demand, 1)[:, None], **named)
+        return outcome._replace(news=news._replace(request=request, carried=carried))
+
+    def start(outcome: Outcome) -> Books:
+        step = jnp.int32(0)
+        opened = {
+            name: problem.start(told(outcome, step, translations[name], is_first=True))
+            for name, problem in beside.items()
+        }
+        return Books(judged.start(outcome), opened, step)
+
+    def apply(books: Books, node: Array, outcome: Outcome, decision: Array) -> tuple[Books, Records]:
+        own, left = judged.apply(books.own, node, outcome, decision)
+        step = books.step + 1
+        kept = {
+            name: problem.apply(
+                books.others[name], node, told(outcome, step, translations[name], is_first=False), decision
+            )[0]
+            for name, problem in beside.items()
+        }
+        return Books(own, kept, step), left
+
+    return judged._replace(
+        start=start,
+        observe=lambda books: judged.observe(books.own),
+        observe_global=lambda books: judged.observe_global(books.own),
+        legal=lambda books: judged.legal(books.own),
+        active=lambda books: judged.active(books.own),
+        apply=apply,
+        remaining=lambda books: judged.remaining(books.own),
+        facts=lambda books, node: judged.facts(books.own, node),
+    )
+
+
+def answered(response: Response) -> Response:
+    """A response that answers from the judged books."""
+
+    def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
+        return response.init(key, streams)
+
+    def advance(key: Array, private: PyTree, books: Books, node: Array) -> tuple[PyTree, Outcome]:
+        return response.advance(key, private, books.own, node)
+
+    def foretell(private: PyTree, books: Books) -> Books:
+        return books._replace(own=response.foretell(private, books.own))
+
+    return Response(init, advance, foretell)
