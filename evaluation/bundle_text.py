@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from logs_schema.product import read_manifest
-from offline_rl.bundle import read_golden
-from offline_rl.contract import PolicyContract
+from offline_rl.bundle import read_golden, read_network
+from offline_rl.contract import RULES, PolicyContract
+from offline_rl.numpy_rules import MEANINGS
 from offline_rl.runner.network import Backend, load_network
 
 Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -28,7 +29,7 @@ def bundle_facts(folder: Path, backend: Backend = "numpy") -> dict[str, Any]:
         backend: Which copy of the network decides the golden observations.
 
     Returns:
-        `contract`, `manifest` and `checked`, as plain JSON.
+        `contract`, `manifest` and `checked`, and of a rule its `numbers`, as plain JSON.
 
     Raises:
         ProductError: It is no bundle, or it was changed, or does not decide as the original.
@@ -36,6 +37,10 @@ def bundle_facts(folder: Path, backend: Backend = "numpy") -> dict[str, Any]:
     policy = load_network(folder, backend)
     manifest = read_manifest(folder)
     golden = read_golden(folder)
+    numbers: dict[str, Any] = {}
+    if policy.contract.network.kind in RULES:
+        arrays = read_network(folder, policy.contract)
+        numbers = {"numbers": {name.rpartition("/")[2]: array.tolist() for name, array in arrays.items()}}
     return {
         "bundle": str(folder),
         "contract": asdict(policy.contract),
@@ -46,6 +51,7 @@ def bundle_facts(folder: Path, backend: Backend = "numpy") -> dict[str, Any]:
             "backend": backend,
             "num_parameters": num_parameters(policy.contract),
         },
+        **numbers,
     }
 
 
@@ -61,6 +67,8 @@ def num_parameters(contract: PolicyContract) -> int:
 def bundle_text(facts: dict[str, Any]) -> str:
     """The facts of `bundle_facts` as tables."""
     sections = [_what(facts), _provenance(facts), _features(facts), _vocabularies(facts), _rules(facts)]
+    if "numbers" in facts:
+        sections.insert(1, _numbers(facts))
     try:
         return _in_rich(sections)
     except ModuleNotFoundError:
@@ -70,8 +78,9 @@ def bundle_text(facts: dict[str, Any]) -> str:
 def _what(facts: dict[str, Any]) -> Section:
     contract, checked = facts["contract"], facts["checked"]
     network = contract["network"]
-    kind = f"{network['kind']}, hidden {'-'.join(map(str, network['hidden']))}, {checked['num_parameters']:,} numbers"
-    bound = network["kind"] == "mlp" or network["identity"]
+    hidden = f", hidden {'-'.join(map(str, network['hidden']))}" if network["hidden"] else ", a rule"
+    kind = f"{network['kind']}{hidden}, {checked['num_parameters']:,} numbers"
+    bound = network["kind"] not in RULES and (network["kind"] == "mlp" or network["identity"])
     rows: list[tuple[str, ...]] = [
         ("decides", f"{contract['problem']}: {contract['action']}"),
         ("network", kind),
@@ -85,6 +94,16 @@ def _what(facts: dict[str, Any]) -> Section:
         ("licence", contract["licence"]),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _numbers(facts: dict[str, Any]) -> Section:
+    unit_s = facts["contract"]["setting"].get("time_unit_s")
+    rows: list[tuple[str, ...]] = []
+    for name, value in facts["numbers"].items():
+        values = value if isinstance(value, list) else [value]
+        rows.append((name, ", ".join(f"{one:.4g}" for one in values), MEANINGS[name]))
+    title = "what it decides by" + ("" if unit_s is None else f" (a time unit is {unit_s:.4g} s)")
+    return title, ("number", "value", "meaning"), rows
 
 
 def _provenance(facts: dict[str, Any]) -> Section:

@@ -20,6 +20,9 @@ PROBLEMS = ("placement", "ordering", "orchestration", "assignment", "autoscaling
 """Kinds of decisions a bundle may hold."""
 MLP, SCORER = "mlp", "scorer"
 """Kinds of networks: see `offline_rl.numpy_networks`."""
+EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE = "expected_on_time", "least_expected_response"
+RULES = (EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE)
+"""Kinds of rules, a few numbers each in place of layers: see `offline_rl.numpy_rules`."""
 NOT_STATED = "not stated by whoever exported it"
 
 
@@ -46,8 +49,9 @@ class NetworkFacts:
     """The network.
 
     Attributes:
-        kind: `mlp`: all choices and the context in one vector; `scorer`: one small network scores every choice.
-        hidden: Widths of the hidden layers.
+        kind: `mlp`: all choices and the context in one vector; `scorer`: one small network scores every choice; or a
+            rule, of `RULES`.
+        hidden: Widths of the hidden layers; a rule has none.
         identity: Of a scorer: every choice has context weights of its own, so it is bound to its choices.
         pooled: Of a scorer: further layers see the mean over the legal choices.
         activation: Of the hidden layers.
@@ -62,7 +66,7 @@ class NetworkFacts:
     @property
     def any_choices(self) -> bool:
         """Whether it decides among any number of choices, known in training or not."""
-        return self.kind == SCORER and not self.identity
+        return self.kind in RULES or (self.kind == SCORER and not self.identity)
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ def read_contract(folder: Path) -> PolicyContract:
     network = contract.network
     for what, found, allowed in (
         ("activation", network.activation, ("relu",)),
-        ("network", network.kind, (MLP, SCORER)),
+        ("network", network.kind, (MLP, SCORER, *RULES)),
         ("problem", contract.problem, PROBLEMS),
     ):
         if found not in allowed:

@@ -16,9 +16,10 @@ import numpy as np
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
 from offline_rl.bundle import GOLDEN, GRAPH, KIND, TOLERANCE, check_shapes, write_network
-from offline_rl.contract import MLP, SCORER, NetworkFacts, PolicyContract, write_contract
+from offline_rl.contract import MLP, RULES, SCORER, NetworkFacts, PolicyContract, write_contract
 from offline_rl.networks import Actor, Example, actor, greedy
 from offline_rl.onnx_graph import graph_of
+from offline_rl.rules.actor import rule_actor
 from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, replay_golden
 from offline_rl.scorer import ScorerConfig, scorer
 from twin.contracts import PyTree
@@ -72,7 +73,7 @@ def export_policy(
 
 
 def named_arrays(params: PyTree) -> dict[str, np.ndarray]:
-    """The actor's arrays by layer: `<layer>/kernel` and `<layer>/bias`, float32."""
+    """The actor's arrays by layer: `<layer>/kernel` and `<layer>/bias`, or `<rule>/<number>`; float32."""
     return {
         f"{layer}/{part}": np.asarray(array, np.float32)
         for layer, parts in params["params"].items()
@@ -95,7 +96,10 @@ def network_facts(params: PyTree) -> NetworkFacts:
     Raises:
         ProductError: They are of a network that cannot be exported.
     """
-    widths = {layer: len(parts["bias"]) for layer, parts in params["params"].items()}
+    layers = params["params"]
+    if len(layers) == 1 and layers.keys() <= set(RULES):
+        return NetworkFacts(next(iter(layers)), ())
+    widths = {layer: len(parts["bias"]) for layer, parts in layers.items()}
     dense, further = _numbered(widths, "Dense_"), _numbered(widths, "layer_")
     pooled = "pool_0" in widths
     if dense and len(dense) == len(widths):
@@ -106,7 +110,7 @@ def network_facts(params: PyTree) -> NetworkFacts:
     raise ProductError(
         "this policy's network cannot be exported",
         where=f"layers {', '.join(sorted(widths))}",
-        allowed="the actors of offline_rl.networks and offline_rl.scorer",
+        allowed="the actors of offline_rl.networks, offline_rl.scorer and offline_rl.rules",
     )
 
 
@@ -134,6 +138,8 @@ def original(contract: PolicyContract) -> Actor:
 
 def network_of(facts: NetworkFacts, example: Example) -> Actor:
     """The actor of a kind and widths, for these shapes."""
+    if facts.kind in RULES:
+        return rule_actor(facts.kind)
     if facts.kind == MLP:
         return actor(example, facts.hidden)
     return scorer(example, ScorerConfig(facts.hidden, facts.identity, facts.pooled))

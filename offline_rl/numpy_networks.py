@@ -4,14 +4,15 @@
 `scorer`  h_c = relu(K x_c + V_c context + b);  h_c = relu(K_i h_c + P_i mean of h over legal ones + b_i);  w h_c
 
 Both map choices [batch, A, F], context [batch, R] and legal [batch, A] to logits [batch, A]; an illegal choice gets
-`MASKED_LOGIT`. A scorer without `identity` takes any A.
+`MASKED_LOGIT`. A scorer without `identity` takes any A, and so does a rule, whose scores are `offline_rl.numpy_rules`.
 """
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from offline_rl.contract import MLP, PolicyContract
+from offline_rl.contract import MLP, RULES, PolicyContract
+from offline_rl.numpy_rules import NUMBERS, numpy_scores
 
 MASKED_LOGIT = -1e9
 """Logit of an illegal choice; the same as in training."""
@@ -25,6 +26,8 @@ def wanted_shapes(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every array of the contract's network: `<layer>/kernel` [inputs, outputs], `<layer>/bias`."""
     num_choices, num_features, num_context = contract.widths
     facts = contract.network
+    if facts.kind in RULES:
+        return {f"{facts.kind}/{name}": shape for name, shape in NUMBERS[facts.kind].items()}
     widths = list(zip(facts.hidden, facts.hidden[1:], strict=False))
     if facts.kind == MLP:
         ends = [(num_choices * num_features + num_context, facts.hidden[0]), *widths]
@@ -48,8 +51,19 @@ def wanted_shapes(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
 def numpy_network(arrays: Arrays, contract: PolicyContract) -> Network:
     """The contract's network over these arrays (of `wanted_shapes`)."""
     ready = {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
+    if contract.network.kind in RULES:
+        return _rule(ready, contract)
     build = _mlp if contract.network.kind == MLP else _scorer
     return build(ready, contract)
+
+
+def _rule(arrays: Arrays, contract: PolicyContract) -> Network:
+    scores = numpy_scores(contract, arrays)
+
+    def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
+        return np.where(legal, scores(choices, context), np.float32(MASKED_LOGIT))
+
+    return network
 
 
 def by_choice(array: np.ndarray, num_choices: int) -> np.ndarray:

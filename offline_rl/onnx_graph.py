@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
-from offline_rl.contract import MLP, PolicyContract
+from offline_rl.contract import MLP, RULES, PolicyContract
 from offline_rl.numpy_networks import MASKED_LOGIT, Arrays, by_choice
+from offline_rl.onnx_rules import rule_scores
 
 OPSET = 17
 IR_VERSION = 9
@@ -34,15 +35,18 @@ def graph_of(arrays: Arrays, contract: PolicyContract) -> bytes:
             "exporting a policy needs onnx and onnxruntime, which are not installed",
             advice="pip install 'schedtwin[onnx]'",
         ) from error
-    graph = _Graph(onnx, arrays)
-    scores = _mlp(graph, contract) if contract.network.kind == MLP else _scorer(graph, contract)
+    graph = Graph(onnx, arrays)
+    if contract.network.kind in RULES:
+        scores = rule_scores(graph, contract)
+    else:
+        scores = _mlp(graph, contract) if contract.network.kind == MLP else _scorer(graph, contract)
     masked = graph.constant("masked", np.array(MASKED_LOGIT, np.float32))
     graph.add("Where", "legal", scores, masked, out="logits")
     graph.add("ArgMax", "logits", out="action", axis=1, keepdims=0, select_last_index=0)
     return graph.model(contract)
 
 
-class _Graph:
+class Graph:
     """Nodes and constants as they are added, each output under its own name."""
 
     def __init__(self, onnx: Any, arrays: Arrays) -> None:
@@ -51,17 +55,21 @@ class _Graph:
         self.constants: dict[str, Any] = {}
 
     def constant(self, name: str, value: np.ndarray) -> str:
+        """A constant under its name, kept once; without axes it gets one."""
         if name not in self.constants:
             self.constants[name] = self.onnx.numpy_helper.from_array(np.ascontiguousarray(value), name)
         return name
 
     def weight(self, name: str) -> str:
+        """An array of the network."""
         return self.constant(name, np.asarray(self.arrays[name], np.float32))
 
     def integers(self, *values: int) -> str:
+        """A vector of whole numbers, for axes and shapes."""
         return self.constant(f"integers_{'_'.join(map(str, values))}", np.array(values, np.int64))
 
     def add(self, operator: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
+        """Adds an operator; returns the name of its output."""
         out = out or f"{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(operator, list(inputs), [out], **attributes))
         return out
@@ -72,6 +80,7 @@ class _Graph:
         return self.add("Add", product, self.weight(f"{name}/bias"))
 
     def model(self, contract: PolicyContract) -> bytes:
+        """The model of all that was added, checked and serialised."""
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
         num_choices, num_features, num_context = contract.widths
         free = "choices" if contract.network.any_choices else num_choices
@@ -93,7 +102,7 @@ class _Graph:
         return bytes(model.SerializeToString(deterministic=True))
 
 
-def _mlp(graph: _Graph, contract: PolicyContract) -> str:
+def _mlp(graph: Graph, contract: PolicyContract) -> str:
     num_choices, num_features, _ = contract.widths
     by_feature = graph.add("Transpose", "choices", perm=[0, 2, 1])
     flat = graph.add("Reshape", by_feature, graph.integers(-1, num_choices * num_features))
@@ -104,7 +113,7 @@ def _mlp(graph: _Graph, contract: PolicyContract) -> str:
     return graph.affine(f"Dense_{last}", values)
 
 
-def _scorer(graph: _Graph, contract: PolicyContract) -> str:
+def _scorer(graph: Graph, contract: PolicyContract) -> str:
     facts, width = contract.network, contract.network.hidden[0]
     own = graph.affine("choice", "choices")
     if facts.identity:
@@ -129,7 +138,7 @@ def _scorer(graph: _Graph, contract: PolicyContract) -> str:
     return graph.add("Squeeze", graph.affine("score", hidden), graph.integers(2))
 
 
-def _legal_mean(graph: _Graph) -> Callable[[str], str]:
+def _legal_mean(graph: Graph) -> Callable[[str], str]:
     """The mean over the legal choices: [batch, A, H] -> [batch, 1, H]; zero where nothing is legal."""
     as_number = graph.add("Cast", "legal", to=graph.onnx.TensorProto.FLOAT)
     weight = graph.add("Unsqueeze", as_number, graph.integers(1))

@@ -21,6 +21,7 @@ from twin.placement.windows import Windows
 MLP = NetworkFacts("mlp", (32, 16))
 BOUND = NetworkFacts("scorer", (16, 8), identity=True, pooled=True)
 FREE = NetworkFacts("scorer", (16, 8), identity=False, pooled=True)
+RULE = NetworkFacts("expected_on_time", ())
 
 
 def made_policy(folder: Path, encoding: Encoding, network: NetworkFacts, **facts: object) -> PyTree:

@@ -59,7 +59,7 @@ _NOT_LOAD = {"fits", "same_site", "is_cloud", "needed_share", "usual_run", "core
 LOAD_FEATURES = tuple(feature.name for feature in NODE_FEATURES if feature.name not in _NOT_LOAD)
 """Those that tell what is in flight on a node; the others follow from the request in hand."""
 
-_NUMERIC_REQUEST_FEATURES = (
+NUMERIC_REQUEST_FEATURES = (
     *(Feature(f"asked_{name}", "log1p", f"{name} asked for") for name in RESOURCES),
     Feature("asked_num_nodes", "log1p(count)", "nodes the request must be spread over, less one"),
     Feature("expected_run", "log1p(time units)", "requested run time, or an estimate from training days"),
@@ -86,7 +86,7 @@ def request_features(cluster: Cluster) -> tuple[Feature, ...]:
         for kind, names in vocabularies
         for name in names
     )
-    return _NUMERIC_REQUEST_FEATURES + flags
+    return NUMERIC_REQUEST_FEATURES + flags
 
 
 def one_hot(index: Array, size: int) -> Array:

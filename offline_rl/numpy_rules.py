@@ -1,0 +1,122 @@
+"""The rules of `offline_rl.rules` in NumPy, from named numbers; what a bundle of a rule decides with.
+
+    delay    = max(wait_scale * backlog where a node has no room, latency + per_mib * input)
+    expected_on_time         acceptance * Phi(ln((deadline - delay) / run) / spread)
+                             - price * ln(1 + core time) * (1 + busy) - haste * ln(1 + delay + run)
+    least_expected_response  ln(acceptance) - ln(delay + run)
+
+Durations are in the time units of the contract's setting; features are read by the contract's names.
+"""
+
+from collections.abc import Callable, Mapping
+from math import erf, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from logs_schema.errors import ProductError
+from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, FeatureFacts, PolicyContract
+
+KINDS_OF_OFFER = 3
+"""At home, at another site, in the cloud."""
+OF_CHOICE = (
+    "same_site", "is_cloud", "free_cpu_cores", "needed_share", "waiting_share", "backlog", "usual_run", "core_time",
+    "acceptance",
+)  # fmt: skip
+OF_CONTEXT = ("deadline", "has_deadline", "input")
+"""Features that a rule reads, of a node and of the request."""
+LEAST_ACCEPTANCE = 1e-3
+"""A refusal is another try; nobody tries more than a thousand times."""
+TINY = 1e-6
+_DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": ()}
+NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    EXPECTED_ON_TIME: {**_DELAY, "spread": (), "price": (), "haste": ()},
+    LEAST_EXPECTED_RESPONSE: _DELAY,
+}
+"""Rule -> name of every number -> its shape."""
+
+MEANINGS: Mapping[str, str] = {
+    "latency": "time units that a transfer takes at least: at home, at another site, in the cloud",
+    "per_mib": "time units for every MiB of input, likewise",
+    "wait_scale": "time waited for each time unit of backlog, where a node has no room",
+    "spread": "standard deviation of the logarithm of run times about the usual",
+    "price": "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
+    "haste": "worth of an earlier end between offers equally sure, for every unit of ln(1 + response)",
+}
+"""What every number says."""
+
+Numbers = Mapping[str, np.ndarray]
+
+
+class Rows(NamedTuple):
+    """Where a rule finds its features: name -> row, of a choice and of the context."""
+
+    of_choice: Mapping[str, int]
+    of_context: Mapping[str, int]
+
+
+def rows_of(contract: PolicyContract) -> Rows:
+    """The places of a rule's features in a contract; ProductError where one is missing."""
+
+    def places(facts: tuple[FeatureFacts, ...], wanted: tuple[str, ...]) -> dict[str, int]:
+        names = [one.name for one in facts]
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise ProductError(
+                f"the rule '{contract.network.kind}' cannot be decided by these features",
+                where=f"missing: {', '.join(missing)}",
+                allowed=", ".join(wanted),
+            )
+        return {name: names.index(name) for name in wanted}
+
+    return Rows(places(contract.choice_features, OF_CHOICE), places(contract.context_features, OF_CONTEXT))
+
+
+def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """(choices [batch, A, F], context [batch, R]) -> scores [batch, A] float32 of the contract's rule.
+
+    Args:
+        contract: Its features and rule.
+        arrays: `<rule>/<number>`.
+    """
+    rule, rows = contract.network.kind, rows_of(contract)
+    numbers = {name: arrays[f"{rule}/{name}"] for name in NUMBERS[rule]}
+
+    def scores(choices: np.ndarray, context: np.ndarray) -> np.ndarray:
+        seen = {name: choices[..., row] for name, row in rows.of_choice.items()}
+        asked = {name: context[:, row, None] for name, row in rows.of_context.items()}
+        delay, run = _delay(numbers, seen, asked), _duration(seen["usual_run"])
+        if rule == LEAST_EXPECTED_RESPONSE:
+            accepted = np.maximum(seen["acceptance"], np.float32(LEAST_ACCEPTANCE))
+            return np.asarray(np.log(accepted) - np.log(np.maximum(delay + run, np.float32(TINY))))
+        on_time = _on_time(_duration(asked["deadline"]) - delay, run, numbers["spread"])
+        on_time = np.where(asked["has_deadline"] > 0.5, on_time, np.float32(1.0))
+        core_time = np.log1p(_duration(seen["core_time"]))
+        cost = numbers["price"] * core_time * (2.0 - seen["free_cpu_cores"])
+        found = seen["acceptance"] * on_time - cost - numbers["haste"] * np.log1p(delay + run)
+        return np.asarray(found, np.float32)
+
+    return scores
+
+
+def _duration(feature: np.ndarray) -> np.ndarray:
+    return np.maximum(np.expm1(feature), np.float32(0.0))
+
+
+def _delay(numbers: Numbers, seen: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[batch, A] time from the offer to the start."""
+    has_room = seen["free_cpu_cores"] - np.expm1(seen["waiting_share"]) >= seen["needed_share"] - np.float32(
+        1e-3
+    )
+    queue = numbers["wait_scale"] * np.where(has_room, np.float32(0.0), _duration(seen["backlog"]))
+    kind = np.where(seen["same_site"] > 0.5, 0, np.where(seen["is_cloud"] > 0.5, 2, 1))
+    transfer = numbers["latency"][kind] + numbers["per_mib"][kind] * _duration(asked["input"])
+    return np.asarray(np.maximum(queue, transfer))
+
+
+def _on_time(left: np.ndarray, run: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """[batch, A] probability that a run ends in the time that is left."""
+    share = np.maximum(left, np.float32(TINY)) / np.maximum(run, np.float32(TINY))
+    deviations = np.log(share) / spread / np.float32(sqrt(2.0))
+    halves = np.fromiter(map(erf, deviations.ravel().tolist()), np.float32, deviations.size)
+    return np.where(left > 0.0, 0.5 + 0.5 * halves.reshape(deviations.shape), np.float32(0.0))

@@ -1,0 +1,91 @@
+"""The few numbers of a rule, from the log's offers: how run times scatter, what transfers take, what a backlog means.
+
+    spread       standard deviation of ln(run / usual run)
+    latency, per_mib  least squares of the delay on 1 and the input, of offers to nodes that had room, by kind of offer
+    wait_scale   mean delay over mean backlog, of offers to nodes that had no room
+
+Few offers say little: the spread is drawn to `USUAL_SPREAD`, and a kind of offer with fewer than `FEWEST` borrows the
+line through all kinds; where there are too few of all, transfers take nothing and waits are as the backlog says.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from offline_rl.rules.actor import USUAL_SPREAD, rule_params
+from offline_rl.rules.offers import read_offers
+from twin.contracts import PyTree
+from twin.placement.encoding import Encoding
+from twin.placement.features import NODE_FEATURES, request_features
+from twin.placement.history import Offers as LabelledOffers
+from twin.placement.usual import OFFER_KINDS
+
+FEWEST = 20
+"""Offers that a line or a mean is drawn through, at least."""
+_PRIOR = 20.0
+"""The usual spread counts as so many runs."""
+
+
+class RuleNumbers(NamedTuple):
+    """What rules take from a log; durations in time units."""
+
+    spread: float
+    latency: tuple[float, ...]  # by `OFFER_KINDS`
+    per_mib: tuple[float, ...]
+    wait_scale: float
+    num_runs: int
+    num_delays: int
+
+    def params(self, rule: str, **numbers: float) -> PyTree:
+        """The parameters of a rule, with further `numbers`."""
+        learned = {name: getattr(self, name) for name in ("spread", "latency", "per_mib", "wait_scale")}
+        return rule_params(rule, **learned | numbers)
+
+
+def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
+    """The numbers of the log's offers (`twin.placement.history.labelled_offers`)."""
+    unit_s, of_node = encoding.problem.time_unit_s, len(NODE_FEATURES)
+    request = of_node + encoding.cluster.num_nodes
+    inputs, seen = labelled.inputs, labelled.observed
+    asked = inputs[request : request + len(request_features(encoding.cluster))]
+    offers = read_offers(jnp.asarray(inputs[:of_node, None]), jnp.asarray(asked))
+    run, backlog, mib = (np.asarray(leaf)[0] for leaf in (offers.run, offers.backlog, offers.input_mib))
+    kind = np.argmax(np.asarray(offers.kind)[:, 0], axis=0)
+
+    ended = seen.finished & (seen.run_s > 0.0) & (run > 0.0) & ~seen.failed
+    scatter = np.log(seen.run_s[ended] / unit_s / run[ended])
+    spread = np.sqrt((np.sum(scatter**2) + _PRIOR * USUAL_SPREAD**2) / (len(scatter) + _PRIOR))
+    begun = seen.started
+    delay = seen.wait_s / unit_s
+    at_once, queued = begun & (backlog <= 0.0), begun & (backlog > 0.0)
+    latency, per_mib = _transfers(kind[at_once], mib[at_once], delay[at_once])
+    enough = queued.sum() >= FEWEST
+    wait_scale = float(delay[queued].mean() / backlog[queued].mean()) if enough else 1.0
+    return RuleNumbers(float(spread), latency, per_mib, wait_scale, int(ended.sum()), int(begun.sum()))
+
+
+def _transfers(
+    kind: np.ndarray, mib: np.ndarray, delay: np.ndarray
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Latency and time per MiB of every kind of offer."""
+    overall = _line(mib, delay)
+    lines = [
+        _line(mib[kind == one], delay[kind == one]) if np.sum(kind == one) >= FEWEST else overall
+        for one in range(len(OFFER_KINDS))
+    ]
+    return tuple(line[0] for line in lines), tuple(line[1] for line in lines)
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Least squares of `y` on 1 and `x`, neither number negative; zeros of too few."""
+    if len(x) < FEWEST:
+        return 0.0, 0.0
+    variance = float(np.var(x))
+    slope = float(np.mean((x - x.mean()) * (y - y.mean()))) / variance if variance > 0.0 else 0.0
+    level = float(y.mean() - slope * x.mean())
+    if slope < 0.0:
+        return float(y.mean()), 0.0
+    if level < 0.0:
+        return 0.0, float(np.mean(x * y) / np.mean(x * x))
+    return level, slope

@@ -1,0 +1,84 @@
+"""What a rule reads of a placement observation, in the terms of a person: waits, runs, transfers, in time units.
+
+Nothing is known here but what the policy itself is told (`twin.placement.features`) and a few numbers from the log:
+
+    response = max(wait_scale * backlog where the node is not free, latency + per_mib * input) + usual run
+
+A site that sees other sites by their means reads the same of the means.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from twin.contracts import Array, PyTree
+from twin.placement.features import NODE_FEATURES, NUMERIC_REQUEST_FEATURES
+
+_OF_NODE = {feature.name: row for row, feature in enumerate(NODE_FEATURES)}
+_OF_REQUEST = {feature.name: row for row, feature in enumerate(NUMERIC_REQUEST_FEATURES)}
+NUM_FEATURES = len(NODE_FEATURES)
+"""Features of a node, axis 0 of the first part of an observation."""
+
+
+class Offers(NamedTuple):
+    """What is expected of every offer; leaves [choices, *batch], durations in time units."""
+
+    acceptance: Array  # probability
+    backlog: Array  # work ahead over all cores; 0 where the node has room
+    run: Array  # usual run time
+    core_time: Array  # the run, times the share of the cores asked for
+    busy: Array  # share of the cores in use
+    kind: Array  # [3, choices, *batch] flags, in the order of `usual.OFFER_KINDS`
+    input_mib: Array  # [1, *batch]
+    deadline: Array  # [1, *batch], inf without one
+
+
+def read_offers(node: Array, request: Array) -> Offers:
+    """The offers of an observation.
+
+    Args:
+        node: [node features, choices, *batch].
+        request: [request features, *batch].
+
+    Returns:
+        The offers, durations never negative.
+    """
+
+    def duration(feature: Array) -> Array:
+        return jnp.maximum(jnp.expm1(feature), 0.0)
+
+    seen = {name: node[row] for name, row in _OF_NODE.items()}
+    asked = {name: request[row][None] for name, row in _OF_REQUEST.items()}
+    has_room = seen["free_cpu_cores"] - jnp.expm1(seen["waiting_share"]) >= seen["needed_share"] - 1e-3
+    home = seen["same_site"] > 0.5
+    cloud = ~home & (seen["is_cloud"] > 0.5)
+    return Offers(
+        acceptance=seen["acceptance"],
+        backlog=jnp.where(has_room, 0.0, duration(seen["backlog"])),
+        run=duration(seen["usual_run"]),
+        core_time=duration(seen["core_time"]),
+        busy=1.0 - seen["free_cpu_cores"],
+        kind=jnp.stack([home, ~home & ~cloud, cloud]).astype(jnp.float32),
+        input_mib=duration(asked["input"]),
+        deadline=jnp.where(asked["has_deadline"] > 0.5, duration(asked["deadline"]), jnp.inf),
+    )
+
+
+def expected_delay(params: PyTree, offers: Offers) -> Array:
+    """[choices, *batch] time from the offer to the start: the queue and the transfer run side by side."""
+
+    def of_kind(values: Array) -> Array:
+        return jnp.tensordot(values, offers.kind, axes=1)
+
+    transfer = of_kind(params["latency"]) + of_kind(params["per_mib"]) * offers.input_mib
+    return jnp.maximum(params["wait_scale"] * offers.backlog, transfer)
+
+
+def parts_of(observation: PyTree, num_choices: int) -> tuple[Array, Array]:
+    """An observation as (node features [F, choices, *batch], request features [R, *batch]), also a flattened one."""
+    leaves = jax.tree.leaves(observation)
+    if len(leaves) == 2:
+        return leaves[0].astype(jnp.float32), leaves[1].astype(jnp.float32)
+    flat, cut = leaves[0].astype(jnp.float32), NUM_FEATURES * num_choices
+    return flat[:cut].reshape(NUM_FEATURES, num_choices, *flat.shape[1:]), flat[cut:]

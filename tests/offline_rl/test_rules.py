@@ -1,0 +1,262 @@
+"""Rules from logs: closed forms, a plain loop, what the log tells them, and what they do where it tells little."""
+
+import math
+from pathlib import Path
+from statistics import NormalDist
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evaluation.bundle_text import bundle_facts, bundle_text
+from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, RULES, NetworkFacts
+from offline_rl.export import export_policy, network_facts
+from offline_rl.networks import greedy
+from offline_rl.placement_contract import placement_contract
+from offline_rl.rules import fit_rules, numbers_of, rule_actor, rule_params
+from offline_rl.rules.actor import USUAL_SPREAD
+from offline_rl.runner import load_network
+from tests.offline_rl.bundles import made_system
+from twin.placement.encoding import with_problem
+from twin.placement.features import NODE_FEATURES, NUMERIC_REQUEST_FEATURES
+from twin.placement.history import Offers as Labelled
+from twin.placement.history import labelled_offers, replay_log
+from twin.placement.outcome_model import Observed
+from twin.placement.types import Observation
+
+NUMBERS = {
+    "spread": 0.3, "latency": [0.1, 0.2, 0.4], "per_mib": [0.0, 0.01, 0.05], "wait_scale": 1.5, "price": 0.05,
+    "haste": 0.001,
+}  # fmt: skip
+NODES = (
+    # site, cloud, free share, waiting share, share needed, backlog, run, acceptance; durations in time units
+    {
+        "same_site": 1.0,
+        "free": 0.0,
+        "waiting": 0.5,
+        "needed": 0.5,
+        "backlog": 4.0,
+        "run": 3.0,
+        "acceptance": 0.9,
+    },
+    {
+        "same_site": 0.0,
+        "free": 0.5,
+        "waiting": 0.0,
+        "needed": 0.25,
+        "backlog": 2.0,
+        "run": 6.0,
+        "acceptance": 0.8,
+    },
+    {
+        "is_cloud": 1.0,
+        "free": 1.0,
+        "waiting": 0.0,
+        "needed": 0.1,
+        "backlog": 0.0,
+        "run": 2.0,
+        "acceptance": 0.6,
+    },
+)
+INPUT_MIB, DEADLINE = 20.0, 9.0
+
+
+def observation_of(nodes: tuple[dict[str, float], ...], deadline: float | None) -> Observation:
+    """Features of offers given in plain quantities, one seat and no streams."""
+    rows = {feature.name: np.zeros(len(nodes), np.float32) for feature in NODE_FEATURES}
+    for at, node in enumerate(nodes):
+        for name in ("same_site", "is_cloud", "acceptance"):
+            rows[name][at] = node.get(name, 0.0)
+        rows["free_cpu_cores"][at], rows["needed_share"][at] = node["free"], node["needed"]
+        rows["waiting_share"][at], rows["backlog"][at] = np.log1p(node["waiting"]), np.log1p(node["backlog"])
+        rows["usual_run"][at], rows["core_time"][at] = (
+            np.log1p(node["run"]),
+            np.log1p(node["run"] * node["needed"]),
+        )
+    asked = dict.fromkeys((feature.name for feature in NUMERIC_REQUEST_FEATURES), 0.0)
+    asked |= {"input": math.log1p(INPUT_MIB)}
+    if deadline is not None:
+        asked |= {"deadline": math.log1p(deadline), "has_deadline": 1.0}
+    return Observation(
+        jnp.stack(list(rows.values()))[:, :, None], jnp.array(list(asked.values()), jnp.float32)[:, None]
+    )
+
+
+def scores_of(rule: str, observation: Observation, **numbers: object) -> np.ndarray:
+    legal = jnp.ones(observation.node.shape[1:], bool)
+    params = rule_params(rule, **{**NUMBERS, **numbers})
+    return np.asarray(rule_actor(rule).logits(params, observation, legal))[:, 0]
+
+
+def test_expected_on_time_by_hand() -> None:
+    """The first node waits 1.5 x 4, the second sends 20 MiB at .01 after .2, the third 20 at .05 after .4."""
+    normal, delays, found = NormalDist(), (6.0, 0.4, 1.4), []
+    for node, delay in zip(NODES, delays, strict=True):
+        on_time = normal.cdf(math.log((DEADLINE - delay) / node["run"]) / 0.3)
+        busy = 1.0 - node["free"]
+        cost = 0.05 * math.log1p(node["run"] * node["needed"]) * (1.0 + busy)
+        found.append(node["acceptance"] * on_time - cost - 0.001 * math.log1p(delay + node["run"]))
+    np.testing.assert_allclose(scores_of(EXPECTED_ON_TIME, observation_of(NODES, DEADLINE)), found, rtol=1e-5)
+
+
+def test_least_expected_response_by_hand() -> None:
+    found = [-math.log(9.0 / 0.9), -math.log(6.4 / 0.8), -math.log(3.4 / 0.6)]
+    np.testing.assert_allclose(
+        scores_of(LEAST_EXPECTED_RESPONSE, observation_of(NODES, DEADLINE)), found, rtol=1e-5
+    )
+
+
+def test_what_is_late_already_or_has_no_deadline_goes_where_it_ends_soonest() -> None:
+    """Of offers that are equally sure to be late, or cannot be late, the third of the nodes ends soonest."""
+    alike = tuple({**node, "acceptance": 1.0} for node in NODES)
+    for deadline in (0.05, None):
+        found = scores_of(EXPECTED_ON_TIME, observation_of(alike, deadline), price=0.0)
+        assert np.argmax(found) == 2
+        assert len(set(found.tolist())) == 3
+    sure = scores_of(EXPECTED_ON_TIME, observation_of(alike, None), price=0.0, haste=0.0)
+    np.testing.assert_array_equal(sure, 1.0)
+
+
+def test_a_price_moves_work_from_busy_and_slow_nodes() -> None:
+    """The second node holds a core longer than the third; a high price decides by that alone."""
+    seen = observation_of(NODES[1:], None)
+    assert np.argmax(scores_of(EXPECTED_ON_TIME, seen, price=0.0)) == 0
+    assert np.argmax(scores_of(EXPECTED_ON_TIME, seen, price=10.0)) == 1
+
+
+def plain_choice(
+    rule: str, numbers: dict, node: np.ndarray, request: np.ndarray, legal: np.ndarray
+) -> tuple[int, float]:
+    """The rule once more, one decision and one node after the other: the choice, and its lead over the next."""
+    seen = {feature.name: row for feature, row in zip(NODE_FEATURES, node, strict=True)}
+    asked = {feature.name: value for feature, value in zip(NUMERIC_REQUEST_FEATURES, request, strict=False)}
+    normal, found = NormalDist(), []
+    for at in np.flatnonzero(legal):
+        one = {name: float(row[at]) for name, row in seen.items()}
+        queue = 0.0
+        if one["free_cpu_cores"] - math.expm1(one["waiting_share"]) < one["needed_share"] - 1e-3:
+            queue = numbers["wait_scale"] * math.expm1(one["backlog"])
+        kind = 0 if one["same_site"] else 2 if one["is_cloud"] else 1
+        delay = max(queue, numbers["latency"][kind] + numbers["per_mib"][kind] * math.expm1(asked["input"]))
+        run = math.expm1(one["usual_run"])
+        if rule == LEAST_EXPECTED_RESPONSE:
+            found.append((-(delay + run) / max(one["acceptance"], 1e-3), at))
+            continue
+        on_time, left = 1.0, math.expm1(asked["deadline"]) - delay
+        if asked["has_deadline"]:
+            on_time = normal.cdf(math.log(left / run) / numbers["spread"]) if left > 0.0 else 0.0
+        cost = numbers["price"] * one["core_time"] * (2.0 - one["free_cpu_cores"])
+        found.append((one["acceptance"] * on_time - cost - numbers["haste"] * math.log1p(delay + run), at))
+    found.sort(key=lambda each: (-each[0], each[1]))
+    lead = found[0][0] - found[1][0] if len(found) > 1 else math.inf
+    return int(found[0][1]), lead
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("view", ["full", "summary"])
+def test_replayed_logs_are_decided_as_by_a_plain_loop(rule: str, view: str) -> None:
+    encoding, windows = made_system(num_steps=32, num_windows=2)
+    history = replay_log(windows, with_problem(encoding, view=view))
+    actor = rule_actor(rule)
+    params = rule_params(rule, **NUMBERS)
+    decide = jax.jit(jax.vmap(lambda seen, legal: greedy(actor.logits(params, seen, legal))))
+    action = np.asarray(decide(history.observation, history.legal))
+    num_clear, chosen = 0, set()
+    for step, window in np.ndindex(32, 2):
+        node, request, legal = (
+            np.asarray(leaf)[step, ..., 0, window] for leaf in (*history.observation, history.legal)
+        )
+        expected, lead = plain_choice(rule, NUMBERS, node, request, legal)
+        if lead > 1e-5:
+            assert action[step, 0, window] == expected
+            num_clear += 1
+            chosen.add(expected)
+    assert num_clear > 32
+    assert len(chosen) > 1
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_nodes_may_come_in_any_order_and_number(rule: str) -> None:
+    seen = observation_of(NODES, DEADLINE)
+    scores = scores_of(rule, seen)
+    turned = Observation(seen.node[:, ::-1], seen.request)
+    np.testing.assert_allclose(scores_of(rule, turned), scores[::-1], rtol=1e-6)
+    fewer = Observation(seen.node[:, :2], seen.request)
+    np.testing.assert_allclose(scores_of(rule, fewer), scores[:2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_bundle_decides_as_the_rule(rule: str, tmp_path: Path) -> None:
+    """Random golden observations and replayed ones, in NumPy and by ONNX Runtime."""
+    encoding, windows = made_system(num_steps=32, num_windows=2)
+    params = rule_params(rule, **NUMBERS)
+    assert network_facts(params) == NetworkFacts(rule, ())
+    contract = placement_contract(encoding, network_facts(params))
+    history = replay_log(windows, encoding)
+    flat = np.concatenate(
+        [np.asarray(leaf)[..., 0, :].reshape(32, -1, 2) for leaf in history.observation], axis=1
+    )
+    observed = np.moveaxis(flat, 1, 2).reshape(64, -1)
+    export_policy(params, tmp_path / "bundle", contract, observed=observed)
+    for backend in ("numpy", "onnx"):  # loading replays every golden decision
+        policy = load_network(tmp_path / "bundle", backend)
+        assert policy.contract.network.any_choices
+    facts = bundle_facts(tmp_path / "bundle")
+    assert facts["numbers"]["per_mib"] == pytest.approx(NUMBERS["per_mib"])
+    assert "0, 0.01, 0.05" in bundle_text(facts)
+    assert "any number of them" in bundle_text(facts)
+
+
+def labelled(num: int, *, kind: int, spread: float = 0.3, seed: int = 0) -> tuple[Labelled, object]:
+    """Offers of one kind to free nodes whose answers follow the rule's own model."""
+    encoding, _ = made_system(num_steps=4, num_windows=1)
+    rng = np.random.default_rng(seed)
+    nodes = [
+        {"same_site": float(kind == 0), "is_cloud": float(kind == 2), "free": 1.0, "waiting": 0.0, "needed": 0.1,
+         "backlog": 0.0, "run": float(run), "acceptance": 1.0}
+        for run in rng.uniform(1.0, 8.0, num)
+    ]  # fmt: skip
+    node = np.asarray(observation_of(tuple(nodes), DEADLINE).node)[:, :, 0]
+    mib = rng.uniform(0.0, 50.0, num)
+    request = np.zeros((len(encoding.cluster.node_names) + 64, num), np.float32)
+    first = encoding.cluster.num_nodes
+    names = [feature.name for feature in NUMERIC_REQUEST_FEATURES]
+    request[first + names.index("input")] = np.log1p(mib)
+    unit_s = encoding.problem.time_unit_s
+    run = np.array([one["run"] for one in nodes]) * np.exp(spread * rng.standard_normal(num))
+    wait = 0.5 + 0.02 * mib
+    yes, no = np.ones(num, bool), np.zeros(num, bool)
+    seen = Observed(yes, no, no, wait * unit_s, yes, run * unit_s, yes)
+    return Labelled(np.concatenate([node, request]), seen, np.zeros(num, int)), encoding
+
+
+def test_the_log_tells_scatter_and_transfers() -> None:
+    offers, encoding = labelled(2_000, kind=1)
+    found = fit_rules(offers, encoding)
+    assert found.spread == pytest.approx(0.3, rel=0.1)
+    assert found.latency[1] == pytest.approx(0.5, rel=1e-3)
+    assert found.per_mib[1] == pytest.approx(0.02, rel=1e-3)
+    assert found.latency[0] == found.latency[1]  # a kind of offer never made borrows the line through all
+    assert found.wait_scale == 1.0  # nobody queued
+    numbers = numbers_of(found.params(EXPECTED_ON_TIME, price=0.05))
+    assert float(numbers["price"]) == pytest.approx(0.05)
+    assert float(numbers["spread"]) == pytest.approx(found.spread)
+
+
+def test_little_is_taken_from_a_thin_log() -> None:
+    offers, encoding = labelled(3, kind=1, spread=5.0)
+    few = fit_rules(offers, encoding)
+    assert few.latency == few.per_mib == (0.0, 0.0, 0.0)
+    assert few.spread < 3.0
+    nothing = fit_rules(jax.tree.map(lambda leaf: leaf[..., :0], offers), encoding)
+    assert nothing.spread == pytest.approx(USUAL_SPREAD)
+    assert nothing.num_runs == 0
+
+
+def test_a_made_log_of_refusals_drops_and_failures_gives_finite_numbers() -> None:
+    encoding, windows = made_system()
+    found = fit_rules(labelled_offers(windows, encoding), encoding)
+    assert 0.0 < found.num_runs < found.num_delays
+    assert all(np.isfinite([found.spread, found.wait_scale, *found.latency, *found.per_mib]))
+    assert min(*found.latency, *found.per_mib) >= 0.0
