@@ -15,7 +15,7 @@ from typing import Any
 from evaluation.certify.keeping import KIND, build_certificate, certification_in
 from evaluation.comparing import refuse_uneven_lives
 from evaluation.configuration import LogConfig, RunConfig
-from evaluation.job import Step, alone_in, run_job, run_steps
+from evaluation.job import Step, alone_in, run_steps
 from evaluation.ordering.config import OrderConfig, as_settings
 from evaluation.pipeline import (
     build_bundle,
@@ -59,17 +59,28 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
-    if config.order is not None:
-        steps = [
-            archive_step(config.log, here),
-            _queue_twin_step(config.order),
-            _certificate_step(config),
-            _order_step(config.order, title),
-        ]
-        products = run_job(steps, workdir, progress)
-        return products | {"report": products["comparison"] / "report.html", "bundle": products["comparison"]}
     with alone_in(workdir):
+        if config.order is not None:
+            return _run_order(config, config.log, config.order, here, workdir, progress, title)
         return _run_placements(config, config.log, here, workdir, progress, title)
+
+
+def _run_order(
+    config: RunConfig,
+    log: LogConfig,
+    order: OrderConfig,
+    here: Path,
+    workdir: Path,
+    progress: Progress,
+    title: str,
+) -> dict[str, Path]:
+    from evaluation.ordering.running import refuse_unplayable
+
+    products = run_steps([archive_step(log, here)], workdir, progress)
+    refuse_unplayable(products["archive"] / ARCHIVE, order)
+    steps = [_queue_twin_step(order), _certificate_step(config), _order_step(order, title)]
+    products = run_steps(steps, workdir, progress, done=products)
+    return products | {"report": products["comparison"] / "report.html", "bundle": products["comparison"]}
 
 
 def _run_placements(
@@ -130,7 +141,7 @@ def _order_step(config: OrderConfig, title: str) -> Step:
         )
 
     settings = as_settings(config) | {"title": title}
-    return Step("comparison", "comparison", build, inputs=("archive", KIND), config=settings, code_version=2)
+    return Step("comparison", "comparison", build, inputs=("archive", KIND), config=settings, code_version=3)
 
 
 def _queue_twin_step(config: OrderConfig) -> Step:

@@ -48,7 +48,7 @@ class OrderTrainingConfig:
         clone_updates: gradient steps of the clone of the logged order.
         num_visible: waiting jobs that training sees.
         num_judged: waiting jobs that are seen where policies are judged.
-        queue_size, running_size: as in `OrderingConfig`.
+        queue_size, running_size: as in `OrderingConfig`; where None the log decides (`tables.with_tables`).
         floor_s: run times below this count as this long in the reward. The bounded slowdown's own 10 s would let a
             few jobs of seconds rule the gradient; the held-out weeks are measured with 10 s.
         tick_s: as in `OrderingConfig`; see `job_windows.fitting_tick_s`.
@@ -68,8 +68,8 @@ class OrderTrainingConfig:
     clone_updates: int = 150
     num_visible: int = 48
     num_judged: int = 128
-    queue_size: int = 256
-    running_size: int = 128
+    queue_size: int | None = None
+    running_size: int | None = None
     floor_s: float = 30.0
     tick_s: float = 1.0
     ppo: PPOConfig = field(
@@ -192,10 +192,11 @@ def _system(pool: Pool, settings: OrderingConfig, windows: JobWindows) -> Enviro
 
 def problem_config(config: OrderTrainingConfig) -> OrderingConfig:
     """The ordering problem as trained and judged; durations in minutes, so that short jobs can be told apart."""
+    usual = OrderingConfig()
     return OrderingConfig(
         num_visible=config.num_visible,
-        queue_size=config.queue_size,
-        running_size=config.running_size,
+        queue_size=config.queue_size or usual.queue_size,
+        running_size=config.running_size or usual.running_size,
         backfill=by_area,
         slowdown_floor_s=config.floor_s,
         tick_s=config.tick_s,

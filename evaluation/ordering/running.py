@@ -24,7 +24,8 @@ from evaluation.ordering.playing import OrderPolicy, rule_policies
 from evaluation.ordering.predicting import scorer_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from evaluation.ordering.replaying import queue_of
-from evaluation.ordering.weeks import WeeksConfig, plan_weeks
+from evaluation.ordering.tables import with_tables
+from evaluation.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
 from evaluation.pipeline import NO_CERTIFICATE, archive_facts
 from evaluation.progress import Progress
 from evaluation.report import Report, write_report
@@ -73,10 +74,11 @@ def order_archive(
     archive = Archive(path)
     jobs, pool = queue_of(archive, config)
     plan = plan_weeks(jobs, pool, config.weeks)
+    training = _training_of(config, jobs, pool)
     num_days = config.weeks.num_train_days
     facts = queue_facts(archive, jobs, pool)
-    if config.training is not None and config.training.index_only:
-        index = _indices(jobs, plan.anchors, pool, config.training.seeds, num_days, progress)
+    if training is not None and training.index_only:
+        index = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress)
         return compare_orders(
             plan, (), [*rule_policies(pool), index], pool, config.weeks, progress,
             facts=facts, notes=[FIXED], intervals=config.intervals,
@@ -87,8 +89,7 @@ def order_archive(
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
     policies = rule_policies(pool)
     notes = [FIXED, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
-    if config.training is not None:
-        training = replace(config.training, tick_s=fitting_tick_s(jobs))
+    if training is not None:
         programs, learned, losses, said = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out
         )
@@ -106,6 +107,24 @@ def order_archive(
         plan, twin_weeks, policies, pool, config.weeks, progress,
         facts=facts, notes=notes, intervals=config.intervals,
     )  # fmt: skip
+
+
+def refuse_unplayable(path: Path, config: OrderConfig) -> None:
+    """Makes sure, before anything is learned, that an archive's queue can be trained in and judged as asked.
+
+    Raises:
+        ArchiveError, ConfigError, OrderingError: as `order_archive`.
+    """
+    jobs, pool = queue_of(Archive(path), config)
+    anchor_days(jobs, config.weeks)
+    _training_of(config, jobs, pool)
+
+
+def _training_of(config: OrderConfig, jobs: Jobs, pool: Pool) -> OrderTrainingConfig | None:
+    """How to train, with ticks and tables that fit the log."""
+    if config.training is None or config.training.index_only:
+        return config.training
+    return with_tables(replace(config.training, tick_s=fitting_tick_s(jobs)), jobs, pool)
 
 
 def _indices(

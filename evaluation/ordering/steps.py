@@ -31,6 +31,7 @@ from evaluation.ordering.running import (
     train_anchors,
     write_order_report,
 )
+from evaluation.ordering.tables import widened, with_tables
 from evaluation.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
 from evaluation.pipeline import (
     refuse_foreign,
@@ -121,11 +122,13 @@ def build_queue_policy(
         learned = Learned((), tuple(index for index, _ in found), ())
         losses = tuple(loss for _, loss in found)
     else:
+        config = with_tables(config, twin.past, twin.pool)
         _, (learned,), (losses,), notes = train_anchors(
             twin.past, [twin.population], (twin.anchor,), twin.pool, config, twin.num_days, progress, None
         )
     save_arrays(out / LEARNED, learned)
-    settings = {"training": to_plain(config), "processors": twin.pool.processors, **twin.pool.told}
+    told = {name: value for name, value in to_plain(config).items() if value is not None}
+    settings = {"training": told, "processors": twin.pool.processors, **twin.pool.told}
     (out / SETTINGS).write_text(json.dumps(settings, indent=1))
     return {
         KEY: ORDERING,
@@ -200,7 +203,7 @@ def build_queue_comparison(
     policies = rule_policies(twin.pool)
     if policy is not None:
         with progress.stage("play learned orders"):
-            more, num_late = _policies_of(policy, [*plan.weeks, *made])
+            more, num_late = _policies_of(policy, jobs, [*plan.weeks, *made])
         policies += more
         notes += [*policy.notes, *late_notes(num_late)]
     said = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
@@ -286,12 +289,13 @@ def _tick_s(twin: QueueTwin) -> float:
     return fitting_tick_s(chosen(past, np.flatnonzero(past.logged_start_s + past.run_s < end_s)))
 
 
-def _policies_of(policy: QueuePolicy, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
+def _policies_of(policy: QueuePolicy, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
     """What was learned as policies that answer for these weeks, and how many jobs found the queue full."""
     if policy.config.index_only:
         return [index_policy([policy.learned.indices], policy.pool)], 0
-    settings = problem_config(policy.config)
+    config = widened(policy.config, jobs, policy.pool)
+    settings = problem_config(config)
     one = weeks[0]
     example, _ = cut_job_windows(one.whole, policy.pool, settings, one.schedule_s, np.array([one.span_s]))
-    programs = programs_for(policy.pool, joined([example]), policy.config)
-    return learned_policies(programs, [policy.learned], weeks, policy.pool, policy.config)
+    programs = programs_for(policy.pool, joined([example]), config)
+    return learned_policies(programs, [policy.learned], weeks, policy.pool, config)

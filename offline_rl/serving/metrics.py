@@ -54,6 +54,13 @@ class Metrics:
         self.log_rows_pending = gauge("log_rows_pending", "Rows of the decision log that wait to be written.")
         self.log_writable = gauge("log_writable", "1 while the decision log can be written.")
         self.log_writable.set(1)
+        self.connections = gauge("connections", "Connections that are open.")
+        self.connections_shed = counter(
+            "connections_shed", "Idle connections that were closed to make room for others."
+        )
+        self.connections_refused = counter(
+            "connections_refused", "Callers that were hung up on because all others were busy."
+        )
         self.in_flight = gauge("in_flight", "Requests that the server takes to be waiting or running.")
         self.bundle = gauge("bundle", "1 for the bundle in use.", ("content_hash",))
         self.decision_s = Histogram(

@@ -5,9 +5,11 @@ On loopback it needs nothing. Anywhere else it needs a token and TLS: whoever ca
 
 import asyncio
 import ipaddress
+import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -17,21 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from logs_schema.errors import SchedtwinError
+from offline_rl.serving.accepting import GuardedServer
 from offline_rl.serving.app import App
+from offline_rl.serving.connections import Connections, connection_limit
 from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.errors import ServingError
 from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.notices import SparseFilter
 from offline_rl.serving.policies import Backend, PolicySlot, ServedPolicy, load_policy
+from offline_rl.serving.protocol import GuardedProtocol
 from offline_rl.serving.service import Service, ServiceConfig
 
-HEADER_S = 10.0
-"""How long a caller may take to say what it wants."""
-KEEP_ALIVE_S = 120
-"""How long an idle connection stays: longer than Go's 90 s, so that kube-scheduler never writes into a closed one."""
-MAX_CONNECTIONS = 2000
 STOP_S = 5
 MIN_TOKEN = 16
 """Shortest token, in characters."""
@@ -62,41 +62,6 @@ class ServerConfig:
     service: ServiceConfig = field(default_factory=ServiceConfig)
 
 
-class ImpatientProtocol(HttpToolsProtocol):
-    """Hangs up on callers that connect, or begin a question, and then say nothing."""
-
-    _patience: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A caller has connected."""
-        super().connection_made(transport)
-        self._wait()
-
-    def on_message_begin(self) -> None:
-        """A question begins."""
-        self._wait()
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        """The caller has said what it wants; the application looks after the rest."""
-        self._stop_waiting()
-        super().on_headers_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The caller has gone."""
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._stop_waiting()
-        self._patience = self.loop.call_later(HEADER_S, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-
-
 def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda facts: None) -> None:
     """Serves until it is told to stop (SIGINT, SIGTERM); reloads the bundle on SIGHUP.
 
@@ -108,7 +73,7 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
         ServingError: It may not or cannot listen there.
         ProductError: The bundle cannot be used.
     """
-    token = protection(config)
+    token, tls = protection(config), tls_context(config)
     metrics = Metrics()
     slot = PolicySlot(partial(load_policy, config.bundle, config.backend), metrics)
     listener = listen(config.host, config.port)
@@ -129,17 +94,21 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
     sys.setswitchinterval(0.001)  # the policy's thread must not keep the answers waiting
     app = App(Service(slot, config.service, log, metrics), token, start, log.close)
     try:
-        uvicorn.Server(uvicorn_config(app, config)).run([listener])
+        guarded_server(app, metrics, tls).run([listener])
     finally:
         log.close()
         listener.close()
 
 
-def uvicorn_config(app: App, config: ServerConfig) -> uvicorn.Config:
-    """How uvicorn is set up."""
-    return uvicorn.Config(
+def guarded_server(app: App, metrics: Metrics, tls: ssl.SSLContext | None = None) -> GuardedServer:
+    """uvicorn, set up for the application."""
+    for name in ("uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(each, SparseFilter) for each in logger.filters):
+            logger.addFilter(SparseFilter())
+    config = uvicorn.Config(
         app,
-        http=ImpatientProtocol,
+        http=GuardedProtocol,
         loop="asyncio",
         ws="none",
         lifespan="on",
@@ -147,13 +116,9 @@ def uvicorn_config(app: App, config: ServerConfig) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=STOP_S,
-        limit_concurrency=MAX_CONNECTIONS,
-        backlog=2048,
-        ssl_certfile=config.tls_cert,
-        ssl_keyfile=config.tls_key,
     )
+    return GuardedServer(config, Connections(connection_limit(), metrics), tls)
 
 
 def reload_aside(slot: PolicySlot) -> None:
@@ -202,6 +167,33 @@ def protection(config: ServerConfig) -> str | None:
             advice="openssl rand -hex 32",
         )
     return token
+
+
+def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
+    """What callers shake hands with; None where there is to be no TLS.
+
+    Raises:
+        ServingError: The files are no certificate and key, need a password, or do not belong together.
+    """
+    if config.tls_cert is None or config.tls_key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(config.tls_cert, config.tls_key, password=_no_password)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        mismatch = "MISMATCH" in (getattr(error, "reason", None) or "")
+        raise ServingError(
+            "the certificate and the key do not belong together"
+            if mismatch
+            else "certificate or key cannot be read",
+            where=f"{config.tls_cert}, {config.tls_key}: {error}",
+            allowed="two PEM files: a certificate (chain), and its key without a password",
+        ) from error
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key needs a password, and nobody is there to give it")
 
 
 def is_loopback(host: str) -> bool:

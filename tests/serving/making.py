@@ -1,7 +1,9 @@
 """Doubles and questions for the server's tests."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from offline_rl.serving.app import App
 from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.policies import PolicySlot, ServedPolicy
+from offline_rl.serving.server import guarded_server, listen
 from offline_rl.serving.service import Service, ServiceConfig
 
 NAMES = ("node-0", "node-1", "node-2", "node-3")
@@ -115,6 +118,22 @@ async def call(
 def asked(app: App, path: str, content: object = None, **options: object) -> tuple[int, object]:
     """One call on a loop of its own."""
     return asyncio.run(call(app, path, content, **options))
+
+
+@asynccontextmanager
+async def listening(
+    app: App, limit: int | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """The port of a server in this process; `limit` connections."""
+    server, listener = guarded_server(app, app.service.metrics, tls), listen("127.0.0.1", 0)
+    if limit is not None:
+        server.connections.limit = limit
+    task = asyncio.create_task(server._serve([listener]))
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task
 
 
 def metric(service: Service, name: str) -> float:

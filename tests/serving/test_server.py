@@ -20,10 +20,9 @@ import pytest
 from evaluation.cli import main
 from logs_schema import import_log
 from offline_rl.serving import server as server_module
-from offline_rl.serving.app import App
-from offline_rl.serving.server import ServerConfig, is_loopback, protection, uvicorn_config
+from offline_rl.serving.server import ServerConfig, is_loopback, protection
 from tests.serving.bundles import make_bundle
-from tests.serving.making import NAMES, made_service, pod
+from tests.serving.making import NAMES, pod
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = ("jax", "jaxlib", "flax", "optax", "pyarrow", "sklearn", "scipy", "matplotlib", "rich", "onnx")
@@ -179,6 +178,27 @@ def test_a_start_that_cannot_be_is_refused_with_a_message(bundle, capsys, option
     assert "schedtwin serve:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("fault", ["another key", "junk", "no certificate", "password"])
+def test_files_that_make_no_tls_are_refused_in_a_line(bundle, certificate, tmp_path, capsys, fault):
+    cert, key = certificate
+    other = tmp_path / "other.pem"
+    if fault in ("another key", "password"):
+        locked = ["-aes128", "-passout", "pass:secret"] if fault == "password" else []
+        subprocess.run(
+            ["openssl", "genrsa", *locked, "-out", str(other), "2048"], check=True, capture_output=True
+        )
+    else:
+        other.write_text("-----BEGIN CERTIFICATE-----\njunk\n" if fault == "junk" else "")
+    pair = (other, key) if fault in ("junk", "no certificate") else (cert, other)
+    options = ["--tls-cert", str(pair[0]), "--tls-key", str(pair[1])]
+    assert main(["serve", str(bundle), "--port", "0", *options]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert str(other) in said
+    if fault == "another key":
+        assert "do not belong together" in said
+
+
 def test_a_short_token_is_refused(tmp_path):
     token = tmp_path / "token"
     token.write_text("short")
@@ -204,27 +224,6 @@ def test_answers_are_not_held_back_to_be_bundled():
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-def test_callers_that_say_nothing_are_hung_up_on(monkeypatch):
-    monkeypatch.setattr(server_module, "HEADER_S", 0.2)
-    app = App(made_service())
-    server = server_module.uvicorn.Server(uvicorn_config(app, ServerConfig(Path("."))))
-    listener = server_module.listen("127.0.0.1", 0)
-
-    async def live() -> list[bytes]:
-        task = asyncio.create_task(server._serve([listener]))
-        port, ends = listener.getsockname()[1], []
-        for said in (b"", b"POST /decide HTTP/1.1\r\nHost:"):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(said)
-            ends.append(await asyncio.wait_for(reader.read(), 10))
-            writer.close()
-        server.should_exit = True
-        await task
-        return ends
-
-    assert asyncio.run(live()) == [b"", b""]
 
 
 def test_the_server_needs_nothing_of_the_training_stack():
