@@ -105,7 +105,7 @@ REQUESTS = TableSpec(
         Column("agent_left", pa.bool_(), "Did the agent leave the system after this request?"),
         _label("session", "Session of the agent that the request belongs to."),
         _instant("start", "When the request began to run."),
-        _instant("finish", "When the request ended."),
+        _instant("finish", "When the request ended; without a start, when it was given up."),
         _amount(
             "run_s",
             "s",

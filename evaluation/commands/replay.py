@@ -30,6 +30,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--clairvoyant", action="store_true", help="know the true run times instead of the requested ones"
     )
     parser.add_argument(
+        "--withdraw",
+        action="store_true",
+        help="let jobs that were cancelled before they started wait until then (default: left out)",
+    )
+    parser.add_argument(
         "--pool", metavar="NAME", help="class of nodes whose queue is played (default: all, each by itself)"
     )
     parser.add_argument(
@@ -69,6 +74,7 @@ def run(arguments: Namespace) -> int:
         days=arguments.days,
         warm=arguments.warm,
         pool=arguments.pool,
+        withdraw=arguments.withdraw,
     )
     if arguments.out is not None:
         check_out(arguments.out, replace=arguments.replace)

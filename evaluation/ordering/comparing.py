@@ -113,7 +113,7 @@ def compare_orders(
         references=references,
         main_metric=BOUNDED_SLOWDOWN.name,
         trust=ranking(runs),
-        notes=[*_gaps(plan, runs), *_seeds(runs), *notes],
+        notes=[*_gaps(plan, runs), *_seeds(runs), *_cancelled(facts), *notes],
         lead_reference=references[0],
         config=intervals,
     )
@@ -179,6 +179,12 @@ def _gaps(plan: WeekPlan, runs: Sequence[Run]) -> list[str]:
             f"{plan.num_put_back} jobs ran beyond the pool's size in the log when a week began; they wait instead"
         )
     return notes
+
+
+def _cancelled(facts: Mapping[str, Any]) -> list[str]:
+    """What is said of jobs that nobody can judge."""
+    num_jobs = facts.get("cancelled", 0)
+    return [f"{num_jobs:,} jobs of the log were cancelled before they started: left out"] if num_jobs else []
 
 
 def _seeds(runs: Sequence[Run]) -> list[str]:

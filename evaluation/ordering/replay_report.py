@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evaluation.formatting import number
-from evaluation.ordering.summary import LOGGED_GAP, Summary, logged_mean_wait_s, summarise
+from evaluation.ordering.summary import LOGGED_GAP, Summary, logged_mean_wait_s, stays, summarise
 from evaluation.ordering.weeks import earlier
 from logs_schema.errors import ConfigError, first
 from twin.ordering.pools import OUTSIDE
@@ -20,7 +20,11 @@ from twin.ordering.windows import chosen
 
 ALL = "all pools together"
 TOO_LARGE = "too_large"
-CONSEQUENCES = {TOO_LARGE: " (larger than the pool: they never start)"}
+CONSEQUENCES = {
+    TOO_LARGE: " (larger than the pool: they never start)",
+    "cancelled": " (before they started: left out)",
+    "withdrawn": " (cancelled before they started: in the queue until then, in no figure)",
+}
 """What a count means for the jobs it counts, where its name does not say."""
 
 
@@ -37,7 +41,7 @@ class ReplayedQueue:
         """Plain JSON; None where a figure does not apply."""
         one = next(iter(self.schedules.values()))
         return self.pool.told | {
-            "num_jobs": len(self.jobs.arrival_s),
+            "num_jobs": int(np.sum(stays(self.jobs))),
             "processors": self.pool.processors,
             "easy": self.pool.easy,
             "counts": dict(self.jobs.counts)

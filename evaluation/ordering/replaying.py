@@ -38,6 +38,7 @@ class ReplayConfig:
         days: first and last day of arrival to replay; all days by default.
         warm: with days: what runs and waits when the first one begins, one of `weeks.WARM_STARTS`.
         pool: name of the one pool to play; all of the archive's by default, each by itself.
+        withdraw: whether jobs that were cancelled before they started wait until then; else they are left out.
     """
 
     policies: tuple[str, ...] = ("fcfs",)
@@ -48,6 +49,7 @@ class ReplayConfig:
     days: tuple[date, date] | None = None
     warm: str = "logged"
     pool: str | None = None
+    withdraw: bool = False
 
     def __post_init__(self) -> None:
         if self.backfill is not None and not self.easy:
@@ -113,7 +115,7 @@ def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
 
 def _jobs(archive: Archive, pool: Pool, config: ReplayConfig) -> tuple[Jobs, WarmStart | None]:
     """What there is to replay on a pool, and what runs when it begins."""
-    jobs = read_jobs(archive, pool=pool.name)
+    jobs = read_jobs(archive, pool=pool.name, withdraw=config.withdraw)
     jobs = clairvoyant(jobs) if config.clairvoyant else jobs
     return (jobs, None) if config.days is None else _part(jobs, pool, config.days, config.warm)
 

@@ -15,7 +15,7 @@ LOGGED_GAP = (
 
 
 class Summary(NamedTuple):
-    """Figures of one replay, over the jobs that started; NaN where there are none.
+    """Figures of one replay, over the jobs that started and were not withdrawn; NaN where there are none.
 
     Attributes:
         mean_wait_s: mean of start - arrival.
@@ -40,7 +40,7 @@ def summarise(jobs: Jobs, start_s: np.ndarray, pool: Pool) -> Summary:
         start_s: [jobs] when each started; NaN if never.
         pool: the processors.
     """
-    started = np.flatnonzero(~np.isnan(start_s))
+    started = np.flatnonzero(~np.isnan(start_s) & stays(jobs))
     if not len(started):
         return Summary(*[float("nan")] * 5)
     wait_s = start_s[started] - jobs.arrival_s[started]
@@ -55,6 +55,13 @@ def summarise(jobs: Jobs, start_s: np.ndarray, pool: Pool) -> Summary:
         used / float(pool.processors * span_s),
         _fairness(slowdown, jobs.agent[started]),
     )
+
+
+def stays(jobs: Jobs) -> np.ndarray:
+    """[jobs] bool: nobody withdraws the job, so its run time is known."""
+    if jobs.withdrawn_s is None:
+        return np.ones(len(jobs.arrival_s), bool)
+    return np.isnan(jobs.withdrawn_s)
 
 
 def logged_mean_wait_s(jobs: Jobs) -> float:

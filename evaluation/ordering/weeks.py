@@ -229,10 +229,12 @@ def _fitting(jobs: Jobs, pool: Pool, start_s: np.ndarray, begin_s: float) -> tup
 
 def earlier(jobs: Jobs, seconds: float) -> Jobs:
     """The same jobs on a clock whose second 0 lies `seconds` later: all instants are that much earlier."""
+    withdrawn_s = jobs.withdrawn_s
     return jobs._replace(
         arrival_s=jobs.arrival_s - seconds,
         logged_start_s=jobs.logged_start_s - seconds,
         origin_us=jobs.origin_us + round(seconds * 1e6),
+        withdrawn_s=None if withdrawn_s is None else withdrawn_s - seconds,
     )
 
 

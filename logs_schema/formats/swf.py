@@ -7,7 +7,8 @@ Readings of the format:
   counted from the `origin` given, or from 1970-01-01.
 * Processors asked for are field 8, where unknown field 5. Field 10 is KiB per processor.
 * -1 is unknown and stays null; a wait of -1 leaves start and finish null, a run time of -1 the finish alone.
-* Status 1 is completed, 0 failed, 5 killed, others unknown; a job cancelled with no run time never started.
+* Status 1 is completed, 0 failed, 5 killed, others unknown; a job cancelled with no run time never started, and its
+  wait says when it was cancelled: `finish` without `start`.
   Lines with status 2 to 4 are parts of jobs and go to the quarantine.
 * A negative time, zero processors or a zero requested time breaks a row; a run time of zero does not.
 * The header's MaxProcs (else MaxNodes) is the capacity of one virtual node, `pool`. There is no placement
@@ -101,7 +102,7 @@ def job_row(job: SwfJob, clock_s: float) -> Row:
         "requested_run_s": job.requested_s,
         "start": start_s,
         "finish": job.finish_s(clock_s),
-        "run_s": job.run_s if start_s is None else None,
+        "run_s": job.run_s if start_s is None and not job.never_ran else None,
         "status": job.status,
         "ran_node": None if start_s is None else POOL,
     }

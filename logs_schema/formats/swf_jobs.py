@@ -66,15 +66,20 @@ class SwfJob(NamedTuple):
     executable: str | None
     queue: str | None
 
+    @property
+    def never_ran(self) -> bool:
+        """Whether it was cancelled before it began to run."""
+        return self.status == STATUS_NAMES[CANCELLED] and not self.run_s
+
     def start_s(self, clock_s: float) -> float | None:
         """When it began to run: `clock + submit + wait`, None if unknown or if it was cancelled before."""
-        never_ran = self.status == "killed" and not self.run_s
-        return None if self.wait_s is None or never_ran else clock_s + self.submit_s + self.wait_s
+        return None if self.wait_s is None or self.never_ran else clock_s + self.submit_s + self.wait_s
 
     def finish_s(self, clock_s: float) -> float | None:
-        """When it ended: `start + run`, None where either is unknown."""
-        start_s = self.start_s(clock_s)
-        return None if start_s is None or self.run_s is None else start_s + self.run_s
+        """When it ended: `start + run`; when it was cancelled, `submit + wait`; None where one is unknown."""
+        if self.wait_s is None or (self.run_s is None and not self.never_ran):
+            return None
+        return clock_s + self.submit_s + self.wait_s + (self.run_s or 0.0)
 
 
 def parse_job(fields: Sequence[str]) -> SwfJob:

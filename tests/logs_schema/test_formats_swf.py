@@ -105,7 +105,11 @@ def test_without_any_capacity_there_is_no_node_and_the_facts_say_so(tmp_path):
         ({"f4": "0"}, {"finish": at(1_000_000_080)}),
         ({"f11": "0"}, {"status": "failed"}),
         ({"f11": "5"}, {"status": "killed", "start": at(1_000_000_080)}),
-        ({"f11": "5", "f4": "0"}, {"status": "killed", "start": None, "finish": None, "ran_node": None}),
+        (
+            {"f11": "5", "f4": "0"},
+            {"status": "killed", "start": None, "finish": at(1_000_000_080), "run_s": None, "ran_node": None},
+        ),
+        ({"f11": "5", "f4": "-1", "f3": "-1"}, {"start": None, "finish": None, "run_s": None}),
         ({"f11": "5", "f4": "-1", "f8": "0"}, {"status": "killed", "cpu_cores": None}),
         ({"f11": "-1"}, {"status": "unknown"}),
         ({"f12": "-1", "f14": "-1", "f15": "-1"}, {"agent": None, "service": None, "queue": None}),

@@ -72,6 +72,20 @@ def test_an_older_file_is_replaced_only_when_asked(archive, tmp_path, capsys):
     assert run(*words, "--replace") == 0
 
 
+def test_cancelled_jobs_are_left_out_or_withdrawn_and_said(tmp_path, capsys):
+    (tmp_path / "log.swf").write_text(LOG + "4 4 5 0 6 -1 -1 6 9 -1 5 1 1 -1 1 -1 -1 -1\n")
+    assert run("import", "swf", tmp_path / "log.swf", "--out", tmp_path / "archive") == 0
+    words = ("replay", tmp_path / "archive", "--policy", "sjf")
+    capsys.readouterr()
+    assert run(*words) == 0
+    assert "1 x cancelled (before they started: left out)" in capsys.readouterr().out
+    assert run(*words, "--withdraw", "--out", tmp_path / "waits.parquet") == 0
+    shown = capsys.readouterr().out
+    assert "1 x withdrawn (cancelled before they started: in the queue until then, in no figure)" in shown
+    assert "4 jobs on 6 processors" in shown
+    assert [row["wait_s"] for row in rows(tmp_path / "waits.parquet")][-1] is None
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

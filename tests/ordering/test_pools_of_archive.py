@@ -223,7 +223,8 @@ def test_one_pool_is_what_it_was(tmp_path, capsys):
         assert waits.column_names == ["request_id", "wait_s", "start", "policy"]
         assert not {"pool", "pools"} & set(plain)
         assert set(plain["counts"]) == {
-            "no_run_time", "no_processors", "zero_run_time", "no_request", "too_large", "overrunning",
+            "cancelled", "withdrawn", "no_run_time", "no_processors", "zero_run_time", "no_request", "too_large",
+            "overrunning",
         }  # fmt: skip
         found[name] = (plain, waits)
         jobs = read_jobs(Archive(archive))

@@ -54,6 +54,25 @@ def test_replay_is_its_definition(rule, easy, log):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("easy", [False, True])
+@given(log=small_logs(), patience=st.lists(st.integers(1, 9) | st.just(math.inf), min_size=14, max_size=14))
+def test_replay_of_withdrawn_jobs_is_its_definition(easy, log, patience):
+    rows, _ = log
+    leaves = np.array([row[0] + wait for row, wait in zip(rows, patience, strict=False)], float)
+    jobs = jobs_of(*rows)._replace(withdrawn_s=np.where(np.isinf(leaves), np.nan, leaves))
+    for rule in (FCFS, SJF):
+        found = replay(jobs, Pool(CAPACITY, easy), rule).start_s
+        expected = by_definition(rows, CAPACITY, easy, written_again(rows, None)[rule.name], leaves.tolist())
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_withdrawn_head_lets_the_others_pass():
+    jobs = jobs_of((0, 4, 9, 9), (1, 6, 9, 9), (2, 2, 20, 20), (3, 9, 9, 9))
+    withdrawn_s = np.array([np.nan, 5.0, np.nan, 4.0])  # the last one is larger than the pool
+    found = replay(jobs._replace(withdrawn_s=withdrawn_s), Pool(CAPACITY, False), FCFS)
+    np.testing.assert_array_equal(found.start_s, [0.0, np.nan, 5.0, np.nan])
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @given(log=small_logs(), easy=st.booleans())
 def test_capacity_is_never_exceeded_and_nobody_starts_early_or_never(rule, log, easy):

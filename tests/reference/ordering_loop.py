@@ -13,9 +13,14 @@ Job = tuple[float, float, float, float]
 
 
 def by_definition(
-    jobs: Sequence[Job], capacity: float, easy: bool, priority: Callable[[int, float], float]
+    jobs: Sequence[Job],
+    capacity: float,
+    easy: bool,
+    priority: Callable[[int, float], float],
+    withdrawn: Sequence[float] | None = None,
 ) -> list[float]:
-    """Start of every job; `priority(job, now)`, lowest first, ties by index."""
+    """Start of every job; `priority(job, now)`, lowest first, ties by index; `withdrawn` instants, inf for never."""
+    leaves = [float("inf")] * len(jobs) if withdrawn is None else withdrawn
     start: dict[int, float] = {}
     order: list[int] = []  # in which they started
     gone: set[int] = set()
@@ -58,11 +63,19 @@ def by_definition(
                     del start[job]
                     queue.append(job)
 
+    def end(job):
+        return min(start[job] + jobs[job][3], leaves[job])
+
     while future or len(gone) < len(order):
-        ends = [start[job] + jobs[job][3] for job in order if job not in gone]
-        now = min([*ends, *(jobs[job][0] for job in future[:1])])
-        ending = [job for job in order if job not in gone and start[job] + jobs[job][3] == now]
+        ends = [end(job) for job in order if job not in gone]
+        now = min([*ends, *(jobs[job][0] for job in future[:1]), *(leaves[job] for job in queue)])
+        ending = [job for job in order if job not in gone and end(job) == now]
         gone.update(job for job in ending if start[job] + jobs[job][2] <= now)
+        leaving = [job for job in queue if leaves[job] == now]
+        for job in leaving:
+            queue.remove(job)
+        if leaving:
+            look(now)
         while future and jobs[future[0]][0] == now:
             queue.append(future.pop(0))
             look(now)

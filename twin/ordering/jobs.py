@@ -1,10 +1,13 @@
 """The jobs of an archive, as the ordering problem sees them; what a log leaves open is settled by counted rules.
 
-Left out: `no_run_time`, jobs that never ran or whose end the log did not see; `no_processors`, jobs that ask
-for none.
+Left out: `cancelled`, jobs that were given up before they started; `no_run_time`, jobs whose run time the log did not
+see; `no_processors`, jobs that ask for none.
 Changed: `zero_run_time`, jobs that ended within the second in which they began run for 1 s; `no_request`, jobs
 that name no run time are taken to ask for the longest time that anybody in the log asks for (where nobody
 does, for the longest run time): a scheduler without a limit expects the worst.
+
+A job that was given up has no run time, so it is in no figure; but it may have stood in others' way. Asked for,
+`withdrawn` ones are kept where the log says when that was: they wait until then, as nothing else in the queue knows.
 
 Jobs larger than a pool and jobs that outrun their request are counted by the replay, which knows the pool.
 """
@@ -30,19 +33,29 @@ COLUMNS = (
     "start",
     "finish",
     "run_s",
+    "status",
 )
+GIVEN_UP, UNSURE = ("killed", "dropped", "rejected"), ("failed", "unknown")
+"""How requests end that were given up where they have no start; and, besides, where they ran for no time."""
 
 
-def read_jobs(archive: Archive, *, days: Iterable[date] | None = None, pool: str | None = None) -> Jobs:
+def read_jobs(
+    archive: Archive,
+    *,
+    days: Iterable[date] | None = None,
+    pool: str | None = None,
+    withdraw: bool = False,
+) -> Jobs:
     """Reads jobs.
 
     Args:
         archive: where from.
         days: days of arrival to read (all if None).
         pool: name of the pool whose jobs are read; the jobs of all nodes together if None.
+        withdraw: whether jobs that were cancelled before they started wait until then, in place of being left out.
 
     Returns:
-        The jobs that ran, in order of arrival; `counts` says what each rule did.
+        The jobs that ran (and those that are withdrawn), in order of arrival; `counts` says what each rule did.
 
     Raises:
         ConfigError: the archive has no such pool.
@@ -52,8 +65,11 @@ def read_jobs(archive: Archive, *, days: Iterable[date] | None = None, pool: str
     arrival_us, start_us, finish_us = (_instants_us(rows[name]) for name in ("arrival", "start", "finish"))
     run_s = np.where(np.isnan(finish_us - start_us), _numbers(rows["run_s"]), (finish_us - start_us) / 1e6)
     processors, requested_s = _numbers(rows["cpu_cores"]), _numbers(rows["requested_run_s"])
-    no_run_time, no_processors = np.isnan(run_s), ~(processors > 0.0)
-    usable = np.flatnonzero(~no_run_time & ~no_processors)
+    cancelled = _cancelled(rows["status"], start_us, run_s)
+    withdrawn = cancelled & (finish_us > arrival_us) & (processors > 0.0) & withdraw
+    cancelled &= ~withdrawn
+    no_run_time, no_processors = np.isnan(run_s) & ~cancelled & ~withdrawn, ~(processors > 0.0)
+    usable = np.flatnonzero(~no_run_time & ~no_processors & ~cancelled)
     if not len(usable):
         raise NoJobsError(
             "no job has both processors and a run time",
@@ -65,25 +81,30 @@ def read_jobs(archive: Archive, *, days: Iterable[date] | None = None, pool: str
     request_id = rows["request_id"].to_numpy(zero_copy_only=False)
     usable = usable[_in_order(arrival_us[usable], request_id[usable])]
     origin_us = int(arrival_us[usable[0]])
-    run_s, requested_s = run_s[usable], requested_s[usable]
-    zero, no_request = run_s <= 0.0, ~(requested_s > 0.0)
+    run_s, requested_s, withdrawn = run_s[usable], requested_s[usable], withdrawn[usable]
+    zero, no_request = (run_s <= 0.0) & ~withdrawn, ~(requested_s > 0.0)
     counts = {
+        "cancelled": cancelled,
+        "withdrawn": withdrawn,
         "no_run_time": no_run_time,
-        "no_processors": no_processors & ~no_run_time,
+        "no_processors": no_processors & ~no_run_time & ~cancelled,
         "zero_run_time": zero,
         "no_request": no_request,
     }
     run_s = np.where(zero, SHORTEST_RUN_S, run_s)
+    requested_s = np.where(no_request, _longest(requested_s[~no_request], run_s[~withdrawn]), requested_s)
+    finish_s = (finish_us[usable] - origin_us) / 1e6
     return Jobs(
         request_id=request_id[usable],
         arrival_s=(arrival_us[usable] - origin_us) / 1e6,
         processors=processors[usable],
-        requested_s=np.where(no_request, _longest(requested_s[~no_request], run_s), requested_s),
-        run_s=run_s,
+        requested_s=requested_s,
+        run_s=np.where(withdrawn, requested_s, run_s),  # they would have run, nobody knows how long
         logged_start_s=(start_us[usable] - origin_us) / 1e6,
         agent=_codes(rows["agent"])[usable],
         origin_us=origin_us,
         counts=(*((rule, int(rows_hit.sum())) for rule, rows_hit in counts.items()), *left_out.items()),
+        withdrawn_s=np.where(withdrawn, finish_s, np.nan) if withdraw else None,
     )
 
 
@@ -100,8 +121,17 @@ def clairvoyant(jobs: Jobs) -> Jobs:
     return jobs._replace(requested_s=jobs.run_s)
 
 
+def _cancelled(status: pa.ChunkedArray, start_us: np.ndarray, run_s: np.ndarray) -> np.ndarray:
+    """[rows] bool: given up without a start."""
+    given_up, unsure = (
+        np.asarray(pc.is_in(status.cast(pa.string()), value_set=pa.array(names)))
+        for names in (GIVEN_UP, UNSURE)
+    )
+    return np.isnan(start_us) & ((given_up & ~(run_s > 0.0)) | (unsure & (run_s <= 0.0)))
+
+
 def _longest(requested_s: np.ndarray, run_s: np.ndarray) -> float:
-    return float(np.max(requested_s if len(requested_s) else run_s))
+    return float(np.max(requested_s if len(requested_s) else run_s, initial=SHORTEST_RUN_S))
 
 
 def _in_order(arrival_us: np.ndarray, request_id: np.ndarray) -> np.ndarray:

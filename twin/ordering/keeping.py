@@ -16,7 +16,7 @@ from twin.ordering.types import Jobs, Pool
 from twin.problems import ORDERING, refuse_other_problem
 
 QUEUE, POPULATION, PAST = "queue.json", "population.npz", "past.npz"
-_COLUMNS = tuple(name for name in Jobs._fields if name not in ("origin_us", "counts"))
+_COLUMNS = tuple(name for name in Jobs._fields if name not in ("origin_us", "counts", "withdrawn_s"))
 
 
 class QueueTwin(NamedTuple):

@@ -15,6 +15,9 @@ back now. The queue is looked at after each event of (2) and (3). Looking only o
 different rule: on a busy log it moves one wait in sixty, since half of what is about to become free admits
 other jobs than all of it.
 
+**Withdrawn jobs** leave the queue at their instant, after (1), and the queue is looked at once. One that has started by
+then runs on until then, or to the end of its request.
+
 **Run times** are the log's: a job that outruns its request is not killed. It keeps its processors until it
 really ends and is expected to end at any moment.
 """
@@ -70,6 +73,9 @@ class _Replay:
         self.ends: list[tuple[float, int, int]] = []
         self.num_started = self.num_backfilled = 0
         self.begin_s = -np.inf if warm is None else warm.begin_s
+        self.withdrawn_s = self._withdrawals()
+        self.leaving = [(instant_s, job) for job, instant_s in self.withdrawn_s.items()]
+        heapq.heapify(self.leaving)
         for offset, end_s in enumerate([] if warm is None else warm.end_s.tolist()):
             heapq.heappush(self.ends, (end_s, self.num_started, len(self.run_s) + offset))
             self.num_started += 1
@@ -84,12 +90,23 @@ class _Replay:
         while next_arrival < len(arrivals) or self.ends:
             now_s = arrivals[next_arrival][0] if next_arrival < len(arrivals) else np.inf
             now_s = min(now_s, self.ends[0][0]) if self.ends else now_s
+            now_s = min(now_s, self.leaving[0][0]) if self.leaving else now_s
             arriving = []
             while next_arrival < len(arrivals) and arrivals[next_arrival][0] == now_s:
                 arriving.append(arrivals[next_arrival][1])
                 next_arrival += 1
             self._instant(now_s, arriving)
         return self._replayed()
+
+    def _withdrawals(self) -> dict[int, float]:
+        """Job -> when its user takes it back, of those that wait at the beginning or come later."""
+        given = self.jobs.withdrawn_s
+        if given is None:
+            return {}
+        width, size = self.machine.processors, self.machine.size
+        return {
+            int(job): float(given[job]) for job in np.flatnonzero(given > self.begin_s) if width[job] <= size
+        }
 
     def _arrivals(self) -> list[tuple[float, int]]:
         width, size = self.machine.processors, self.machine.size
@@ -109,6 +126,9 @@ class _Replay:
                 self._release(job)
                 changed = True
             ending.append((job, as_expected))
+        if self._withdraw(now_s):
+            self._look(now_s)
+            changed = False
         for job in arriving:
             self.priority.add(self.waiting, job)
             self._look(now_s)
@@ -119,6 +139,15 @@ class _Replay:
             if changed or not as_expected:  # else nothing has happened since the last look
                 self._look(now_s)
                 changed = False
+
+    def _withdraw(self, now_s: float) -> bool:
+        """Takes out of the queue what is withdrawn now; whether there was anything."""
+        waiting = len(self.waiting)
+        while self.leaving and self.leaving[0][0] <= now_s:
+            job = heapq.heappop(self.leaving)[1]
+            if np.isnan(self.start_s[job]):
+                self.waiting.remove(job)
+        return len(self.waiting) < waiting
 
     def _release(self, job: int) -> None:
         self.machine.release(job)
@@ -171,7 +200,8 @@ class _Replay:
     def _start(self, job: int, now_s: float) -> None:
         self.machine.start(job, now_s)
         self.start_s[job] = now_s
-        heapq.heappush(self.ends, (now_s + self.run_s[job], self.num_started, job))
+        end_s = min(now_s + self.run_s[job], self.withdrawn_s.get(job, np.inf))
+        heapq.heappush(self.ends, (end_s, self.num_started, job))
         self.num_started += 1
 
     def _replayed(self) -> Replayed:

@@ -34,6 +34,8 @@ class Jobs(NamedTuple):
         agent: [jobs] int, who asked; -1 if unknown.
         origin_us: microseconds since 1970 (UTC) at second 0.
         counts: rule -> number of jobs it left out or changed; see `twin.ordering.jobs`.
+        withdrawn_s: [jobs] when its user takes the job back, NaN for those that nobody does; None where nobody takes
+            back any.
     """
 
     request_id: np.ndarray
@@ -45,6 +47,7 @@ class Jobs(NamedTuple):
     agent: np.ndarray
     origin_us: int = 0
     counts: tuple[tuple[str, int], ...] = ()
+    withdrawn_s: np.ndarray | None = None
 
 
 class WarmStart(NamedTuple):

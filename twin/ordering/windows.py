@@ -12,7 +12,8 @@ def window(
 
     Args:
         jobs: all jobs.
-        start_s: [jobs] the schedule: a replay's, or the log's; NaN for jobs that never start.
+        start_s: [jobs] the schedule: a replay's, or the log's; NaN for jobs that never start: they are left out once
+            the span begins, but for those that wait until they are withdrawn.
         begin_s: beginning of the span.
         end_s: its end; jobs that arrive then or later do not belong.
 
@@ -21,7 +22,10 @@ def window(
         and the warm start that says what runs.
     """
     before = jobs.arrival_s < begin_s
-    still_to_start = ~(start_s < begin_s) & ~(before & np.isnan(start_s))
+    gone = before & np.isnan(start_s)
+    if jobs.withdrawn_s is not None:
+        gone &= ~(jobs.withdrawn_s > begin_s)
+    still_to_start = ~(start_s < begin_s) & ~gone
     index = np.flatnonzero(still_to_start & (jobs.arrival_s < end_s))
     runs = np.flatnonzero((start_s < begin_s) & (start_s + jobs.run_s >= begin_s))
     runs = runs[np.argsort(start_s[runs], kind="stable")]
