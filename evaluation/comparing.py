@@ -6,7 +6,7 @@ what the policy was promised can be read next to what it got.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -26,6 +26,7 @@ from evaluation.comparison import (
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
 from evaluation.judges.players import GREEDY, HISTORY, SAMPLED, Players, players_of
+from evaluation.judges.user_policies import Entered, UserPolicy, enter, try_out
 from evaluation.judging import (
     Candidate,
     Judge,
@@ -55,7 +56,7 @@ from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_pr
 from twin.placement.types import Cluster
 from twin.placement.windows import Windows
 
-TWIN_POLICY = "twin"
+TWIN_POLICY, USERS = "twin", "user"
 POLICIES = (
     *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
     PolicyFacts("history", "history", "the logged decisions"),
@@ -103,6 +104,8 @@ class Case:
     plan: ShiftPlan
     config: JudgeConfig
     intervals: BootstrapConfig
+    policies: Mapping[str, UserPolicy] = field(default_factory=dict)
+    """The user's, by name."""
 
     @property
     def main(self) -> Metric:
@@ -161,18 +164,25 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
         for shift in tested
     ]
-    runs = list(_runs(case, tested, windows, notes, progress))
-    off_policy = _off_policy(case, tested, windows, notes, progress)
+    taken = [policy.name for policy in POLICIES]
+    entered = enter(case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), taken)
+    runs = list(_runs(case, tested, windows, entered, notes, progress))
+    runs = [run for run in runs if run.policy not in entered.refused]
+    off_policy = _off_policy(case, tested, windows, entered, notes, progress)
+    if entered.bundles:
+        notes.append(
+            f"made from other days, so judged on the log's own requests alone: {', '.join(entered.bundles)}"
+        )
     kinds = {window_units(part)[2] for part in windows}
     if any(run.judge == TRUTH for run in runs):
         kinds.add("days lived in the truth")
     judged = {run.policy for run in runs}
-    return compare(
+    found = compare(
         runs,
         archive=facts,
         train_days=[day.isoformat() for day in case.plan.train_days],
         unit_kind=" / ".join(sorted(kinds)),
-        policies=[policy for policy in POLICIES if policy.name in judged],
+        policies=[policy for policy in (*POLICIES, *_facts_of(entered)) if policy.name in judged],
         judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
         shifts=[_shift_facts(shift) for shift in case.plan.shifts],
         main_metric=case.main.name,
@@ -181,34 +191,53 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         notes=notes,
         config=case.intervals,
     )
+    return replace(found, refused={name: str(error) for name, error in entered.refused.items()})
+
+
+def _facts_of(entered: Entered) -> list[PolicyFacts]:
+    return [PolicyFacts(name, USERS, entered.words[name]) for name in entered.names]
 
 
 def _runs(
-    case: Case, shifts: Sequence[TestDays], windows: Sequence[Windows], notes: list[str], progress: Progress
+    case: Case,
+    shifts: Sequence[TestDays],
+    windows: Sequence[Windows],
+    entered: Entered,
+    notes: list[str],
+    progress: Progress,
 ) -> Iterator[Run]:
     encoding, shape = case.twin.encoding, common_shape(windows)
     example = example_for(encoding, windows[0])
     network = actor(example) if case.schedulers is None else network_for(case.schedulers, example)
     players = players_of(encoding.cluster, network, COMPARED)
-    replay = replay_program(encoding, players)
-    living = twin_program(encoding, case.twin.config, players)
+    others = {name: bundle.encoding for name, bundle in entered.bundles.items()}
+    in_windows = {**players, **entered.window_players()}
+    replay = replay_program(encoding, in_windows, others)
+    living = twin_program(encoding, case.twin.config, in_windows, others)
     config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
     programs = fit_programs(encoding, config)
     tried = candidates(case.schedulers, encoding.cluster)
     if case.schedulers is None:
         nobody = jax.jit(network.init)(jax.random.key(0))
         tried = [candidate._replace(params=nobody) for candidate in tried]
+    nothing = tried[0].params
+    elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
+    tried += [Candidate(name, name, nothing) for name in entered.players]
     learned_from = unsaid(case.archive, case.plan.train_days)
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
             here = unsaid(case.archive, shift.days)
-            judges = [without(replay_judge(replay, encoding, part, shape), here)]
+            seen = {
+                name: encode_days(case.archive, other, shift.days, num_steps=case.config.num_steps)
+                for name, other in others.items()
+            }
+            judges = [without(replay_judge(replay, encoding, part, shape, seen), here)]
             copies = case.config.copies
             shifted = _shifted_twin(key, case, config, programs, shift, notes)
             if shifted is not None:
-                lived = twin_judge(living, encoding, part, shifted.model, shape, copies=copies)
+                lived = twin_judge(living, encoding, part, shifted.model, shape, copies=copies, others=seen)
                 judges.append(without(lived, here))
             promised = twin_judge(
                 living,
@@ -218,17 +247,23 @@ def _runs(
                 shape,
                 copies=copies,
                 name="training twin",
+                others=seen,
             )
             judges.append(without(promised, learned_from))
             for judge in judges:
-                yield from _tried(key, judge, tried, shift, case.main, notes)
+                yield from _tried(key, judge, [*tried, *elsewhere], shift, case.main, entered, notes)
         stage(len(shifts))
     if "ground_truth" in case.archive.facts:
-        yield from _true_runs(case, players, tried, notes, progress)
+        yield from _true_runs(case, {**players, **entered.players}, tried, entered, notes, progress)
 
 
 def _off_policy(
-    case: Case, shifts: Sequence[TestDays], windows: Sequence[Windows], notes: list[str], progress: Progress
+    case: Case,
+    shifts: Sequence[TestDays],
+    windows: Sequence[Windows],
+    entered: Entered,
+    notes: list[str],
+    progress: Progress,
 ) -> list[OffPolicyRow]:
     """Off-policy estimates from the shifted days' logs; none where nothing was trained or they were left out, nor, with
     a note, of days whose log does not say what the main metric needs."""
@@ -237,10 +272,13 @@ def _off_policy(
         return []
     shape, example = common_shape(windows), example_for(encoding, windows[0])
     network = network_for(case.schedulers, example)
-    program = probability_program(players_of(encoding.cluster, network, COMPARED), network)
+    players = players_of(encoding.cluster, network, COMPARED)
+    program = probability_program({**players, **entered.players}, network)
     config = OffPolicyConfig(intervals=case.intervals)
     fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
     tried = candidates(case.schedulers, encoding.cluster)
+    able = [name for name in entered.players if name not in entered.refused]
+    tried += [Candidate(name, name, tried[0].params) for name in able]
     rows: list[OffPolicyRow] = []
     with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
@@ -269,7 +307,12 @@ def _off_policy(
 
 
 def _true_runs(
-    case: Case, players: Players, tried: Sequence[Candidate], notes: list[str], progress: Progress
+    case: Case,
+    players: Players,
+    tried: Sequence[Candidate],
+    entered: Entered,
+    notes: list[str],
+    progress: Progress,
 ) -> Iterator[Run]:
     """The candidates in the simulated system itself."""
     shifts = [shift.shift_days for shift in case.plan.shifts]
@@ -284,7 +327,7 @@ def _true_runs(
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
             judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift, workload)
-            yield from _tried(key, judge, tried, shift, case.main, notes)
+            yield from _tried(key, judge, tried, shift, case.main, entered, notes)
         stage(len(shifts))
 
 
@@ -300,13 +343,19 @@ def _shifted_twin(
 
 
 def _tried(
-    key: Array, judge: Judge, tried: Sequence[Candidate], shift: TestDays, main: Metric, notes: list[str]
+    key: Array,
+    judge: Judge,
+    tried: Sequence[Candidate],
+    shift: TestDays,
+    main: Metric,
+    entered: Entered,
+    notes: list[str],
 ) -> Iterator[Run]:
     """One run for each policy name; the seeds of one policy are joined, and their spread is noted."""
-    names = list(dict.fromkeys(candidate.name for candidate in tried))
-    outcomes = judge.try_out(key, tried)
+    outcomes = try_out(judge, key, tried, entered, shift.shift_days)
+    names = list(dict.fromkeys(candidate.name for candidate, _ in outcomes))
     for name in names:
-        trials = [trial for candidate, trial in zip(tried, outcomes, strict=True) if candidate.name == name]
+        trials = [trial for candidate, trial in outcomes if candidate.name == name]
         if len(trials) > 1:
             notes += _spread(judge.name, shift, name, main, trials)
         yield _joined(judge.name, shift, name, trials)

@@ -203,7 +203,7 @@ class Comparison:
         cells, differences, tallies: The numbers.
         trust: How far each judge can be believed.
         off_policy: What off-policy estimates say, in units of the reward.
-        notes: What a reader has to know besides.
+        notes: What a reader has to know besides; refused: name of a policy that was left out -> why.
         lead_reference: Policy that table, plots and command line refer to; empty where each has its own.
     """
 
@@ -222,6 +222,7 @@ class Comparison:
     trust: tuple[JudgeTrust, ...] = ()
     off_policy: tuple[OffPolicyRow, ...] = ()
     notes: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
     lead_reference: str = ""
     schema_version: int = field(default=SCHEMA_VERSION)
 

@@ -17,6 +17,7 @@ import numpy as np
 from evaluation.comparing import Case, compare_case
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.judges.user_policies import UserPolicy
 from evaluation.ordering.foreign import holds_training, refuse_other_pool
 from evaluation.progress import Progress
 from evaluation.records import to_plain
@@ -210,10 +211,11 @@ def build_comparison(
     progress: Progress,
     *,
     title: str,
+    policies: Mapping[str, UserPolicy] | None = None,
 ) -> dict[str, Any]:
     """Judges the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
 
-    Without a policy only what needs no training is judged.
+    Without a policy only what needs no training is judged. `policies` are the user's own, beside ours.
     """
     archive = Archive(archive_path)
     refuse_foreign(archive, twin_path)
@@ -222,7 +224,7 @@ def build_comparison(
     twin = PlacementTwin.load(twin_path)
     schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
     plan = plan_of(archive, twin.encoding.train_days, config.shifts)
-    case = Case(archive, twin, schedulers, plan, config.judge, config.intervals)
+    case = Case(archive, twin, schedulers, plan, config.judge, config.intervals, policies or {})
     comparison = compare_case(case, progress, facts=archive_facts(archive))
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     hashes = {"archive": archive.content_hash}

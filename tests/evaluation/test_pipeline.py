@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from evaluation import cli
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparing import TWIN_POLICY, candidates
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
+from evaluation.judges.contender import load_contender
 from evaluation.pipeline import (
     build_bundle,
     load_comparison,
@@ -41,7 +43,7 @@ from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.model import PlacementTwin, encode_days, load_encoding
 from twin.population import PopulationConfig
 
 TINY = RunConfig(
@@ -350,6 +352,44 @@ def test_what_does_not_belong_together_is_refused_before_judging(
         refuse_foreign_policy(products["policy"], other)
     with pytest.raises(ProductError, match="kind 'twin'"):
         build_bundle(tmp_path / "bundle", twin)
+
+
+def test_the_bundle_speaks_the_twins_encoding(products: dict[str, Path]) -> None:
+    encoding = load_encoding(products["twin"])
+    assert load_contender(products["bundle"] / "bundle", encoding).speaks(encoding)
+
+
+@pytest.mark.slow
+def test_policies_of_ones_own_stand_beside_ours(
+    products: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The bundle, judged as anybody's, is worth what the policy is that it was exported from."""
+    (tmp_path / "policies_of_mine.py").write_text(
+        "import jax.numpy as jnp\n\n\n"
+        "def first(key, observation, legal):\n    return jnp.argmax(legal, axis=0)\n\n\n"
+        "def last(key, observation, legal):\n    return jnp.full(legal.shape[1:], legal.shape[0])\n"
+    )
+    (tmp_path / "short.toml").write_text(
+        '[shifts]\nshifts = "0d"\n[judge]\ncopies = 2\nnum_steps = 64\nnum_fit_steps = 20\noff_policy_updates = 0\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    words = (
+        products["archive"] / "archive", products["twin"], products["policy"], "--config", "short.toml", "--out", "out",
+        "--policy", "first=policies_of_mine:first", "--policy", "last=policies_of_mine:last",
+        "--policy", f"old={products['bundle'] / 'bundle'}", "--no-progress",
+    )  # fmt: skip
+    assert cli.main(["compare", *map(str, words)]) == 2
+    assert "'last' chose a node that is not legal" in capsys.readouterr().err
+    comparison = load_comparison(tmp_path / "out")
+    assert set(comparison.refused) == {"last"}
+    for judge in ("replay", "twin of shifted days", "training twin", "truth"):
+        cells = [comparison.cell(judge, 0, name, "on_time") for name in ("old", "twin", "first", "last")]
+        assert cells[0] == cells[1], judge
+        assert cells[2] is not None, judge
+        assert cells[3] is None, judge
 
 
 def test_golden_observations_hold_logged_ones(products: dict[str, Path]) -> None:

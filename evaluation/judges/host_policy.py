@@ -1,0 +1,48 @@
+"""Policies that JAX cannot trace, called on the host from within compiled programs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twin.contracts import Policy
+
+
+class HostPolicy:
+    """A policy of plain NumPy as one that compiled programs can call; its key is two 32-bit words.
+
+    A program cannot be left by an error, so the first one is kept, and what follows from it is not looked at.
+
+    Attributes:
+        error: What the policy raised, if it did.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.error: Exception | None = None
+
+    def __call__(self, key: Any, observation: Any, legal: Any) -> Any:
+        """As a `Policy`."""
+        answer = jax.ShapeDtypeStruct(legal.shape[1:], jnp.int32)
+        words = jax.random.key_data(key)
+        return jax.pure_callback(self._call, answer, words, observation, legal, vmap_method="sequential")
+
+    def _call(self, words: np.ndarray, observation: Any, legal: np.ndarray) -> np.ndarray:
+        arrays = jax.tree.map(np.asarray, (words, observation, legal))
+        nothing = np.zeros(legal.shape[1:], np.int32)
+        if self.error is not None:
+            return nothing
+        try:
+            action = np.asarray(self._policy(*arrays))
+            if action.shape != nothing.shape or not np.issubdtype(action.dtype, np.integer):
+                raise TypeError(f"{form_of(action)} where whole numbers {list(nothing.shape)} are wanted")
+        except Exception as error:  # of a function of the user's: anything
+            self.error = error
+            return nothing
+        return action.astype(np.int32)
+
+
+def form_of(value: Any) -> str:
+    """The type and shape of an answer, in words."""
+    return f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else type(value).__name__

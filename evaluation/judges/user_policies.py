@@ -1,0 +1,240 @@
+"""Anyone's policy in a comparison: a function of the type `twin.contracts.Policy`, or one named `module:function`.
+
+A policy is tried on shapes before anything is judged. One that raises, or whose actions have the wrong shape, is
+refused by its name, and the others are judged; so is one that chooses nodes which are not legal. A function that JAX
+cannot trace (plain NumPy, a table looked up) is called on the host at every step: slower, with the same result.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.baselines import Baseline
+from evaluation.judges.contender import Contender, load_contender
+from evaluation.judges.host_policy import HostPolicy, form_of
+from evaluation.judges.players import Player, of_policy
+from evaluation.judging import Candidate, Judge, Trial
+from logs_schema.errors import ConfigError, SchedtwinError
+from offline_rl.networks import Example
+from twin.contracts import Array, Policy
+from twin.placement.encoding import Encoding
+
+SIGNATURE = (
+    "a function (key, observation, legal) -> action: observation.node [features, nodes, seats, *streams], "
+    "observation.request [features, seats, *streams], legal [nodes, seats, *streams] bool, action [seats, *streams] of "
+    "whole numbers"
+)
+_UNTRACEABLE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+
+
+UserPolicy = Policy | Baseline | Path
+"""A function, a rule that is made for a cluster, or the folder of a bundle."""
+
+
+def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserPolicy]:
+    """Policies written as `name=module:function` or `name=folder of a bundle`.
+
+    Args:
+        texts: As on the command line.
+        here: Folder in which modules are looked for first, and that relative paths start from.
+
+    Returns:
+        Name -> function, baseline or folder.
+
+    Raises:
+        ConfigError: a text of another form, a name given twice, a module or function that cannot be had.
+    """
+    found: dict[str, UserPolicy] = {}
+    for text in texts:
+        name, _, target = text.partition("=")
+        if not name or not target:
+            raise ConfigError(
+                f"{text!r} names no policy", where="--policy", allowed="NAME=MODULE:FUNCTION or NAME=BUNDLE"
+            )
+        if name in found:
+            raise ConfigError(f"the name {name!r} is given twice", where="--policy", allowed="a name once")
+        module, _, function = target.partition(":")
+        is_folder = os.sep in target or (here / target).is_dir()
+        if not is_folder and not function:
+            raise ConfigError(
+                f"{target!r} is neither a folder nor a function", where=f"--policy {name}",
+                allowed="MODULE:FUNCTION, or the folder of a bundle", advice="check the spelling",
+            )  # fmt: skip
+        found[name] = here / target if is_folder else _imported(name, module, function, here)
+    return found
+
+
+def _imported(name: str, module: str, function: str, here: Path) -> Policy | Baseline:
+    where = f"--policy {name}={module}:{function}"
+    sys.path.insert(0, str(here.resolve()))
+    try:
+        policy: Any = importlib.import_module(module)
+        for part in function.split("."):
+            policy = getattr(policy, part)
+    except Exception as error:  # of a module of the user's: anything
+        raise ConfigError(f"policy {name!r} cannot be imported: {_said(error)}", where=where) from error
+    finally:
+        sys.path.pop(0)
+    if not callable(policy) and not isinstance(policy, Baseline):
+        raise ConfigError(f"policy {name!r} is no function", where=where, allowed=SIGNATURE)
+    return policy
+
+
+@dataclass
+class Entered:
+    """The user's policies as a comparison plays them.
+
+    Attributes:
+        players: Name -> player, in every judge.
+        bundles: Name -> bundle made from other days than the twin; it keeps its own encoding, so only judges of the
+            log's own windows can play it.
+        hosted: Name -> those of the players that are called on the host.
+        words: Name -> what the policy is, in words.
+        refused: Name -> why it is left out; judging adds to it.
+    """
+
+    players: dict[str, Player] = field(default_factory=dict)
+    bundles: dict[str, Contender] = field(default_factory=dict)
+    hosted: dict[str, HostPolicy] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, SchedtwinError] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that are played."""
+        return (*self.players, *self.bundles)
+
+    def window_players(self) -> dict[str, Player]:
+        """Those that judges of the log's own windows play."""
+        return {**self.players, **{name: bundle.player(name) for name, bundle in self.bundles.items()}}
+
+
+def enter(
+    policies: Mapping[str, UserPolicy], encoding: Encoding, example: Example, taken: Sequence[str]
+) -> Entered:
+    """Makes the user's policies ready to be played, each tried on the shapes of the cluster.
+
+    Args:
+        policies: Name -> function, baseline or folder of a bundle.
+        encoding: Of the judged system.
+        example: Shapes of what a policy sees.
+        taken: Names that stand for something else in a comparison.
+
+    Returns:
+        Those that can be played, and why the others cannot.
+
+    Raises:
+        ConfigError: a name is taken.
+    """
+    if clash := sorted(set(policies) & set(taken)):
+        raise ConfigError(
+            f"the name {clash[0]!r} stands for a policy of the comparison", where="--policy",
+            allowed=f"any name but {', '.join(taken)}",
+        )  # fmt: skip
+    entered = Entered()
+    for name, policy in policies.items():
+        try:
+            _enter_one(entered, name, policy, encoding, example)
+        except SchedtwinError as error:
+            entered.refused[name] = error
+    return entered
+
+
+def _enter_one(entered: Entered, name: str, policy: UserPolicy, encoding: Encoding, example: Example) -> None:
+    if not isinstance(policy, Path):
+        rule = policy.policy(encoding.cluster) if isinstance(policy, Baseline) else policy
+        ready = _tried(name, rule, example)
+        entered.players[name] = of_policy(ready)
+        if isinstance(ready, HostPolicy):
+            entered.hosted[name] = ready
+        entered.words[name] = policy.description if isinstance(policy, Baseline) else "a policy of the user's"
+        return
+    bundle = load_contender(policy, encoding)
+    entered.words[name] = f"the bundle {bundle.content_hash[:12]}"
+    if bundle.speaks(encoding):
+        entered.players[name] = bundle.player(None)
+    else:
+        entered.bundles[name] = bundle
+
+
+def _tried(name: str, policy: Policy, example: Example) -> Policy:
+    """The policy, or it called on the host; ConfigError with its name where it raises or answers in another shape."""
+    streams = 3
+    seen, legal = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((*leaf.shape, streams), leaf.dtype),
+        (example.observation, example.legal),
+    )
+    wanted = jax.ShapeDtypeStruct(legal.shape[1:], jnp.int32)
+    try:
+        answer = jax.eval_shape(policy, jax.random.key(0), seen, legal)
+    except _UNTRACEABLE:
+        return _tried_on_host(name, HostPolicy(policy), seen, legal)
+    except Exception as error:  # of a function of the user's: anything
+        raise _raised(name, error) from error
+    if getattr(answer, "shape", None) != wanted.shape or not np.issubdtype(answer.dtype, np.integer):
+        raise ConfigError(
+            f"policy {name!r} answers with {form_of(answer)} where whole numbers {list(wanted.shape)} are wanted",
+            where=f"observations of {legal.shape[0]} nodes, {legal.shape[1]} seat and {streams} streams",
+            allowed=SIGNATURE,
+        )
+    return lambda key, observation, legal: policy(key, observation, legal).astype(jnp.int32)
+
+
+def _tried_on_host(name: str, policy: HostPolicy, seen: Any, legal: jax.ShapeDtypeStruct) -> HostPolicy:
+    observation = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), seen)
+    jax.block_until_ready(policy(jax.random.key(0), observation, jnp.ones(legal.shape, legal.dtype)))
+    if policy.error is not None:
+        raise _raised(name, policy.error) from policy.error
+    return policy
+
+
+def try_out(
+    judge: Judge, key: Array, candidates: Sequence[Candidate], entered: Entered, shift_days: int
+) -> list[tuple[Candidate, Trial]]:
+    """What came of candidates before a judge; the user's are tried one by one, so that none takes the others along.
+
+    One that raises, or chooses what is not legal, is refused from then on.
+    """
+    own = [one for one in candidates if one.name not in entered.words]
+    found = list(zip(own, judge.try_out(key, own), strict=True))
+    for one in candidates:
+        if one.name not in entered.words or one.name in entered.refused:
+            continue
+        where = f"{judge.name}, shift {shift_days}d"
+        trial = judge.try_out(key, [one])[0]
+        host = entered.hosted.get(one.name)
+        if host is not None and host.error is not None:
+            entered.refused[one.name] = _raised(one.name, host.error, where)
+            continue
+        if trial.num_illegal:
+            entered.refused[one.name] = ConfigError(
+                f"policy {one.name!r} chose a node that is not legal in {trial.num_illegal:,} of "
+                f"{trial.decisions.num_rows:,} decisions",
+                where=where, allowed="nodes where `legal` is true",
+                advice="mask the choice, for example with evaluation.baselines.best_legal",
+            )  # fmt: skip
+            continue
+        found.append((one, trial))
+    return found
+
+
+def _raised(name: str, error: Exception, where: str = "") -> ConfigError:
+    return ConfigError(f"policy {name!r} raised {_said(error)}", where=where, allowed=SIGNATURE)
+
+
+def _said(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1] if lines else 'nothing said'}"

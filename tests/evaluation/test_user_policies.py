@@ -1,0 +1,157 @@
+"""Anyone's policy is judged beside ours; one that fails is refused by its name, and takes nobody along."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evaluation.baselines import LEAST_BACKLOG, Baseline
+from evaluation.baselines.baseline import node_feature
+from evaluation.judges.players import players_of
+from evaluation.judges.user_policies import Entered, UserPolicy, enter, named_policies, try_out
+from evaluation.judging import Candidate, Trial, replay_judge, replay_program
+from evaluation.schedulers import example_for
+from logs_schema.errors import ConfigError
+from offline_rl.networks import actor
+from tests.twin.made import made_cluster, made_encoding, made_rows
+from twin.placement.encode import cut_windows
+from twin.placement.types import Cluster
+
+
+def least_backlog(_key, observation, legal):
+    backlog = node_feature(observation, "backlog")
+    return jnp.argmin(jnp.where(legal, jnp.where(jnp.isfinite(backlog), backlog, 1e9), jnp.inf), axis=0)
+
+
+def in_numpy(_key, observation, legal):
+    backlog = node_feature(observation, "backlog").copy()
+    for node in range(len(backlog)):  # what no tracer can follow
+        if not np.isfinite(backlog[node]).any():
+            backlog[node] = 1e9
+    return np.argmin(np.where(legal, np.minimum(backlog, 1e9), np.inf), axis=0)
+
+
+def misspelt(_key, observation, _legal):
+    return observation.nodes[0]
+
+
+def of_all_nodes(_key, _observation, legal):
+    return legal.astype(jnp.int32)
+
+
+def shares(_key, _observation, legal):
+    return legal.mean(axis=0)
+
+
+def the_first(_key, _observation, legal):
+    return jnp.zeros(legal.shape[1:], jnp.int32)
+
+
+def breaks_down(_key, _observation, legal):
+    if np.asarray(legal).sum() < legal.size:  # not while it is tried on shapes, where all is legal
+        raise RuntimeError("no such node here")
+    return np.zeros(legal.shape[1:], int)
+
+
+class Found:
+    """What came of some policies, judged by replay in one program."""
+
+    def __init__(self, entered: Entered, trials: list[tuple[Candidate, Trial]]) -> None:
+        self.entered = entered
+        self.node = {candidate.name: trial.decisions.node for candidate, trial in trials}
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    cluster = made_cluster()
+    encoding = made_encoding(cluster, depth=40)
+    rows = made_rows(np.random.default_rng(5), cluster, 90)
+    windows = cut_windows(rows, np.ones(90, bool), encoding, num_steps=48)
+    example = example_for(encoding, windows)
+    network = actor(example, hidden=(8,))
+    given: dict[str, UserPolicy] = {
+        "mine": least_backlog,
+        "rule": Baseline("any", "a rule made for a cluster", _rule),
+        "in_numpy": in_numpy,
+        "misspelt": misspelt,
+        "of_all_nodes": of_all_nodes,
+        "shares": shares,
+        "the_first": the_first,
+        "breaks_down": breaks_down,
+        "gone": Path("no") / "such" / "bundle",
+    }
+    entered = enter(given, encoding, example, ("history", LEAST_BACKLOG.name))
+    players = {**players_of(cluster, network, (LEAST_BACKLOG,)), **entered.window_players()}
+    judge = replay_judge(
+        replay_program(encoding, players), encoding, windows, (windows.num_steps, windows.num_windows)
+    )
+    nothing = network.init(jax.random.key(0))
+    names = ("history", LEAST_BACKLOG.name, *entered.names)
+    tried = [Candidate(name, name, nothing) for name in names]
+    return Found(entered, try_out(judge, jax.random.key(1), tried, entered, 7))
+
+
+def _rule(cluster: Cluster):
+    assert cluster.num_nodes > 1
+    return least_backlog
+
+
+def test_a_policy_of_ones_own_is_played_as_ours_are(found: Found) -> None:
+    assert set(found.node) == {"history", LEAST_BACKLOG.name, "mine", "rule", "in_numpy"}
+    np.testing.assert_array_equal(found.node["mine"], found.node["rule"])
+    np.testing.assert_array_equal(found.node["mine"], found.node["in_numpy"])
+    assert len(np.unique(found.node["mine"])) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("misspelt", "'misspelt' raised AttributeError: .*nodes"),
+        ("of_all_nodes", r"'of_all_nodes' answers with int32\[\d+, 1, 3\] where whole numbers \[1, 3\]"),
+        ("shares", r"'shares' answers with float32\[1, 3\]"),
+        (
+            "the_first",
+            r"'the_first' chose a node that is not legal in \d+ of 90 decisions\n  where: replay, shift 7d",
+        ),
+        ("breaks_down", "'breaks_down' raised RuntimeError: no such node here\n  where: replay, shift 7d"),
+        ("gone", "bundle"),
+    ],
+)
+def test_one_that_fails_is_refused_by_name(found: Found, name: str, said: str) -> None:
+    assert name not in found.node
+    with pytest.raises(type(found.entered.refused[name]), match=f"(?s){said}"):
+        raise found.entered.refused[name]
+
+
+def test_names_of_ours_cannot_be_taken() -> None:
+    encoding = made_encoding(made_cluster())
+    with pytest.raises(ConfigError, match="'history' stands for a policy of the comparison"):
+        enter({"history": least_backlog}, encoding, None, ("history",))
+
+
+def test_policies_are_named_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "mine_of_mine.py").write_text(
+        "def choose(key, observation, legal):\n    return legal.argmax(0)\n"
+    )
+    (tmp_path / "bundle").mkdir()
+    found = named_policies(["a=mine_of_mine:choose", "old=bundle", "far=elsewhere/bundle"], tmp_path)
+    assert found["a"](None, None, np.array([False, True])) == 1
+    assert (found["old"], found["far"]) == (tmp_path / "bundle", tmp_path / "elsewhere" / "bundle")
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["mine"], "'mine' names no policy"),
+        (["mine=nothing_there"], "neither a folder nor a function"),
+        (["mine=no_such_module:choose"], "'mine' cannot be imported: ModuleNotFoundError"),
+        (["mine=math:choose"], "'mine' cannot be imported: AttributeError"),
+        (["mine=math:pi"], "'mine' is no function"),
+        (["mine=math:sin", "mine=math:cos"], "given twice"),
+    ],
+)
+def test_what_names_no_policy_is_refused(tmp_path: Path, texts: list[str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        named_policies(texts, tmp_path)
