@@ -9,7 +9,8 @@ resumable.
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -18,10 +19,11 @@ from typing import Any
 
 from logs_schema.aside import into_place, locked_folder, sweep, sync
 from logs_schema.disk import room_for
-from logs_schema.errors import ProductError, first
+from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.hashing import as_json, file_hash, json_hash
 
 MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 64 * 1024**2
 SCHEMA_VERSION = 1
 """Version of the manifest itself; what the files mean is the business of each kind."""
 
@@ -150,14 +152,15 @@ def read_manifest(path: Path | str, kind: str | None = None) -> Manifest:
             what, where=str(path), allowed=f"a folder holding {MANIFEST}", advice="check the path"
         )
     try:
-        manifest = Manifest(**json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, TypeError) as error:
+        manifest = _parsed(file)
+        hashed = manifest.hashed()
+    except (OSError, ValueError, TypeError, RecursionError, ConfigError) as error:
         raise _damaged(file, f"the manifest cannot be read ({error})") from error
     if manifest.schema_version != SCHEMA_VERSION:
         what, where = "the product was written by another version", f"{file}: schema_version"
         found = f"version {SCHEMA_VERSION}, found {manifest.schema_version}"
         raise ProductError(what, where=where, allowed=found, advice="make it again with this version")
-    if manifest.content_hash != manifest.hashed():
+    if manifest.content_hash != hashed:
         raise _damaged(file, "the manifest does not agree with its own hash")
     if kind is not None and manifest.kind != kind:
         what = f"this is a product of kind '{manifest.kind}'"
@@ -167,33 +170,73 @@ def read_manifest(path: Path | str, kind: str | None = None) -> Manifest:
     return manifest
 
 
-def verify(path: Path | str, kind: str | None = None) -> Manifest:
-    """Recompute the hash of every file of a product.
+def verify(
+    path: Path | str,
+    kind: str | None = None,
+    *,
+    expect: str | None = None,
+    max_bytes: int | None = None,
+    hidden_allowed: bool = True,
+) -> Manifest:
+    """Recompute the hash of every file of a product; what can be refused by name or size is refused before that.
 
     Args:
         path: the product's folder.
         kind: the kind it must have; None accepts any.
+        expect: the content hash it must have; None accepts any.
+        max_bytes: what all its files may take; None: no limit.
+        hidden_allowed: whether hidden files may lie there that the manifest does not name.
 
     Returns:
         The manifest, now known to tell the truth about the files.
 
     Raises:
-        ProductError: as `read_manifest`, or files are missing, altered or foreign; names them.
+        ProductError: as `read_manifest`, it has another content hash, is too large, or files are missing, altered,
+            foreign or no plain files; names them.
     """
     path = Path(path).absolute()
     manifest = read_manifest(path, kind)
-    found = _hash_files(path)
-    shown = {name for name in found if not any(part.startswith(".") for part in Path(name).parts)}
-    troubles = {
-        "missing": sorted(manifest.files.keys() - found.keys()),
-        "altered": sorted(
-            name for name in manifest.files.keys() & found.keys() if manifest.files[name] != found[name]
-        ),
-        "foreign": sorted(shown - manifest.files.keys()),
-    }
+    if expect is not None and manifest.content_hash != expect.lower():
+        raise ProductError(
+            f"this is not the {manifest.kind} that was expected",
+            where=f"{path}: content hash {manifest.content_hash}",
+            allowed=expect,
+            advice="ask whoever made it for the content hash; do not use this one",
+        )
+    files = _plain_files(path)
+    known = {name: file for name, file in files.items() if name in manifest.files}
+    foreign = [name for name in files if name not in known and not (hidden_allowed and _is_hidden(name))]
+    _refuse_disagreement(path, missing=manifest.files.keys() - known.keys(), foreign=foreign)
+    num_bytes = sum(file.stat().st_size for file in known.values())
+    if max_bytes is not None and num_bytes > max_bytes:
+        raise ProductError(
+            f"the {manifest.kind} is too large", where=f"{path}: {num_bytes:,} bytes", allowed=f"{max_bytes:,} bytes"
+        )
+    altered = [name for name, file in known.items() if manifest.files[name] != _hash_inside(file)]
+    _refuse_disagreement(path, altered=altered)
+    return manifest
+
+
+def _refuse_disagreement(path: Path, **troubles: Collection[str]) -> None:
     if any(troubles.values()):
-        where = "; ".join(f"{trouble}: {first(names)}" for trouble, names in troubles.items() if names)
+        where = "; ".join(f"{trouble}: {first(sorted(names))}" for trouble, names in troubles.items() if names)
         raise _damaged(path, "the files do not agree with the manifest", where)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in Path(name).parts)
+
+
+def _parsed(file: Path) -> Manifest:
+    if file.stat().st_size > MAX_MANIFEST_BYTES:
+        raise ValueError(f"more than {MAX_MANIFEST_BYTES:,} bytes")
+    manifest = Manifest(**json.loads(file.read_text(encoding="utf-8")))
+    for name in ("made_from", "config", "files", "extra"):
+        if not isinstance(getattr(manifest, name), dict):
+            raise TypeError(f"{name} is no mapping")
+    texts = manifest.kind, manifest.content_hash, manifest.created, *manifest.files.values()
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("kind, date and hashes must be text")
     return manifest
 
 
@@ -232,17 +275,29 @@ def _looks_like_product(path: Path) -> bool:
 
 
 def _hash_files(folder: Path) -> dict[str, str]:
-    hashes = {}
+    return {name: _hash_inside(file) for name, file in _plain_files(folder).items()}
+
+
+def _plain_files(folder: Path) -> dict[str, Path]:
+    """Name -> file of everything in a folder but the manifest; ProductError where something is no plain file."""
+    files = {}
     for file in sorted(folder.rglob("*")):
-        name = file.relative_to(folder).as_posix()
-        if file.is_symlink():
+        name, mode = file.relative_to(folder).as_posix(), file.lstat().st_mode
+        if stat.S_ISLNK(mode):
             advice = "put a copy of the file there"
             raise ProductError(
                 "a product holds no links", where=str(file), allowed="plain files", advice=advice
             )
-        if file.is_file() and name != MANIFEST:
-            hashes[name] = _hash_inside(file)
-    return hashes
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise ProductError(
+                "a product holds no pipes, sockets or devices",
+                where=str(file),
+                allowed="plain files",
+                advice="remove it",
+            )
+        if stat.S_ISREG(mode) and name != MANIFEST:
+            files[name] = file
+    return files
 
 
 def _hash_inside(file: Path) -> str:

@@ -117,6 +117,10 @@ def test_only_products_and_empty_folders_are_replaced_and_only_when_asked(tmp_pa
         (lambda product: (product / MANIFEST).unlink(), "no table here"),
         (lambda product: (product / MANIFEST).write_text(""), "cannot be read"),
         (lambda product: (product / MANIFEST).write_text('{"colour": 1}'), "cannot be read"),
+        (lambda product: (product / MANIFEST).write_text("[" * 100_000), "cannot be read"),
+        (lambda product: _edit(product, files=["rows.txt"]), "cannot be read"),
+        (lambda product: _edit(product, config={"deep": float("nan")}), "cannot be read"),
+        (lambda product: os.mkfifo(product / "pipe"), "no pipes"),
         (lambda product: _edit(product, seed=8), "own hash"),
         (lambda product: _edit(product, schema_version=99), "another version"),
         (lambda product: _edit(product, created="yesterday"), None),
@@ -260,3 +264,20 @@ def test_a_full_disk_is_told_with_the_folder_and_what_is_needed(tmp_path):
 def test_other_troubles_with_files_stay_what_they_are(tmp_path):
     with pytest.raises(FileNotFoundError), writing(tmp_path / "a", "table") as folder:
         (folder / "absent" / "rows.txt").write_text("rows")
+
+
+def test_what_the_manifest_does_not_name_is_refused_before_anything_is_hashed(tmp_path, monkeypatch):
+    known = write(tmp_path / "a").content_hash
+    assert verify(tmp_path / "a", expect=known.upper(), max_bytes=100, hidden_allowed=False)
+    monkeypatch.setattr("logs_schema.product._hash_inside", lambda file: pytest.fail(f"{file} was hashed"))
+    with pytest.raises(ProductError, match="not the table that was expected"):
+        verify(tmp_path / "a", expect="0" * 64)
+    with pytest.raises(ProductError, match="too large"):
+        verify(tmp_path / "a", max_bytes=1)
+    (tmp_path / "a" / "part" / ".hidden").write_text("x")
+    with pytest.raises(ProductError, match=r"foreign: part/\.hidden"):
+        verify(tmp_path / "a", hidden_allowed=False)
+    with (tmp_path / "a" / "stranger").open("wb") as stream:
+        stream.truncate(3 * 1024**3)
+    with pytest.raises(ProductError, match="foreign: stranger"):
+        verify(tmp_path / "a")
