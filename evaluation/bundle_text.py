@@ -12,7 +12,7 @@ from logs_schema.product import read_manifest
 from offline_rl.bundle import read_golden, read_network
 from offline_rl.contract import RULES, PolicyContract
 from offline_rl.numpy_rules import MEANINGS
-from offline_rl.runner.network import Backend, load_network
+from offline_rl.runner.loading import Backend, load_network
 
 Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 """Title, column heads, rows."""
@@ -21,12 +21,13 @@ NUM_NAMED = 12
 """Labels of a vocabulary that are spelled out; flags of one kind are one row."""
 
 
-def bundle_facts(folder: Path, backend: Backend = "numpy") -> dict[str, Any]:
+def bundle_facts(folder: Path, backend: Backend = "numpy", *, expect: str | None = None) -> dict[str, Any]:
     """What a bundle says of itself, after its checksums are verified and its golden decisions replayed.
 
     Args:
         folder: The bundle.
         backend: Which copy of the network decides the golden observations.
+        expect: The content hash that it must have; None accepts any.
 
     Returns:
         `contract`, `manifest` and `checked`, and of a rule its `numbers`, as plain JSON.
@@ -34,9 +35,9 @@ def bundle_facts(folder: Path, backend: Backend = "numpy") -> dict[str, Any]:
     Raises:
         ProductError: It is no bundle, or it was changed, or does not decide as the original.
     """
-    policy = load_network(folder, backend)
+    policy = load_network(folder, backend, expect=expect)
     manifest = read_manifest(folder)
-    golden = read_golden(folder)
+    golden = read_golden(folder, policy.contract)
     numbers: dict[str, Any] = {}
     if policy.contract.network.kind in RULES:
         arrays = read_network(folder, policy.contract)

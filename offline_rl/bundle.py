@@ -5,18 +5,23 @@
     policy.onnx     choices [batch, A, F] float32, context [batch, R] float32, legal [batch, A] bool
                     -> logits [batch, A] float32, action [batch] int64; A is free where the network is bound to none
     golden.npz      choices, context, legal, logits, action: what the original decided, to hold every copy against
+    questions.json  plain descriptions, of placement and ordering; the first rows of golden.npz are what they become
     manifest.json   what it was made from, and the hash of every file
 
 Illegal choices get the logit `MASKED_LOGIT`; the action is the first of the largest logits. Nothing is pickled.
 """
 
 import zipfile
+from collections.abc import Mapping
+from math import prod
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+from numpy.lib import format as npy
 
 from logs_schema.errors import ProductError
-from offline_rl.contract import PolicyContract
+from offline_rl.contract import PolicyContract, refusing
 from offline_rl.numpy_networks import wanted_shapes
 
 KIND = "bundle"
@@ -24,8 +29,17 @@ KIND = "bundle"
 TOLERANCE = 1e-4
 """How far a logit of a legal choice may be from the original's; relative where it is larger than 1."""
 
-ARRAYS, GRAPH, GOLDEN = "policy.npz", "policy.onnx", "golden.npz"
-GOLDEN_ARRAYS = ("choices", "context", "legal", "logits", "action")
+ARRAYS, GRAPH, GOLDEN, QUESTIONS = "policy.npz", "policy.onnx", "golden.npz", "questions.json"
+GOLDEN_ARRAYS = {"choices": "f", "context": "f", "legal": "b", "logits": "f", "action": "i"}
+"""Name -> kind of its numbers."""
+MIN_GOLDEN, MAX_GOLDEN = 32, 100_000
+"""Golden rows of a bundle."""
+MIN_SEVERAL = 0.25
+"""Least share of golden rows in which several choices are legal; where there is one choice only, none needs to be."""
+MAX_BYTES = 1024**3
+"""What a bundle's files may take, and what its arrays may unpack to."""
+_HEADER_BYTES, _MAX_ARRAYS = 10_000, 1_000
+"""The longest header of an array that NumPy reads, and the arrays of a file."""
 
 
 def write_network(folder: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -37,10 +51,14 @@ def read_network(folder: Path, contract: PolicyContract) -> dict[str, np.ndarray
     """Reads `policy.npz` and checks it against the contract.
 
     Raises:
-        ProductError: It cannot be read, or its layers are not those of the contract.
+        ProductError: It cannot be read, or its layers are not those of the contract, or hold other than numbers.
     """
-    arrays = read_arrays(folder / ARRAYS)
-    check_shapes(arrays, contract, where=str(folder / ARRAYS))
+    path = folder / ARRAYS
+    most = 8 * sum(map(prod, wanted_shapes(contract).values()))
+    arrays = read_arrays(path, max_bytes=min(most, MAX_BYTES))
+    check_shapes(arrays, contract, where=str(path))
+    if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):
+        raise ProductError("the network's numbers are not finite", where=str(path), advice="export the policy again")
     return arrays
 
 
@@ -61,32 +79,83 @@ def check_shapes(arrays: dict[str, np.ndarray], contract: PolicyContract, *, whe
         )
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file, without pickle.
+def read_arrays(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
+    """The arrays of an npz file, without pickle; what it unpacks to is bounded before anything is unpacked.
+
+    Args:
+        path: The file.
+        max_bytes: What the arrays may take, their headers aside.
 
     Raises:
-        ProductError: The file is missing or damaged, or holds objects.
+        ProductError: The file is missing or damaged, holds objects, or is too large.
     """
-    try:
-        with path.open("rb") as source, np.load(source, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise ProductError(
-            "the arrays cannot be read", where=f"{path}: {error}", advice="make the product again"
-        ) from error
+    arrays = {}
+    with refusing("the arrays cannot be read", path), zipfile.ZipFile(path) as file:
+        members = file.infolist()
+        num_bytes = sum(max(member.file_size - _HEADER_BYTES, 0) for member in members)
+        if num_bytes > max_bytes or len(members) > _MAX_ARRAYS:
+            raise ValueError(f"{len(members)} arrays of {num_bytes:,} bytes, allowed {max_bytes:,}")
+        for member in members:
+            with file.open(member) as stream:
+                _refuse_other_length(stream, member.file_size)
+                stream.seek(0)
+                arrays[member.filename.removesuffix(".npy")] = npy.read_array(stream, allow_pickle=False)
+    return arrays
 
 
-def read_golden(folder: Path) -> dict[str, np.ndarray]:
-    """Reads `golden.npz`; raises ProductError where it is damaged or incomplete."""
-    golden = read_arrays(folder / GOLDEN)
-    if set(golden) != set(GOLDEN_ARRAYS) or not len(golden["action"]):
-        raise ProductError(
-            "the golden observations are incomplete",
-            where=f"{folder / GOLDEN}: {sorted(golden)}",
-            allowed=", ".join(GOLDEN_ARRAYS),
-            advice="export the policy again",
-        )
-    return golden
+def _refuse_other_length(stream: IO[bytes], num_bytes: int) -> None:
+    """Makes sure that an array's header tells as many numbers as there are bytes; ValueError where not."""
+    read_header = npy.read_array_header_2_0 if npy.read_magic(stream)[0] > 1 else npy.read_array_header_1_0
+    shape, _, dtype = read_header(stream)
+    if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize != num_bytes - stream.tell():
+        raise ValueError(f"an array of shape {shape} and type {dtype} in {num_bytes:,} bytes")
+
+
+def read_golden(folder: Path, contract: PolicyContract) -> dict[str, np.ndarray]:
+    """Reads `golden.npz`.
+
+    Raises:
+        ProductError: It is damaged, or not made of so many golden observations of the contract's features as prove
+            something: enough rows, each with a legal choice, some with several.
+    """
+    path, (num_choices, num_features, num_context) = folder / GOLDEN, contract.widths
+    of_row = {
+        "choices": (num_choices, num_features),
+        "context": (num_context,),
+        "legal": (num_choices,),
+        "logits": (num_choices,),
+        "action": (),
+    }
+    row_bytes = 8 * sum(map(prod, of_row.values()))
+    golden = read_arrays(path, max_bytes=min(MAX_GOLDEN * row_bytes, MAX_BYTES))
+    found = {name: (array.shape[1:], array.dtype.kind) for name, array in golden.items()}
+    wanted = {name: (of_row[name], kind) for name, kind in GOLDEN_ARRAYS.items()}
+    if found != wanted or len({len(array) for array in golden.values()}) != 1:
+        trouble = f"found {', '.join(f'{name} {list(array.shape)}' for name, array in golden.items())}"
+    elif trouble := _proves_nothing(golden):
+        pass
+    else:
+        return golden
+    raise ProductError(
+        "the golden observations do not prove the policy",
+        where=f"{path}: {trouble}",
+        allowed=f"{', '.join(GOLDEN_ARRAYS)} of {MIN_GOLDEN} to {MAX_GOLDEN:,} rows, with a legal choice in each and "
+        f"several in {MIN_SEVERAL:.0%}",
+        advice="export the policy again",
+    )
+
+
+def _proves_nothing(golden: Mapping[str, np.ndarray]) -> str:
+    """Why golden rows prove nothing; empty where they do."""
+    num_rows, legal, action = len(golden["action"]), golden["legal"], golden["action"]
+    if not MIN_GOLDEN <= num_rows <= MAX_GOLDEN:
+        return f"{num_rows} rows"
+    if not (np.all((action >= 0) & (action < legal.shape[1])) and legal[np.arange(num_rows), action].all()):
+        return "a golden decision is not legal"
+    is_several = legal.sum(axis=1) > 1
+    if legal.shape[1] > 1 and is_several.mean() < MIN_SEVERAL:
+        return f"several choices are legal in {int(is_several.sum())} of {num_rows} rows"
+    return ""
 
 
 def first_disagreement(logits: np.ndarray, action: np.ndarray, golden: dict[str, np.ndarray]) -> str:
@@ -106,7 +175,9 @@ def first_disagreement(logits: np.ndarray, action: np.ndarray, golden: dict[str,
         row = int(np.argmax(~np.all(away <= 1.0, axis=1)))
         times = np.nanmax(np.append(away[row], 0.0))
         return f"the logits of golden row {row} are {times:.2g} times the tolerance of {TOLERANCE:g} away"
-    differs = np.flatnonzero(action != golden["action"])
+    rows = np.arange(len(action))
+    best, taken = (golden["logits"][rows, chosen] for chosen in (golden["action"], action))
+    differs = np.flatnonzero(np.abs(best - taken) > 2 * allowed[rows, golden["action"]])  # closer is a matter of rounding
     if len(differs):
         row = int(differs[0])
         return (

@@ -6,15 +6,17 @@ the system was like in training. What only one problem needs stands in `setting`
 """
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from logs_schema.errors import ProductError
+from logs_schema.errors import ProductError, SchedtwinError
 
 CONTRACT = "contract.json"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the bundle's files."""
 PROBLEMS = ("placement", "ordering", "orchestration", "assignment", "autoscaling")
 """Kinds of decisions a bundle may hold."""
@@ -131,22 +133,16 @@ def read_contract(folder: Path) -> PolicyContract:
         ProductError: It is missing, damaged, of another version, or of a problem or network unknown here.
     """
     path = folder / CONTRACT
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+    with refusing("the bundle's contract cannot be read", path):
+        content = read_json(path)
         version = content["schema_version"]
         contract = _parsed(content) if version == SCHEMA_VERSION else None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ProductError(
-            "the bundle's contract cannot be read",
-            where=f"{path}: {type(error).__name__}: {error}",
-            advice="export the policy again",
-        ) from error
     if contract is None:
         raise ProductError(
             f"the bundle is of version {version}",
             where=str(path),
             allowed=f"version {SCHEMA_VERSION}",
-            advice="use the runner that came with it, or export the policy again",
+            advice=f"make it again from its policy: schedtwin export POLICY --out {folder} --replace",
         )
     network = contract.network
     for what, found, allowed in (
@@ -159,18 +155,67 @@ def read_contract(folder: Path) -> PolicyContract:
     return contract
 
 
+@contextmanager
+def refusing(what: str, path: Path) -> Iterator[None]:
+    """Raises ProductError in place of whatever a broken or hostile file makes its reader raise."""
+    try:
+        yield
+    except SchedtwinError:
+        raise
+    except Exception as error:  # parsers of foreign bytes have no common base
+        where = f"{path}: {type(error).__name__}: {error}"[:500]
+        raise ProductError(what, where=where, advice="export the policy again") from error
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of a bundle; ValueError where a number is not finite."""
+
+    def finite(text: str) -> float:
+        if not math.isfinite(value := float(text)):
+            raise ValueError(f"a number is not finite: {text}")
+        return value
+
+    return json.loads(path.read_text(encoding="utf-8"), parse_constant=finite, parse_float=finite)
+
+
 def _parsed(content: Mapping[str, Any]) -> PolicyContract:
     content = dict(content)
     _refuse_surprises(PolicyContract, content)
     for name in ("choice_features", "context_features"):
         content[name] = tuple(FeatureFacts(**_checked(FeatureFacts, one)) for one in content[name])
     network = dict(_checked(NetworkFacts, content["network"]))
-    network["hidden"] = tuple(int(width) for width in network["hidden"])
+    network["hidden"] = tuple(network["hidden"])
     content["network"] = NetworkFacts(**network)
-    content["choices"] = tuple(map(str, content["choices"]))
+    content["choices"] = tuple(content["choices"])
     for name in ("unknown", "trained_on", "setting"):
         content[name] = dict(content[name])
-    return PolicyContract(**content)
+    contract = PolicyContract(**content)
+    _refuse_other_types(contract)
+    return contract
+
+
+def _refuse_other_types(contract: PolicyContract) -> None:
+    facts, features = contract.network, (*contract.choice_features, *contract.context_features)
+    texts = [contract.problem, contract.legality, contract.action, contract.normalisation, contract.licence]
+    texts += [*contract.choices, *contract.unknown.values(), facts.kind, facts.activation]
+    texts += [text for one in features for text in (one.name, one.unit, one.description)]
+    texts += [] if contract.certificate is None else [contract.certificate]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("names, units and sentences must be text")
+    widths = (*facts.hidden, len(contract.choices))
+    if not facts.hidden or not all(type(width) is int and width > 0 for width in widths):
+        raise ValueError("there must be choices, and hidden layers of positive widths")
+    if type(facts.identity) is not bool or type(facts.pooled) is not bool:
+        raise TypeError("identity and pooled must be true or false")
+    if len(set(contract.choices)) != len(contract.choices):
+        raise ValueError("choices must have different names")
+    for one in features:
+        if (one.low is None) != (one.high is None) or not (one.low is None or _is_range(one.low, one.high)):
+            raise ValueError(f"the range of '{one.name}' cannot be: {one.low} to {one.high}")
+
+
+def _is_range(low: Any, high: Any) -> bool:
+    return all(isinstance(end, int | float) for end in (low, high)) and low <= high
 
 
 def _checked(kind: type, content: Mapping[str, Any]) -> Mapping[str, Any]:

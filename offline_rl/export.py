@@ -1,10 +1,11 @@
 """Hands a policy over: a bundle that needs none of the training stack, and that proves itself.
 
 Before the bundle appears under its name, random observations (and observed ones, if given) are decided by the
-original network in JAX, by NumPy and by ONNX Runtime; all three must agree, or there is no bundle.
+original network in JAX, by NumPy and by ONNX Runtime; all three must agree, or there is no bundle. So must plain
+questions, taken through the whole path that a caller takes (`offline_rl.questions`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,16 @@ import numpy as np
 
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
-from offline_rl.bundle import GOLDEN, GRAPH, KIND, TOLERANCE, check_shapes, write_network
+from offline_rl.bundle import GOLDEN, GOLDEN_ARRAYS, GRAPH, KIND, check_shapes, write_network
 from offline_rl.contract import MLP, RULES, SCORER, NetworkFacts, PolicyContract, write_contract
 from offline_rl.networks import Actor, Example, actor, greedy
+from offline_rl.numpy_networks import numpy_network
 from offline_rl.onnx_graph import graph_of
+from offline_rl.questions import asked_rows, drawn_questions, write_questions
 from offline_rl.rules.actor import rule_actor
-from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, replay_golden
+from offline_rl.runner.loading import prove
+from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph
+from offline_rl.runner.questions import Answered, asked_by
 from offline_rl.scorer import ScorerConfig, scorer
 from twin.contracts import PyTree
 
@@ -59,7 +64,10 @@ def export_policy(
     """
     arrays = named_arrays(params)
     check_shapes(arrays, contract, where="the policy's parameters")
-    golden = golden_decisions(params, contract, observed, seed or 0)
+    asked = asked_by(ExportedPolicy(contract, "", numpy_network(arrays, contract)))
+    rng = np.random.default_rng(seed or 0)
+    questions, answers = ([], []) if asked is None else drawn_questions(contract, asked, rng)
+    golden = golden_decisions(params, contract, observed, rng, answers)
     graph = graph_of(arrays, contract)
     with writing(
         out, KIND, made_from=made_from, config=config, seed=seed, extra=extra, replace=replace
@@ -68,8 +76,10 @@ def export_policy(
         write_network(folder, arrays)
         (folder / GRAPH).write_bytes(graph)
         np.savez(folder / GOLDEN, allow_pickle=False, **golden)
+        if asked is not None:
+            write_questions(folder, questions)
         for build in (from_arrays, from_graph):
-            replay_golden(ExportedPolicy(contract, "", build(folder, contract)), folder)
+            prove(ExportedPolicy(contract, "", build(folder, contract)), folder)
 
 
 def named_arrays(params: PyTree) -> dict[str, np.ndarray]:
@@ -154,20 +164,20 @@ def split_flat(flat: np.ndarray, contract: PolicyContract) -> tuple[np.ndarray, 
 
 
 def golden_decisions(
-    params: PyTree, contract: PolicyContract, observed: np.ndarray | None, seed: int
+    params: PyTree,
+    contract: PolicyContract,
+    observed: np.ndarray | None,
+    rng: np.random.Generator,
+    answers: Sequence[Answered] = (),
 ) -> dict[str, np.ndarray]:
-    """Observations under random masks, with the original's logits and greedy actions.
-
-    An observation whose two best choices are closer than twice the tolerance is left out: which of them is
-    taken there is a matter of rounding, not of the policy.
+    """What plain questions became, and observations under random masks, with the original's logits and greedy actions.
 
     Returns:
-        choices [n, A, F], context [n, R], legal [n, A], logits [n, A], action [n].
+        choices [n, A, F], context [n, R], legal [n, A], logits [n, A], action [n]; the questions come first.
 
     Raises:
         ProductError: `observed` has another number of features, or values that are not finite.
     """
-    rng = np.random.default_rng(seed)
     num_choices, num_features, num_context = contract.widths
     flat = rng.normal(size=(NUM_RANDOM, num_choices * num_features + num_context)).astype(np.float32)
     if observed is not None:
@@ -175,14 +185,10 @@ def golden_decisions(
     legal = rng.random((len(flat), num_choices)) < rng.choice([0.1, 0.5, 1.0], (len(flat), 1))
     legal[np.arange(len(flat)), rng.integers(num_choices, size=len(flat))] = True
 
-    choices, context = split_flat(flat, contract)
-    logits, action = decided(params, contract, choices, context, legal)
-    best = np.sort(np.where(legal, logits, -np.inf), axis=1)[:, -2:]
-    is_clear = (legal.sum(axis=1) == 1) | (
-        best[:, -1] - best[:, 0] > 2 * TOLERANCE * np.maximum(1, abs(best[:, -1]))
-    )
-    golden = {"choices": choices, "context": context, "legal": legal, "logits": logits, "action": action}
-    return {name: array[is_clear] for name, array in golden.items()}
+    drawn = (*split_flat(flat, contract), legal)
+    seen = [np.concatenate(pair) for pair in zip(asked_rows(answers, contract), drawn, strict=True)]
+    logits, action = decided(params, contract, *seen)
+    return dict(zip(GOLDEN_ARRAYS, (*seen, logits, action), strict=True))
 
 
 def decided(

@@ -24,6 +24,7 @@ def run(arguments: Namespace) -> int:
     """Export the policy; 0."""
     from evaluation.commands.output import show_result
     from evaluation.pipeline import build_bundle
+    from logs_schema.product import read_manifest
     from twin.problems import ORDERING, problem_of
 
     options = {"seed": arguments.seed, "licence": arguments.licence}
@@ -33,6 +34,8 @@ def run(arguments: Namespace) -> int:
         facts = build_queue_bundle(arguments.out, arguments.policy, replace_old=arguments.replace, **options)
     else:
         facts = build_bundle(arguments.out, arguments.policy, replace=arguments.replace, **options)
-    text = f"{arguments.out} written: seed {facts['seed']}, replayed in NumPy and ONNX against the original"
-    show_result(arguments, facts | {"bundle": str(arguments.out)}, text)
+    told = {"bundle": str(arguments.out), "content_hash": read_manifest(arguments.out).content_hash}
+    text = f"{arguments.out} written: seed {facts['seed']}, replayed in NumPy and ONNX against the original\n"
+    text += f"to be loaded with --expect {told['content_hash']}"
+    show_result(arguments, facts | told, text)
     return 0

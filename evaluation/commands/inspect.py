@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.expecting import add_expected
+
 NAME = "inspect"
 HELP = "show what an exported policy is: verified, replayed, its contract for a person or as JSON"
 
@@ -16,6 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="numpy",
         help="which copy decides the golden observations",
     )
+    add_expected(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -23,6 +26,6 @@ def run(arguments: Namespace) -> int:
     from evaluation.bundle_text import bundle_facts, bundle_text
     from evaluation.commands.output import show_result
 
-    facts = bundle_facts(arguments.bundle, arguments.backend)
+    facts = bundle_facts(arguments.bundle, arguments.backend, expect=arguments.expect)
     show_result(arguments, facts, "" if arguments.json else bundle_text(facts))
     return 0

@@ -6,6 +6,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any
 
+from evaluation.commands.expecting import add_expected
+
 NAME = "serve"
 HELP = "serve an exported policy: Kubernetes scheduler extender and plain JSON"
 FALLBACKS = ("least_loaded", "fewest_requests", "any")
@@ -50,6 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--backend", choices=("numpy", "onnx"), default="numpy", help="default: numpy")
     parser.add_argument("--seed", metavar="N", type=int, help="of the draws (default: from the system)")
+    add_expected(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -78,7 +81,7 @@ def run(arguments: Namespace) -> int:
     )
     config = ServerConfig(
         arguments.bundle, arguments.host, arguments.port, arguments.token_file, arguments.tls_cert, arguments.tls_key,
-        arguments.log, arguments.backend, service,
+        arguments.log, arguments.backend, service, arguments.expect,
     )  # fmt: skip
 
     def ready(facts: dict[str, Any]) -> None:

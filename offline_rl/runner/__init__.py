@@ -2,9 +2,10 @@
 
 from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, OutOfRange, Request
 from offline_rl.runner.ledger import Ledger
-from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy, load_network
-from offline_rl.runner.policy import Policy, load
-from offline_rl.runner.queue import QueuePolicy, RunningJob, UserPast, WaitingJob, load_queue
+from offline_rl.runner.loading import load, load_network, load_queue
+from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy
+from offline_rl.runner.policy import Policy
+from offline_rl.runner.queue import QueuePolicy, RunningJob, UserPast, WaitingJob
 
 __all__ = [
     "NOTHING_LEGAL",

@@ -1,19 +1,18 @@
-"""A bundle as a function of arrays, for any problem: verified, replayed against its goldens, then ready to decide.
+"""A bundle's network as a function of arrays, for any problem; `offline_rl.runner.loading` proves it first.
 
 Pin the threads of NumPy's matrix product to one (`OPENBLAS_NUM_THREADS=1`) where latency matters; the network
 is small, and waiting threads cost more than they bring.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from logs_schema.errors import ProductError
-from logs_schema.product import verify
-from offline_rl.bundle import GRAPH, KIND, first_disagreement, read_golden, read_network
-from offline_rl.contract import PolicyContract, read_contract
+from offline_rl.bundle import GRAPH, first_disagreement, read_network
+from offline_rl.contract import PolicyContract
 from offline_rl.errors import PolicyInputError
 from offline_rl.numpy_networks import Network, numpy_network
 
@@ -21,7 +20,6 @@ NOTHING_LEGAL = -1
 """The decision where no choice is legal."""
 BATCH_ROWS = 4096
 """Golden rows held against a copy at a time: bounds the memory."""
-Backend = Literal["numpy", "onnx"]
 
 
 @dataclass(frozen=True)
@@ -107,40 +105,12 @@ class ExportedPolicy:
             )
 
 
-def load_network(folder: Path | str, backend: Backend = "numpy") -> ExportedPolicy:
-    """Loads a bundle of any problem, after checking every hash and replaying its golden observations.
-
-    Args:
-        folder: The bundle.
-        backend: `numpy`, or `onnx` (needs onnxruntime).
-
-    Returns:
-        The policy as a function of arrays.
+def replay_golden(policy: ExportedPolicy, golden: Mapping[str, np.ndarray], *, where: str) -> None:
+    """Holds a policy against golden observations (see `offline_rl.bundle`).
 
     Raises:
-        ProductError: No bundle there, a file is missing, altered or damaged, the bundle is of another
-            version, the backend is not known or not installed, or its decisions are not those of the
-            original.
+        ProductError: A decision differs, or a logit by more than the tolerance.
     """
-    folder = Path(folder)
-    builders = {"numpy": from_arrays, "onnx": from_graph}
-    if backend not in builders:
-        raise ProductError(f"unknown backend '{backend}'", allowed=", ".join(builders))
-    manifest = verify(folder, KIND)
-    contract = read_contract(folder)
-    policy = ExportedPolicy(contract, manifest.content_hash, builders[backend](folder, contract))
-    replay_golden(policy, folder)
-    return policy
-
-
-def replay_golden(policy: ExportedPolicy, folder: Path) -> None:
-    """Holds a policy against the golden observations of a bundle.
-
-    Raises:
-        ProductError: A decision differs, or a logit by more than the tolerance, or the goldens cannot be
-            read.
-    """
-    golden = read_golden(folder)
     for first in range(0, len(golden["action"]), BATCH_ROWS):
         rows = {name: array[first : first + BATCH_ROWS] for name, array in golden.items()}
         seen = rows["choices"], rows["context"], rows["legal"]
@@ -149,11 +119,16 @@ def replay_golden(policy: ExportedPolicy, folder: Path) -> None:
         except PolicyInputError as error:
             trouble = str(error)
         if trouble:
-            raise ProductError(
-                "the exported policy does not decide as the original",
-                where=f"{folder}: {trouble}",
-                advice="export the policy again; if it stays, tell the versions of numpy and onnxruntime",
-            )
+            raise differs(where, trouble)
+
+
+def differs(where: str, trouble: str) -> ProductError:
+    """The error for a bundle that does not decide as what it was made from."""
+    return ProductError(
+        "the exported policy does not decide as the original",
+        where=f"{where}: {trouble}",
+        advice="export the policy again; if it stays, tell the versions of numpy and onnxruntime",
+    )
 
 
 def from_arrays(folder: Path, contract: PolicyContract) -> Network:
@@ -194,11 +169,11 @@ def from_graph(folder: Path, contract: PolicyContract) -> Network:
     wanted = {"choices": ["batch", free, num_features], "context": ["batch", num_context]}
     wanted["legal"] = ["batch", free]
     found = {one.name: one.shape for one in session.get_inputs()}
-    if found != wanted:
+    if found != wanted or "logits" not in [one.name for one in session.get_outputs()]:
         raise ProductError(
             "the graph is not the one of the contract",
-            where=f"{folder / GRAPH}: {found}",
-            allowed=str(wanted),
+            where=f"{folder / GRAPH}: {found}, gives {[one.name for one in session.get_outputs()]}",
+            allowed=f"{wanted}, gives logits",
             advice="export the policy again",
         )
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from offline_rl.numpy_networks import MASKED_LOGIT
 from offline_rl.runner import features, reading, table
 from offline_rl.runner.descriptions import Decision, Explanation, Node, OutOfRange, Request, described
 from offline_rl.runner.ledger import Ledger
-from offline_rl.runner.network import Backend, ExportedPolicy, load_network
+from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.setting import RESOURCES, PlacementSetting, parse_setting
 
 RANGE_SLACK = 1e-5
@@ -117,14 +116,14 @@ class Policy:
         Raises:
             PolicyInputError: A description is not one, or holds impossible numbers.
         """
-        known, load, available = self._described(nodes, clock_s)
+        known, load, available = self.read(nodes, clock_s)
         return self.decide_on(known, load, available, described(Request, request), clock_s)
 
     def explain(
         self, nodes: Sequence[Node | Mapping[str, Any]], request: Request | Mapping[str, Any], clock_s: float
     ) -> Explanation:
         """The decision and what it rests on; arguments and errors as for `decide`."""
-        known, load, available = self._described(nodes, clock_s)
+        known, load, available = self.read(nodes, clock_s)
         return self.explain_on(known, load, available, described(Request, request), clock_s)
 
     def ledger(self, nodes: Sequence[Node | Mapping[str, Any]], clock_s: float | None = None) -> Ledger:
@@ -215,9 +214,10 @@ class Policy:
             illegal=_why_illegal(known, seen, available),
         )
 
-    def _described(
+    def read(
         self, nodes: Sequence[Node | Mapping[str, Any]], clock_s: float
     ) -> tuple[table.NodeTable, np.ndarray, np.ndarray]:
+        """Described nodes as a table, its load and which of its rows are available: what `see` takes."""
         if not math.isfinite(clock_s):
             raise reading.impossible("clock_s", clock_s, "seconds since 1970")
         ready = [described(Node, node) for node in nodes]
@@ -253,23 +253,6 @@ class Policy:
         for (column,) in np.argwhere(self._of_request.outside(seen.context)).tolist():
             found.append(_told(self.contract.context_features[column], None, float(seen.context[column])))
         return found
-
-
-def load(folder: Path | str, backend: Backend = "numpy") -> Policy:
-    """Loads a placement policy, after checking every hash of its bundle and replaying its golden decisions.
-
-    Args:
-        folder: The bundle.
-        backend: `numpy`, or `onnx` (needs onnxruntime).
-
-    Returns:
-        The policy.
-
-    Raises:
-        ProductError: The bundle is missing, altered, damaged, of another version or problem, does not decide as the
-            original, or the backend is not known or not installed.
-    """
-    return Policy(load_network(folder, backend))
 
 
 def _why_illegal(known: table.NodeTable, seen: Seen, available: np.ndarray) -> dict[str, str]:

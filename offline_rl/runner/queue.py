@@ -8,14 +8,13 @@ the same in JAX.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log1p
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
-from offline_rl.runner.network import Backend, ExportedPolicy, load_network
+from offline_rl.runner.network import ExportedPolicy
 
 PARTS = 1000
 FADING, BRIEF = 0.5, 6.0
@@ -79,6 +78,7 @@ class QueuePolicy:
                 allowed="a bundle of an ordering policy",
                 advice="load placement bundles with offline_rl.runner.load",
             )
+        _refuse_other_setting(self.setting, len(policy.contract.choices))
         alone = [WaitingJob(0.0, 1.0, 1.0)]
         known = [*_of_jobs(alone, [], {}, 0.0, self.setting), *_of_pool(alone, [], 0.0, self.setting)]
         needed = [one.name for one in (*policy.contract.choice_features, *policy.contract.context_features)]
@@ -128,9 +128,23 @@ class QueuePolicy:
         return choices[None].astype(np.float32), context[None].astype(np.float32)
 
 
-def load_queue(folder: Path | str, backend: Backend = "numpy") -> QueuePolicy:
-    """Loads the bundle of an ordering policy; ProductError as `load_network`, or where it is of another problem."""
-    return QueuePolicy(load_network(folder, backend))
+def _refuse_other_setting(setting: Mapping[str, Any], num_choices: int) -> None:
+    """Makes sure that a contract's setting can be computed with; ProductError where not."""
+    for name in ("processors", "tick_s", "time_unit_s", "slowdown_floor_s", "queue_size", "num_visible"):
+        amount = setting.get(name)
+        if type(amount) not in (int, float) or not 0.0 < amount < np.inf:
+            raise ProductError(
+                "the contract's setting is none of an ordering policy",
+                where=f"{name}: {amount!r}",
+                allowed="a positive, finite number",
+                advice="export the policy again",
+            )
+    if setting["num_visible"] != num_choices:
+        raise ProductError(
+            "the contract's places are not its choices",
+            where=f"num_visible {setting['num_visible']}, {num_choices} choices",
+            advice="export the policy again",
+        )
 
 
 def _of_jobs(

@@ -15,6 +15,7 @@ from logs_schema.errors import ProductError
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 """Resources in the order of arrays; the same as in training."""
+_ROUNDING = 1.000001
 
 
 @dataclass(frozen=True)
@@ -116,25 +117,47 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             most_news=float(content.get("most_news", 1.0)),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise _unfit(f"{type(error).__name__}: {error}") from error
-    sound = (
-        setting.nodes
-        and setting.candidate_sets
-        and min(len(setting.sites), len(setting.scenarios), len(setting.services), len(setting.queues)) > 0
-        and len(setting.acceptance_of_scenario) == len(setting.scenarios)
-        and len(setting.run_of_service_s) == len(setting.services)
-        and all(len(node.run_ratio) == len(setting.services) for node in setting.nodes)
-        and all(min(node.run_ratio) > 0.0 for node in setting.nodes)
-        and setting.time_unit_s > 0.0
-        and setting.memory_s > 0.0
-        and 0.0 <= setting.follow < 1.0
-        and setting.most_news > 0.0
-        and all(node.site in setting.sites for node in setting.nodes)
-    )
-    if not sound:
-        raise _unfit("nodes, vocabularies or scales contradict each other")
+    _refuse_impossible(setting)
     return setting
+
+
+def _refuse_impossible(setting: PlacementSetting) -> None:
+    """Makes sure that numbers are finite and positive, and that names belong together; ProductError where not."""
+    nodes, names = setting.nodes, {node.name for node in setting.nodes}
+    words = (setting.sites, setting.scenarios, setting.services, setting.queues)
+    readiness = [*setting.acceptance_of_agent.values(), *setting.acceptance_of_scenario]
+    sound = {
+        "there must be nodes, each name once": nodes and len(names) == len(nodes),
+        "vocabularies must hold different words": all(each and len(set(each)) == len(each) for each in words),
+        "names must be text": all(isinstance(one, str) for one in (*names, *sum(words, ()))),
+        "a node's site must be one of the sites": all(node.site in setting.sites for node in nodes),
+        "capacities must be at least 0, and no machine larger than its node": all(
+            0.0 <= machine <= whole * _ROUNDING
+            for node in nodes
+            for machine, whole in zip(node.machine, node.capacity, strict=True)
+        ),
+        "run times must be finite and at least 0, one of every service": len(setting.run_of_service_s)
+        == len(setting.services)
+        and all(0.0 <= run_s < math.inf for run_s in setting.run_of_service_s),
+        "ratios of run times must be positive and finite, one of every service": all(
+            len(node.run_ratio) == len(setting.services) and all(0.0 < one < math.inf for one in node.run_ratio)
+            for node in nodes
+        ),
+        "acceptances must be shares, three of every scenario": len(setting.acceptance_of_scenario)
+        == len(setting.scenarios)
+        and all(np.all((one >= 0.0) & (one <= 1.0)) for one in readiness),
+        "the first candidate set must hold all nodes, the others some of them": setting.candidate_sets
+        and setting.candidate_sets[0] == names
+        and all(one <= names for one in setting.candidate_sets),
+        "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
+        "units and the memory of waits must be positive and finite": 0.0 < setting.time_unit_s < math.inf
+        and 0.0 < setting.memory_s < math.inf,
+        "what books learn must be bounded": 0.0 <= setting.follow < 1.0 and 0.0 < setting.most_news < math.inf,
+    }
+    if broken := [words for words, holds in sound.items() if not holds]:
+        raise _unfit("; ".join(broken))
 
 
 def _known_node(content: Mapping[str, Any]) -> KnownNode:
@@ -150,7 +173,10 @@ def _readiness(values: Sequence[float]) -> np.ndarray:
 
 
 def _amounts(values: Sequence[float | None]) -> tuple[float, ...]:
-    return tuple(math.inf if value is None else float(value) for value in values)
+    amounts = tuple(math.inf if value is None else float(value) for value in values)
+    if any(math.isinf(amount) and value is not None for amount, value in zip(amounts, values, strict=True)):
+        raise ValueError("amounts must be finite; null where no limit is known")
+    return amounts
 
 
 def _unfit(where: str) -> ProductError:

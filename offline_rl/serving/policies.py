@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from logs_schema.errors import SchedtwinError
 from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, load
+from offline_rl.runner.loading import Backend
 from offline_rl.runner.table import NodeTable
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.worker import Worker
 
-Backend = Literal["numpy", "onnx"]
 Question = Callable[[], Decision]
 """A question with everything it needs: may be asked later, and in another thread."""
 
@@ -85,13 +85,18 @@ class ServedPolicy:
     expected_run_s: Callable[[str | None], float] = lambda service: 60.0
 
 
-def load_policy(bundle: Path, backend: Backend = "numpy") -> ServedPolicy:
+def load_policy(bundle: Path, backend: Backend = "numpy", *, expect: str | None = None) -> ServedPolicy:
     """Loads a bundle for serving: verified, and replayed against its golden decisions.
+
+    Args:
+        bundle: Its folder.
+        backend: What computes the network.
+        expect: The content hash that it must have; None accepts any.
 
     Raises:
         ProductError: See `offline_rl.runner.load`.
     """
-    policy = load(bundle, backend)
+    policy = load(bundle, backend, expect=expect)
     return ServedPolicy(
         content_hash=policy.content_hash,
         nodes=facts_of(policy),

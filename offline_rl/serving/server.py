@@ -49,6 +49,7 @@ class ServerConfig:
         log: Folder of the decision log; None keeps none.
         backend: What computes the policy's network.
         service: How decisions are taken.
+        expect: The content hash that the bundle must have, at every reload too; None accepts any.
     """
 
     bundle: Path
@@ -60,6 +61,7 @@ class ServerConfig:
     log: Path | None = None
     backend: Backend = "numpy"
     service: ServiceConfig = field(default_factory=ServiceConfig)
+    expect: str | None = None
 
 
 def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda facts: None) -> None:
@@ -75,7 +77,7 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
     """
     token, tls = protection(config), tls_context(config)
     metrics = Metrics()
-    slot = PolicySlot(partial(load_policy, config.bundle, config.backend), metrics)
+    slot = PolicySlot(partial(load_policy, config.bundle, config.backend, expect=config.expect), metrics)
     listener = listen(config.host, config.port)
     log = DecisionLog(config.log, metrics)
     host, port = listener.getsockname()[:2]

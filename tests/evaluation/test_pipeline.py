@@ -394,7 +394,7 @@ def test_policies_of_ones_own_stand_beside_ours(
 
 def test_golden_observations_hold_logged_ones(products: dict[str, Path]) -> None:
     seen = load_observed(products["policy"])
-    golden = read_golden(products["bundle"] / "bundle")
+    golden = read_golden(products["bundle"] / "bundle", load_network(products["bundle"] / "bundle").contract)
     by_feature = golden["choices"].transpose(0, 2, 1).reshape(len(golden["choices"]), -1)
     kept = {row.tobytes() for row in np.concatenate([by_feature, golden["context"]], axis=1)}
     assert len(seen) > 100

@@ -5,11 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from logs_schema.product import writing
-from offline_rl.bundle import GOLDEN, GRAPH, KIND, write_network
+from offline_rl.bundle import GOLDEN, GOLDEN_ARRAYS, GRAPH, KIND, write_network
 from offline_rl.contract import FeatureFacts, NetworkFacts, PolicyContract, write_contract
 from offline_rl.numpy_networks import numpy_network, wanted_shapes
 from offline_rl.onnx_graph import graph_of
+from offline_rl.questions import asked_rows, drawn_questions, write_questions
 from offline_rl.runner.features import NODE_FEATURES
+from offline_rl.runner.network import ExportedPolicy
+from offline_rl.runner.questions import asked_by
 from offline_rl.runner.setting import parse_setting
 from offline_rl.runner.table import request_feature_names, vocabulary_of
 
@@ -79,22 +82,17 @@ def make_bundle(
         for name, shape in wanted_shapes(contract).items()
     }
     network = numpy_network(arrays, contract)
-    num_choices, num_features, num_context = contract.widths
-    choices = rng.normal(size=(32, num_choices, num_features)).astype(np.float32)
-    context = rng.normal(size=(32, num_context)).astype(np.float32)
-    legal = np.ones((32, num_choices), bool)
-    logits = network(choices, context, legal)
-    golden = {
-        "choices": choices,
-        "context": context,
-        "legal": legal,
-        "logits": logits,
-        "action": logits.argmax(1),
-    }
+    asked = asked_by(ExportedPolicy(contract, "", network))
+    assert asked is not None
+    questions, answers = drawn_questions(contract, asked, rng)
+    seen = asked_rows(answers, contract)
+    logits = network(*seen)
+    golden = dict(zip(GOLDEN_ARRAYS, (*seen, logits, logits.argmax(1)), strict=True))
     with writing(out, KIND, seed=seed) as folder:
         write_contract(folder, contract)
         write_network(folder, arrays)
         if with_graph:
             (folder / GRAPH).write_bytes(graph_of(arrays, contract))
         np.savez(folder / GOLDEN, allow_pickle=False, **golden)
+        write_questions(folder, questions)
     return out

@@ -1,0 +1,77 @@
+"""Bundles loaded: verified, read, and replayed against their goldens, arrays and plain questions alike.
+
+Nothing is believed before it is proved: names and sizes of files, their hashes, the contract, the network, and that it
+decides on the golden observations, and on plain descriptions by the whole path, as the original did. Whoever may
+replace a bundle may replace all of this together; only the content hash that its maker told (`expect`) tells that.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from logs_schema.errors import ProductError
+from logs_schema.product import verify
+from offline_rl.bundle import KIND, MAX_BYTES, read_golden
+from offline_rl.contract import read_contract, refusing
+from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, replay_golden
+from offline_rl.runner.policy import Policy
+from offline_rl.runner.questions import asked_by, read_questions, replay_questions
+from offline_rl.runner.queue import QueuePolicy
+
+Backend = Literal["numpy", "onnx"]
+
+
+def load(folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None) -> Policy:
+    """Loads a placement policy; arguments and errors as for `load_network`.
+
+    Raises:
+        ProductError: Also where the bundle decides something else than placements.
+    """
+    return Policy(load_network(folder, backend, expect=expect))
+
+
+def load_queue(folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None) -> QueuePolicy:
+    """Loads an ordering policy; arguments and errors as for `load_network`.
+
+    Raises:
+        ProductError: Also where the bundle decides something else than orders.
+    """
+    return QueuePolicy(load_network(folder, backend, expect=expect))
+
+
+def load_network(
+    folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None
+) -> ExportedPolicy:
+    """Loads a bundle of any problem, after checking every hash and replaying its golden decisions.
+
+    Args:
+        folder: The bundle.
+        backend: `numpy`, or `onnx` (needs onnxruntime).
+        expect: The content hash that it must have, as its maker told it; None accepts any.
+
+    Returns:
+        The policy as a function of arrays.
+
+    Raises:
+        ProductError: No bundle there, another one than expected, a file is missing, altered, foreign or damaged, the
+            bundle is of another version, the backend is not known or not installed, or its decisions are not those of
+            the original.
+    """
+    folder = Path(folder)
+    builders = {"numpy": from_arrays, "onnx": from_graph}
+    if backend not in builders:
+        raise ProductError(f"unknown backend '{backend}'", allowed=", ".join(builders))
+    with refusing("the bundle cannot be read", folder):
+        manifest = verify(folder, KIND, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
+        contract = read_contract(folder)
+        policy = ExportedPolicy(contract, manifest.content_hash, builders[backend](folder, contract))
+        prove(policy, folder)
+    return policy
+
+
+def prove(policy: ExportedPolicy, folder: Path) -> None:
+    """Holds a policy against the goldens in a folder; ProductError where it decides otherwise."""
+    golden = read_golden(folder, policy.contract)
+    replay_golden(policy, golden, where=str(folder))
+    asked = asked_by(policy)
+    if asked is not None:
+        replay_questions(asked, read_questions(folder), golden, where=str(folder))
