@@ -210,7 +210,9 @@ def verify(
     num_bytes = sum(file.stat().st_size for file in known.values())
     if max_bytes is not None and num_bytes > max_bytes:
         raise ProductError(
-            f"the {manifest.kind} is too large", where=f"{path}: {num_bytes:,} bytes", allowed=f"{max_bytes:,} bytes"
+            f"the {manifest.kind} is too large",
+            where=f"{path}: {num_bytes:,} bytes",
+            allowed=f"{max_bytes:,} bytes",
         )
     altered = [name for name, file in known.items() if manifest.files[name] != _hash_inside(file)]
     _refuse_disagreement(path, altered=altered)
@@ -219,7 +221,9 @@ def verify(
 
 def _refuse_disagreement(path: Path, **troubles: Collection[str]) -> None:
     if any(troubles.values()):
-        where = "; ".join(f"{trouble}: {first(sorted(names))}" for trouble, names in troubles.items() if names)
+        where = "; ".join(
+            f"{trouble}: {first(sorted(names))}" for trouble, names in troubles.items() if names
+        )
         raise _damaged(path, "the files do not agree with the manifest", where)
 
 

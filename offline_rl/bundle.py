@@ -58,7 +58,9 @@ def read_network(folder: Path, contract: PolicyContract) -> dict[str, np.ndarray
     arrays = read_arrays(path, max_bytes=min(most, MAX_BYTES))
     check_shapes(arrays, contract, where=str(path))
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):
-        raise ProductError("the network's numbers are not finite", where=str(path), advice="export the policy again")
+        raise ProductError(
+            "the network's numbers are not finite", where=str(path), advice="export the policy again"
+        )
     return arrays
 
 
@@ -177,7 +179,9 @@ def first_disagreement(logits: np.ndarray, action: np.ndarray, golden: dict[str,
         return f"the logits of golden row {row} are {times:.2g} times the tolerance of {TOLERANCE:g} away"
     rows = np.arange(len(action))
     best, taken = (golden["logits"][rows, chosen] for chosen in (golden["action"], action))
-    differs = np.flatnonzero(np.abs(best - taken) > 2 * allowed[rows, golden["action"]])  # closer is a matter of rounding
+    differs = np.flatnonzero(
+        np.abs(best - taken) > 2 * allowed[rows, golden["action"]]
+    )  # else it is rounding
     if len(differs):
         row = int(differs[0])
         return (

@@ -124,7 +124,9 @@ def _ordering(contract: PolicyContract, rng: np.random.Generator) -> Question:
         for index in range(int(rng.integers(1, 6)))
     }
     names = [*users, "a new user", None]
-    since_s = np.sort(rng.exponential(4.0 * unit_s, rng.integers(least, num_places + num_places // 4 + 2)))[::-1]
+    since_s = np.sort(rng.exponential(4.0 * unit_s, rng.integers(least, num_places + num_places // 4 + 2)))[
+        ::-1
+    ]
     waiting = [
         [clock_s - round(float(one), 3), *_job(size, unit_s, rng), _one_of(names, rng)] for one in since_s
     ]

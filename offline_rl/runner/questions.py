@@ -97,7 +97,9 @@ def _disagreement(answered: Answered, row: Mapping[str, np.ndarray]) -> str:
             return f"other features ({name})"
     if not 0 <= answered.action < width:
         return f"decides {answered.action}, the original {row['action']}"
-    expected = {name: row[name][:width][None] for name in ("logits", "legal")} | {"action": row["action"][None]}
+    expected = {name: row[name][:width][None] for name in ("logits", "legal")} | {
+        "action": row["action"][None]
+    }
     return first_disagreement(answered.logits[None], np.array([answered.action]), expected)
 
 

@@ -132,7 +132,8 @@ def _refuse_other_setting(setting: Mapping[str, Any], num_choices: int) -> None:
     """Makes sure that a contract's setting can be computed with; ProductError where not."""
     for name in ("processors", "tick_s", "time_unit_s", "slowdown_floor_s", "queue_size", "num_visible"):
         amount = setting.get(name)
-        if type(amount) not in (int, float) or not 0.0 < amount < np.inf:
+        is_number = isinstance(amount, int | float) and not isinstance(amount, bool)
+        if not is_number or not 0.0 < float(amount or 0.0) < np.inf:
             raise ProductError(
                 "the contract's setting is none of an ordering policy",
                 where=f"{name}: {amount!r}",

@@ -142,7 +142,8 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         == len(setting.services)
         and all(0.0 <= run_s < math.inf for run_s in setting.run_of_service_s),
         "ratios of run times must be positive and finite, one of every service": all(
-            len(node.run_ratio) == len(setting.services) and all(0.0 < one < math.inf for one in node.run_ratio)
+            len(node.run_ratio) == len(setting.services)
+            and all(0.0 < one < math.inf for one in node.run_ratio)
             for node in nodes
         ),
         "acceptances must be shares, three of every scenario": len(setting.acceptance_of_scenario)
@@ -154,7 +155,8 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
         "units and the memory of waits must be positive and finite": 0.0 < setting.time_unit_s < math.inf
         and 0.0 < setting.memory_s < math.inf,
-        "what books learn must be bounded": 0.0 <= setting.follow < 1.0 and 0.0 < setting.most_news < math.inf,
+        "what books learn must be bounded": 0.0 <= setting.follow < 1.0
+        and 0.0 < setting.most_news < math.inf,
     }
     if broken := [words for words, holds in sound.items() if not holds]:
         raise _unfit("; ".join(broken))

@@ -113,7 +113,10 @@ IMPOSSIBLE: dict[str, tuple[Change, str]] = {
     "text as widths": (contract(lambda facts: facts["network"].update(hidden="88")), "positive widths"),
     "features without names": (contract(lambda facts: facts["choice_features"][0].update(name=3)), "text"),
     "a range upside down": (contract(lambda facts: facts["choice_features"][0].update(low=30.0)), "range of"),
-    "a network without end": (contract(lambda facts: facts["network"].update(hidden=[10**9])), "not the one of"),
+    "a network without end": (
+        contract(lambda facts: facts["network"].update(hidden=[10**9])),
+        "not the one of",
+    ),
 }
 
 
@@ -138,7 +141,10 @@ def unpacking_to(path: Path, num_bytes: int, told: int) -> None:
     """One array that claims `told` numbers, in a member that unpacks to `num_bytes`."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (told,)})
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file, file.open("score/kernel.npy", "w") as member:
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file,
+        file.open("score/kernel.npy", "w") as member,
+    ):
         member.write(header.getvalue())
         for _ in range(num_bytes // 2**20):
             member.write(bytes(2**20))
@@ -192,7 +198,10 @@ def test_strangers_in_a_bundle_are_refused(bundle: Path, tmp_path: Path) -> None
         [
             (lambda folder: (folder / ".hidden").write_text("x"), r"foreign: \.hidden"),
             (lambda folder: os.mkfifo(folder / "pipe"), "no pipes"),
-            (lambda folder: os.truncate(os.open(folder / "big", os.O_CREAT | os.O_WRONLY), 3 * 2**30), "foreign: big"),
+            (
+                lambda folder: os.truncate(os.open(folder / "big", os.O_CREAT | os.O_WRONLY), 3 * 2**30),
+                "foreign: big",
+            ),
         ]
     ):
         copied = shutil.copytree(bundle, tmp_path / str(number))
