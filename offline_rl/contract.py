@@ -203,8 +203,9 @@ def _refuse_other_types(contract: PolicyContract) -> None:
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("names, units and sentences must be text")
     widths = (*facts.hidden, len(contract.choices))
-    if not facts.hidden or not all(type(width) is int and width > 0 for width in widths):
-        raise ValueError("there must be choices, and hidden layers of positive widths")
+    is_layered = bool(facts.hidden) != (facts.kind in RULES)
+    if not is_layered or not all(type(width) is int and width > 0 for width in widths):
+        raise ValueError("there must be choices, and hidden layers of positive widths; a rule has no layers")
     if type(facts.identity) is not bool or type(facts.pooled) is not bool:
         raise TypeError("identity and pooled must be true or false")
     if len(set(contract.choices)) != len(contract.choices):
