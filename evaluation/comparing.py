@@ -5,8 +5,9 @@ the test days themselves and never seen in training; the training twin answers t
 what the policy was promised can be read next to what it got.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -38,14 +39,16 @@ from evaluation.judging import (
     twin_program,
     window_units,
 )
+from evaluation.kept_runs import load_rows, load_run, save_rows, save_run
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME, Metric
 from evaluation.off_policy import FittedQConfig, OffPolicyConfig
-from evaluation.off_policy.judging import as_rows, off_policy_rows, probability_program
+from evaluation.off_policy.judging import off_policy_rows, probability_program
 from evaluation.progress import Progress
 from evaluation.schedulers import Schedulers, example_for, network_for
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
 from evaluation.trust import TRUTH, judges_trust
 from evaluation.truth_judging import truth_judge, truth_program, workload_beside
+from evaluation.unfinished import Unfinished
 from evaluation.unsaid import lacks, unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -56,6 +59,8 @@ from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_pr
 from twin.placement.types import Cluster
 from twin.placement.windows import Windows
 
+COMPARISON_CODE = 8
+"""Raised when code changes what a comparison says: one made by older code is made again then."""
 TWIN_POLICY, USERS = "twin", "user"
 POLICIES = (
     *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
@@ -96,7 +101,7 @@ JUDGES = (
 
 @dataclass(frozen=True)
 class Case:
-    """Everything a comparison is made from."""
+    """Everything a comparison is made from; `keep` has what is judged already."""
 
     archive: Archive
     twin: PlacementTwin
@@ -106,6 +111,7 @@ class Case:
     intervals: BootstrapConfig
     policies: Mapping[str, UserPolicy] = field(default_factory=dict)
     """The user's, by name."""
+    keep: Unfinished = field(default_factory=Unfinished)
 
     @property
     def main(self) -> Metric:
@@ -226,7 +232,7 @@ def _runs(
     learned_from = unsaid(case.archive, case.plan.train_days)
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
-            stage(done, text=f"shift {shift.name}")
+            stage(done, text=f"shift {shift.name}: fit a twin of these days")
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
             here = unsaid(case.archive, shift.days)
             seen = {
@@ -250,8 +256,9 @@ def _runs(
                 others=seen,
             )
             judges.append(without(promised, learned_from))
-            for judge in judges:
-                yield from _tried(key, judge, [*tried, *elsewhere], shift, case.main, entered, notes)
+            for number, judge in enumerate(judges):
+                tell = partial(stage, done + number / len(judges))
+                yield from _tried(key, judge, [*tried, *elsewhere], shift, case, entered, notes, tell)
         stage(len(shifts))
     if "ground_truth" in case.archive.facts:
         yield from _true_runs(case, {**players, **entered.players}, tried, entered, notes, progress)
@@ -279,6 +286,7 @@ def _off_policy(
     tried = candidates(case.schedulers, encoding.cluster)
     able = [name for name in entered.players if name not in entered.refused]
     tried += [Candidate(name, name, tried[0].params) for name in able]
+    keep = Unfinished() if able else case.keep
     rows: list[OffPolicyRow] = []
     with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
@@ -287,21 +295,11 @@ def _off_policy(
                 notes.append(f"shift {shift.name}: no off-policy estimates ({lacking})")
                 continue
             key = jax.random.fold_in(jax.random.key(case.config.seed + 2), shift.shift_days)
-            logged, found = off_policy_rows(
-                key,
-                case.archive,
-                encoding,
-                shift.days,
-                part,
-                shape,
-                tried,
-                example,
-                network,
-                program,
-                config,
-                fit,
-            )
-            rows += as_rows(shift.shift_days, found, estimated=logged.estimated)
+            make = partial(
+                off_policy_rows, key, case.archive, encoding, shift, part, shape, tried, example, network, program,
+                config, fit,
+            )  # fmt: skip
+            rows += keep.unit(f"off policy, {shift.name}", make, save_rows, load_rows)
         stage(len(shifts))
     return rows
 
@@ -327,7 +325,7 @@ def _true_runs(
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
             judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift, workload)
-            yield from _tried(key, judge, tried, shift, case.main, entered, notes)
+            yield from _tried(key, judge, tried, shift, case, entered, notes, partial(stage, done))
         stage(len(shifts))
 
 
@@ -335,8 +333,9 @@ def _shifted_twin(
     key: Array, case: Case, config: AnswerConfig, programs: FitPrograms, shift: TestDays, notes: list[str]
 ) -> PlacementTwin | None:
     """A twin fitted on the test days, or None with a note where they do not hold what it needs."""
+    fit = partial(fit_twin, key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
     try:
-        return fit_twin(key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
+        return case.keep.unit(f"twin, {shift.name}", fit, PlacementTwin.save, PlacementTwin.load)
     except ConfigError as error:
         notes.append(f"shift {shift.name}: no twin of these days ({error.what}; needed: {error.allowed})")
         return None
@@ -347,28 +346,40 @@ def _tried(
     judge: Judge,
     tried: Sequence[Candidate],
     shift: TestDays,
-    main: Metric,
+    case: Case,
     entered: Entered,
     notes: list[str],
+    tell: Callable[..., None],
 ) -> Iterator[Run]:
-    """One run for each policy name; the seeds of one policy are joined, and their spread is noted."""
-    outcomes = try_out(judge, key, tried, entered, shift.shift_days)
-    names = list(dict.fromkeys(candidate.name for candidate, _ in outcomes))
-    for name in names:
-        trials = [trial for candidate, trial in outcomes if candidate.name == name]
-        if len(trials) > 1:
-            notes += _spread(judge.name, shift, name, main, trials)
-        yield _joined(judge.name, shift, name, trials)
+    """One run for each policy name, kept as soon as it is there; seeds are joined, and their spread is noted.
+
+    The user's own are judged anew each time: what a function did is not known by its name.
+    """
+    for name in dict.fromkeys(candidate.name for candidate in tried):
+        tell(text=f"shift {shift.name}, {judge.name}: {name}")
+        same = [candidate for candidate in tried if candidate.name == name]
+        if name in entered.words:
+            trials = [trial for _, trial in try_out(judge, key, same, entered, shift.shift_days)]
+            if trials:
+                yield _joined(judge.name, shift, name, trials)
+            continue
+
+        def make(name: str = name, same: Sequence[Candidate] = same) -> Run:
+            return _joined(judge.name, shift, name, judge.try_out(key, same))
+
+        run = case.keep.unit(f"{judge.name}, {shift.name}, {name}", make, save_run, load_run)
+        notes += _spread(run, shift, case.main)
+        yield run
 
 
-def _spread(judge: str, shift: TestDays, name: str, metric: Metric, trials: Sequence[Trial]) -> list[str]:
+def _spread(run: Run, shift: TestDays, metric: Metric) -> list[str]:
     """How far the seeds of one policy lie apart, in words; nothing where the log cannot tell."""
-    values = [metric.compute(trial.decisions) for trial in trials]
+    values = [metric.compute(decisions) for decisions in run.by_seed]
     known = [value for value in values if isinstance(value, float)]
     if not known:
         return []
     return [
-        f"{name}, {judge}, shift {shift.name}: {metric.name} from {min(known):.3f} to {max(known):.3f} "
+        f"{run.policy}, {run.judge}, shift {shift.name}: {metric.name} from {min(known):.3f} to {max(known):.3f} "
         f"over {len(known)} seeds"
     ]
 

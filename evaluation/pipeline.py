@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from evaluation.comparing import Case, compare_case
+from evaluation.comparing import COMPARISON_CODE, Case, compare_case
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.judges.user_policies import UserPolicy
@@ -27,6 +27,7 @@ from evaluation.schedulers import best_seed, load_observed, load_ranges, load_sc
 from evaluation.shifts import ShiftConfig, ShiftPlan, choose_train_days, parse_shifts, plan_shifts
 from evaluation.spreading import spread_of
 from evaluation.training import TrainingConfig, train_schedulers
+from evaluation.unfinished import Unfinished
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import Manifest, fingerprint, read_manifest
@@ -215,7 +216,8 @@ def build_comparison(
 ) -> dict[str, Any]:
     """Judges the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
 
-    Without a policy only what needs no training is judged. `policies` are the user's own, beside ours.
+    Without a policy only what needs no training is judged. `policies` are the user's own, beside ours. What is judged
+    already is kept beside `out` until all is, so that a killed comparison goes on where it was.
     """
     archive = Archive(archive_path)
     refuse_foreign(archive, twin_path)
@@ -224,20 +226,23 @@ def build_comparison(
     twin = PlacementTwin.load(twin_path)
     schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
     plan = plan_of(archive, twin.encoding.train_days, config.shifts)
-    case = Case(archive, twin, schedulers, plan, config.judge, config.intervals, policies or {})
-    comparison = compare_case(case, progress, facts=archive_facts(archive))
-    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     hashes = {"archive": archive.content_hash}
     hashes |= {
         name: read_manifest(path).content_hash
         for name, path in (("twin", twin_path), ("policy", policy_path))
         if path is not None
     }
+    settings = {"shifts": config.shifts, "judge": config.judge, "policies": list(policies or {})}
+    keep = Unfinished.beside(out, "comparison", hashes, settings | {"code": COMPARISON_CODE})
+    case = Case(archive, twin, schedulers, plan, config.judge, config.intervals, policies or {}, keep)
+    comparison = compare_case(case, progress, facts=archive_facts(archive))
+    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     with progress.stage("report"):
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
         if policy_path is not None:
             report = replace(report, limits=(training_in_words(policy_path), *report.limits))
         write_report(report, out)
+    keep.remove()
     return {"main_metric": comparison.main_metric}
 
 

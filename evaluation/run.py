@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.certify.keeping import KIND, build_certificate, certification_in
-from evaluation.comparing import refuse_uneven_lives
+from evaluation.comparing import COMPARISON_CODE, refuse_uneven_lives
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, alone_in, run_steps
-from evaluation.ordering.config import OrderConfig, as_settings
+from evaluation.ordering.config import ORDER_CODE, OrderConfig, as_settings
 from evaluation.pipeline import (
     build_bundle,
     build_comparison,
@@ -37,8 +37,8 @@ from twin.placement.model import load_encoding
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
-TWIN_CODE, COMPARISON_CODE = 7, 8
-"""Raised when code changes what a fit or a comparison makes: those of older code are made again then."""
+TWIN_CODE = 7
+"""Raised when code changes what a fit makes: those of older code are made again then."""
 
 
 def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, title: str) -> dict[str, Path]:
@@ -141,7 +141,9 @@ def _order_step(config: OrderConfig, title: str) -> Step:
         )
 
     settings = as_settings(config) | {"title": title}
-    return Step("comparison", "comparison", build, inputs=("archive", KIND), config=settings, code_version=3)
+    return Step(
+        "comparison", "comparison", build, inputs=("archive", KIND), config=settings, code_version=ORDER_CODE
+    )
 
 
 def _queue_twin_step(config: OrderConfig) -> Step:

@@ -209,7 +209,7 @@ def try_out(
     One that raises, or chooses what is not legal, is refused from then on.
     """
     own = [one for one in candidates if one.name not in entered.words]
-    found = list(zip(own, judge.try_out(key, own), strict=True))
+    found = list(zip(own, judge.try_out(key, own), strict=True)) if own else []
     for one in candidates:
         if one.name not in entered.words or one.name in entered.refused:
             continue

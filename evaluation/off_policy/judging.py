@@ -19,6 +19,7 @@ from evaluation.judging import Candidate, window_units
 from evaluation.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
 from evaluation.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
+from evaluation.shifts import TestDays
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
 from offline_rl.networks import Actor, Example
@@ -73,7 +74,7 @@ def off_policy_rows(
     key: Array,
     archive: Archive,
     encoding: Encoding,
-    days: Sequence[dt.date],
+    shift: TestDays,
     windows: Windows,
     shape: tuple[int, int],
     candidates: Sequence[Candidate],
@@ -82,13 +83,13 @@ def off_policy_rows(
     program: Probabilities,
     config: OffPolicyConfig,
     fit: FittedQConfig,
-) -> tuple[Logged, list[OffPolicyEstimate]]:
-    """Off-policy estimates of every candidate on some logged days.
+) -> list[OffPolicyRow]:
+    """Off-policy estimates of every candidate on the logged days of a shift.
 
     Args:
         key: PRNG key of the clones.
         archive, encoding: Where the days are, and what the arrays mean.
-        days: The logged days.
+        shift: The logged days.
         windows: The same, encoded.
         shape: Steps and windows to pad to, so that one program serves all shifts.
         candidates: Policies; the seeds of one policy are averaged into one that draws a seed at every decision.
@@ -98,11 +99,10 @@ def off_policy_rows(
         fit: Of the fitted estimates.
 
     Returns:
-        The logged decisions and the estimates, by candidate and method; the log's own policy is left out: its value
-        is known.
+        The estimates, by candidate and method; the log's own policy is left out: its value is known.
     """
     history = replay_log(pad_windows(windows, *shape), encoding)
-    logged, mask = logged_decisions(key, archive, encoding, days, windows, history, example, network)
+    logged, mask = logged_decisions(key, archive, encoding, shift.days, windows, history, example, network)
     expected = fitted_reward(logged, fit)
     found = []
     for name in dict.fromkeys(one.name for one in candidates if one.kind != HISTORY):
@@ -113,7 +113,7 @@ def off_policy_rows(
             found.append(importance_sampling(logged, target, config, num_decisions=stretch))
         found.append(doubly_robust(logged, target, expected, config))
         found.append(fitted_q(logged, target, expected, fit, config))
-    return logged, found
+    return _as_rows(shift.shift_days, found, estimated=logged.estimated)
 
 
 def logged_decisions(
@@ -238,7 +238,7 @@ def put_chosen(probability: np.ndarray, legal: np.ndarray, chosen: int, propensi
     probability[chosen] = propensity
 
 
-def as_rows(
+def _as_rows(
     shift_days: int, estimates: Sequence[OffPolicyEstimate], *, estimated: bool
 ) -> list[OffPolicyRow]:
     """The estimates as a comparison keeps them."""

@@ -22,6 +22,7 @@ from evaluation.ordering.playing import BLOCKS, OrderPolicy, played
 from evaluation.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.ordering.weeks import TestWeek, WeekPlan, WeeksConfig
 from evaluation.progress import Progress
+from evaluation.unfinished import Unfinished
 from logs_schema.layout import date_of
 from twin.ordering.types import Pool
 from twin.ordering.windows import chosen
@@ -74,6 +75,7 @@ def compare_orders(
     notes: Sequence[str] = (),
     intervals: BootstrapConfig | None = None,
     references: Sequence[str] = REFERENCES,
+    keep: Unfinished | None = None,
 ) -> Comparison:
     """Plays all policies in all weeks.
 
@@ -89,6 +91,7 @@ def compare_orders(
         intervals: of the bootstrap.
         references: policies to take paired differences to, where they were judged; table, plots and command line refer
             to the first.
+        keep: where the starts of every judge, shift, policy and seed are kept as they are played.
     """
     shifts = sorted({week.shift_days for week in plan.weeks})
     runs = []
@@ -97,9 +100,9 @@ def compare_orders(
             stage(done, text=policy.name)
             for shift in shifts:
                 weeks = [week for week in plan.weeks if week.shift_days == shift]
-                runs.append(_run(REPLAY, shift, policy, weeks, pool))
+                runs.append(_run(REPLAY, shift, policy, weeks, pool, keep))
             if twin_weeks and policy.kind != "history":  # what never happened was not logged
-                runs.append(_run(TWIN, 0, policy, twin_weeks, pool))
+                runs.append(_run(TWIN, 0, policy, twin_weeks, pool, keep))
         stage(len(policies))
     return compare(
         runs,
@@ -142,8 +145,15 @@ def ranking(runs: Sequence[Run]) -> list[JudgeTrust]:
     return trust
 
 
-def _run(judge: str, shift: int, policy: OrderPolicy, weeks: Sequence[TestWeek], pool: Pool) -> Run:
-    by_seed = played(policy, weeks, pool)
+def _run(
+    judge: str,
+    shift: int,
+    policy: OrderPolicy,
+    weeks: Sequence[TestWeek],
+    pool: Pool,
+    keep: Unfinished | None,
+) -> Run:
+    by_seed = played(policy, weeks, pool, keep, f"{judge}, {shift}d")
     together = by_seed[0] if len(by_seed) == 1 else concatenate(by_seed)
     return Run(judge, shift, policy.name, together, by_seed=tuple(by_seed) if len(by_seed) > 1 else ())
 

@@ -8,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.kept_runs import load_starts, save_starts
 from evaluation.ordering.learning import joined
 from evaluation.ordering.playing import OrderPolicy, Play
 from evaluation.ordering.predicting import TIME_UNIT_S, Index, score_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from evaluation.ordering.weeks import TestWeek
+from evaluation.unfinished import Unfinished
 from twin.contracts import PyTree
 from twin.ordering.job_windows import cut_job_windows
 from twin.ordering.population import DAY_S
@@ -41,6 +43,7 @@ def learned_policies(
     weeks: Sequence[TestWeek],
     pool: Pool,
     config: OrderTrainingConfig,
+    keep: Unfinished | None = None,
 ) -> tuple[list[OrderPolicy], int]:
     """Plays the learned orders through all weeks.
 
@@ -50,6 +53,7 @@ def learned_policies(
         weeks: all that will be judged.
         pool: the processors.
         config: how they were trained.
+        keep: where the starts of every policy, seed and anchor are kept as they are played.
 
     Returns:
         The policies, which answer for these weeks, and how many jobs found the queue full and waited outside.
@@ -61,12 +65,17 @@ def learned_policies(
         ("ppo", "trained", "PPO in the twin, from the index and near it; EASY backfilling, smallest area first",
          [list(params) for params in zip(*(one.trained for one in learned), strict=True)], False),
     )  # fmt: skip
-    policies, num_late = [], 0
+    policies, num_late, keep = [], 0, keep or Unfinished()
     for name, kind, description, by_seed, sampled in kinds:
         plays: list[Play] = []
-        for by_anchor in by_seed:
-            starts, late = _played(programs, by_anchor, weeks, pool, config, sampled=sampled)
-            num_late += late
+        for seed, by_anchor in enumerate(by_seed):
+            starts: dict[str, np.ndarray] = {}
+            for anchor, params in enumerate(by_anchor):
+                own = [week for week in weeks if week.anchor == anchor]
+                make = partial(_played, programs, anchor, params, own, pool, config, sampled=sampled)
+                *found, late = keep.unit(f"{name} {seed}, anchor {anchor}", make, save_starts, load_starts)
+                starts |= {week.label: start_s for week, start_s in zip(own, found, strict=True)}
+                num_late += int(late)
             plays.append(partial(_look_up, starts))
         if plays:
             policies.append(OrderPolicy(name, kind, description, tuple(plays)))
@@ -109,30 +118,25 @@ def _look_up(starts: dict[str, np.ndarray], weeks: Sequence[TestWeek]) -> list[n
 
 def _played(
     programs: Programs,
-    by_anchor: Sequence[PyTree],
+    anchor: int,
+    params: PyTree,
     weeks: Sequence[TestWeek],
     pool: Pool,
     config: OrderTrainingConfig,
     *,
     sampled: bool,
-) -> tuple[dict[str, np.ndarray], int]:
-    """The starts of every week's jobs, by the week's label: the weeks of an anchor side by side."""
-    starts: dict[str, np.ndarray] = {}
-    num_late = 0
-    for anchor, params in enumerate(by_anchor):
-        own = [week for week in weeks if week.anchor == anchor]
-        cut = [
-            cut_job_windows(
-                week.whole, pool, problem_config(config), week.schedule_s, np.array([week.span_s])
-            )
-            for week in own
-        ]
-        windows = jax.tree.map(jnp.asarray, joined([windows for windows, _ in cut]))
-        start_s, late = programs.finish(jax.random.key(anchor), params, windows, jnp.array(sampled))
-        num_late += int(late)
-        for column, (week, (_, place)) in enumerate(zip(own, cut, strict=True)):
-            everybody = np.full(len(week.whole.arrival_s), np.nan)
-            rows = place[:, 0]
-            everybody[rows[rows >= 0]] = np.asarray(start_s)[: len(rows), column][rows >= 0]
-            starts[week.label] = everybody[week.place]
-    return starts, num_late
+) -> list[np.ndarray]:
+    """The starts of every week's jobs, an anchor's weeks side by side; at the end how many found the queue full."""
+    cut = [
+        cut_job_windows(week.whole, pool, problem_config(config), week.schedule_s, np.array([week.span_s]))
+        for week in weeks
+    ]
+    windows = jax.tree.map(jnp.asarray, joined([windows for windows, _ in cut]))
+    start_s, late = programs.finish(jax.random.key(anchor), params, windows, jnp.array(sampled))
+    starts = []
+    for column, (week, (_, place)) in enumerate(zip(weeks, cut, strict=True)):
+        everybody = np.full(len(week.whole.arrival_s), np.nan)
+        rows = place[:, 0]
+        everybody[rows[rows >= 0]] = np.asarray(start_s)[: len(rows), column][rows >= 0]
+        starts.append(everybody[week.place])
+    return [*starts, np.asarray(late)]

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.decisions import Decisions, concatenate
+from evaluation.kept_runs import load_starts, save_starts
 from evaluation.ordering.weeks import TestWeek, earlier, warm_earlier
+from evaluation.unfinished import Unfinished
 from twin.ordering.population import DAY_S
 from twin.ordering.replay import replay
 from twin.ordering.rules import RULES, Rule
@@ -101,11 +103,26 @@ def decisions_of(week: TestWeek, start_s: np.ndarray, pool: Pool) -> Decisions:
     )
 
 
-def played(policy: OrderPolicy, weeks: Sequence[TestWeek], pool: Pool) -> list[Decisions]:
-    """What came of a policy in some weeks together, once for each seed."""
-    return [
-        concatenate(
-            [decisions_of(week, start_s, pool) for week, start_s in zip(weeks, play(weeks), strict=True)]
-        )
-        for play in policy.plays
-    ]
+def played(
+    policy: OrderPolicy,
+    weeks: Sequence[TestWeek],
+    pool: Pool,
+    keep: Unfinished | None = None,
+    where: str = "",
+) -> list[Decisions]:
+    """What came of a policy in some weeks together, once for each seed.
+
+    Args:
+        policy: what to play.
+        weeks: in which.
+        pool: the processors.
+        keep: where the starts of every seed are kept, if anywhere.
+        where: which weeks those are, for that.
+    """
+    by_seed, keep = [], keep or Unfinished()
+    for seed, play in enumerate(policy.plays):
+        name = f"{where}, {policy.name} {seed}"
+        starts_s = keep.unit(name, partial(play, weeks), save_starts, load_starts)
+        each = zip(weeks, starts_s, strict=True)
+        by_seed.append(concatenate([decisions_of(week, start_s, pool) for week, start_s in each]))
+    return by_seed

@@ -67,6 +67,11 @@ class Index(NamedTuple):
     exponents: np.ndarray  # [5]
 
 
+def some_index() -> Index:
+    """An index that has learned nothing: the structure of every other."""
+    return Index(NETWORK.init(jax.random.key(0), np.zeros((len(SEEN), 1), np.float32)), SMITH)
+
+
 def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np.ndarray:
     """[SEEN, jobs] the features of `twin.ordering.features` as they stood for each job at some instant.
 

@@ -1,18 +1,22 @@
 """The whole question for one archive: train on the days before each anchor, judge on the weeks after it, report."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from evaluation.comparison import Comparison
 from evaluation.ordering.comparing import compare_orders
-from evaluation.ordering.config import OrderConfig, as_settings
+from evaluation.ordering.config import ORDER_CODE, OrderConfig, as_settings
 from evaluation.ordering.exporting import best_index, export_order
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.ordering.learning import (
+    Ground,
     Trained,
     clone_log,
     ground_of,
@@ -21,17 +25,19 @@ from evaluation.ordering.learning import (
     train_order,
 )
 from evaluation.ordering.playing import OrderPolicy, rule_policies
-from evaluation.ordering.predicting import scorer_of
+from evaluation.ordering.predicting import Index, Lessons, scorer_of, some_index
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from evaluation.ordering.replaying import queue_of
 from evaluation.ordering.tables import with_tables
 from evaluation.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
 from evaluation.pipeline import NO_CERTIFICATE, archive_facts
-from evaluation.progress import Progress
+from evaluation.progress import Progress, Stage
 from evaluation.report import Report, write_report
+from evaluation.unfinished import Unfinished
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of
 from twin.arrays import save_arrays
+from twin.contracts import PyTree
 from twin.ordering.job_windows import fitting_tick_s
 from twin.ordering.population import Population, fit_population
 from twin.ordering.population_check import check_population
@@ -75,13 +81,14 @@ def order_archive(
     jobs, pool = queue_of(archive, config)
     plan = plan_weeks(jobs, pool, config.weeks)
     training = _training_of(config, jobs, pool)
+    keep = _unfinished(out, archive, config)
     num_days = config.weeks.num_train_days
     facts = queue_facts(archive, jobs, pool)
     if training is not None and training.index_only:
-        index = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress)
+        index = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
         return compare_orders(
             plan, (), [*rule_policies(pool), index], pool, config.weeks, progress,
-            facts=facts, notes=[FIXED], intervals=config.intervals,
+            facts=facts, notes=[FIXED], intervals=config.intervals, keep=keep,
         )  # fmt: skip
     populations = [fit_population(jobs, anchor - num_days, num_days) for anchor in plan.anchors]
     seeds = range(TWIN_SEED, TWIN_SEED + config.num_twin_weeks)
@@ -91,7 +98,7 @@ def order_archive(
     notes = [FIXED, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
     if training is not None:
         programs, learned, losses, said = train_anchors(
-            jobs, populations, plan.anchors, pool, training, num_days, progress, out
+            jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep
         )
         if out is not None:
             _export(
@@ -99,13 +106,14 @@ def order_archive(
                 certification or {},
             )  # fmt: skip
         with progress.stage("play learned orders"):
-            more, num_late = learned_policies(programs, learned, [*plan.weeks, *twin_weeks], pool, training)
+            weeks = [*plan.weeks, *twin_weeks]
+            more, num_late = learned_policies(programs, learned, weeks, pool, training, keep)
         policies += more
         notes += said
         notes += late_notes(num_late)
     return compare_orders(
         plan, twin_weeks, policies, pool, config.weeks, progress,
-        facts=facts, notes=notes, intervals=config.intervals,
+        facts=facts, notes=notes, intervals=config.intervals, keep=keep,
     )  # fmt: skip
 
 
@@ -127,6 +135,14 @@ def _training_of(config: OrderConfig, jobs: Jobs, pool: Pool) -> OrderTrainingCo
     return with_tables(replace(config.training, tick_s=fitting_tick_s(jobs)), jobs, pool)
 
 
+def _unfinished(out: Path | None, archive: Archive, config: OrderConfig) -> Unfinished:
+    """What is done already of the comparison that is written into `out`."""
+    if out is None:
+        return Unfinished()
+    settings = as_settings(config) | {"code": ORDER_CODE}
+    return Unfinished.beside(out, "orders", {"archive": archive.content_hash}, settings)
+
+
 def _indices(
     jobs: Jobs,
     anchors: Sequence[int],
@@ -134,14 +150,15 @@ def _indices(
     seeds: Sequence[int],
     num_days: int,
     progress: Progress,
+    keep: Unfinished,
 ) -> OrderPolicy:
     """Every anchor's indices as one policy."""
     by_anchor = []
     with progress.stage("learn", total=len(anchors), unit="anchors") as stage:
         for done, anchor in enumerate(anchors):
             stage(done)
-            lessons = lessons_before(jobs, pool, anchor, num_days)
-            by_anchor.append([learn_index(seed, lessons)[0] for seed in seeds])
+            lessons = cache(partial(lessons_before, jobs, pool, anchor, num_days))
+            by_anchor.append([kept_index(keep, done, seed, lessons)[0] for seed in seeds])
         stage(len(anchors))
     return index_policy(by_anchor, pool)
 
@@ -157,14 +174,18 @@ def write_order_comparison(
 ) -> dict[str, Any]:
     """Trains, judges and compares; writes `comparison.json`, `report.html`, `report.json` and parameters into `out`.
 
-    What is known of the certificate of the last anchor's twin stands in report and bundle.
+    What is known of the certificate of the last anchor's twin stands in report and bundle. What is learned and played
+    already is kept beside `out` until all is, so that a killed comparison goes on where it was.
     """
     comparison = order_archive(path, config, progress, out=out, certification=certification)
-    hashes = {"archive": Archive(path).content_hash}
+    archive = Archive(path)
+    hashes = {"archive": archive.content_hash}
     words = (certification or {}).get("certification", NO_CERTIFICATE)
     is_trained = config.training is not None and not config.training.index_only
     limits = () if not is_trained else (f"The orders of the last anchor were {words}.",)
-    return write_order_report(out, comparison, title, as_settings(config), hashes, limits)
+    facts = write_order_report(out, comparison, title, as_settings(config), hashes, limits)
+    _unfinished(out, archive, config).remove()
+    return facts
 
 
 def write_order_report(
@@ -197,37 +218,87 @@ def train_anchors(
     num_days: int,
     progress: Progress,
     out: Path | None,
+    keep: Unfinished,
 ) -> tuple[Programs, list[Learned], list[tuple[float, ...]], list[str]]:
-    """Every anchor's policies, how well their indices predict held-out jobs, and notes on the training."""
+    """Every anchor's policies, how well their indices predict held-out jobs, and notes on the training.
+
+    Clones, indices and orders are kept as they are done; what they learn from is generated only where one is missing.
+    """
     learned, losses, notes = [], [], []
-    programs: Programs | None = None
-    total = config.num_updates * len(config.seeds) * len(anchors)
-    with progress.stage("train", total=total, unit="updates") as stage:
-        for number, (population, anchor) in enumerate(zip(populations, anchors, strict=True)):
-            done = number * config.num_updates * len(config.seeds)
-            stage(done, text=f"anchor {number}: generate")
-            ground = ground_of(jobs, population, pool, anchor, config, num_days)
-            programs = programs or programs_for(pool, ground.train, config)
-            stage(done, text=f"anchor {number}: clone")
-            clone, agreement = clone_log(anchor, programs, ground)
-            found, trained = [], []
-            for place, seed in enumerate(config.seeds):
-                behind = done + place * config.num_updates
-                stage(behind, text=f"anchor {number}, seed {seed}: learn")
-                found.append(learn_index(seed, ground.lessons))
-                if place < config.num_ppo_seeds:
-                    first = scorer_of(found[-1][0], pool)
-                    trained.append(train_order(seed, programs, ground, first, config, stage, behind))
-            one = Learned(clone, tuple(index for index, _ in found), tuple(each.params for each in trained))
+    grounds = [
+        cache(partial(ground_of, jobs, population, pool, anchor, config, num_days))
+        for population, anchor in zip(populations, anchors, strict=True)
+    ]
+    programs = cache(lambda: programs_for(pool, grounds[0]().train, config))
+    num_updates = config.num_updates * len(config.seeds)
+    with progress.stage("train", total=num_updates * len(anchors), unit="updates") as stage:
+        for number, (anchor, ground) in enumerate(zip(anchors, grounds, strict=True)):
+            case = _Anchor(number, anchor, pool, config, programs, ground, keep)
+            one, loss, note = _train_anchor(case, stage, number * num_updates)
+            ground.cache_clear()  # one anchor's windows at a time
             learned.append(one)
-            losses.append(tuple(loss for _, loss in found))
-            notes.append(_said(number, agreement, losses[-1], trained))
+            losses.append(loss)
+            notes.append(note)
             if out is not None:
                 save_arrays(out / f"anchor-{number}.npz", one)
-        stage(total)
-    if programs is None:
-        raise RuntimeError("a plan without anchors")
-    return programs, learned, losses, notes
+        stage(num_updates * len(anchors))
+    return programs(), learned, losses, notes
+
+
+class _Anchor(NamedTuple):
+    """What the policies of one anchor are trained with; programs and ground are made when they are called for."""
+
+    number: int
+    day: int
+    pool: Pool
+    config: OrderTrainingConfig
+    programs: Callable[[], Programs]
+    ground: Callable[[], Ground]
+    keep: Unfinished
+
+
+def _train_anchor(case: _Anchor, stage: Stage, done: int) -> tuple[Learned, tuple[float, ...], str]:
+    """An anchor's policies, the losses of their indices, and what the training said of itself."""
+    config, number, keep = case.config, case.number, case.keep
+    stage(done, text=f"anchor {number}: clone")
+    clone, agreement = keep.tree(
+        f"anchor {number}, clone",
+        lambda: clone_log(case.day, case.programs(), case.ground()),
+        lambda: (scorer_of(some_index(), case.pool), 0.0),
+    )
+    indices, losses, trained = [], [], []
+    for place, seed in enumerate(config.seeds):
+        behind = done + place * config.num_updates
+        stage(behind, text=f"anchor {number}, seed {seed}: learn")
+        index, loss = kept_index(keep, number, seed, lambda: case.ground().lessons)
+        indices.append(index)
+        losses.append(loss)
+        if place < config.num_ppo_seeds:
+            trained.append(_kept_order(case, seed, scorer_of(index, case.pool), stage, behind))
+    note = _said(number, float(agreement), losses, trained)
+    return Learned(clone, tuple(indices), tuple(each.params for each in trained)), tuple(losses), note
+
+
+def _kept_order(case: _Anchor, seed: int, first: PyTree, stage: Stage, done: int) -> Trained:
+    """The order that PPO makes of a scorer (see `train_order`): as it was kept, or trained and kept now."""
+    kept: Trained = case.keep.tree(
+        f"anchor {case.number}, order {seed}",
+        lambda: train_order(seed, case.programs(), case.ground(), first, case.config, stage, done),
+        lambda: Trained(first, np.zeros(0), np.zeros(0)),
+    )
+    return kept
+
+
+def kept_index(
+    keep: Unfinished, number: int, seed: int, lessons: Callable[[], Lessons]
+) -> tuple[Index, float]:
+    """The index of an anchor and seed, and its loss (see `learn_index`): as it was kept, or learned and kept now."""
+    index, loss = keep.tree(
+        f"anchor {number}, index {seed}",
+        lambda: learn_index(seed, lessons()),
+        lambda: (some_index(), 0.0),
+    )
+    return index, float(loss)
 
 
 def _export(

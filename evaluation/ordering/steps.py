@@ -6,25 +6,26 @@ They are the parts of `schedtwin order` with one anchor, the end of the twin's t
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from evaluation.configuration import RunConfig, build
 from evaluation.ordering.comparing import compare_orders
-from evaluation.ordering.config import OrderConfig
+from evaluation.ordering.config import ORDER_CODE, OrderConfig
 from evaluation.ordering.exporting import export_order
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
-from evaluation.ordering.learning import joined, learn_index, lessons_before
+from evaluation.ordering.learning import joined, lessons_before
 from evaluation.ordering.playing import OrderPolicy, rule_policies
-from evaluation.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
+from evaluation.ordering.predicting import scorer_of, some_index
 from evaluation.ordering.programs import OrderTrainingConfig, problem_config, programs_for
 from evaluation.ordering.running import (
     FIXED,
     TWIN_SEED,
+    kept_index,
     late_notes,
     population_notes,
     queue_facts,
@@ -42,6 +43,7 @@ from evaluation.pipeline import (
 from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.shifts import parse_shifts
+from evaluation.unfinished import Unfinished
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
@@ -114,19 +116,30 @@ def build_queue_policy(
     """
     twin = load_queue_twin(twin_path)
     config = replace(config, tick_s=_tick_s(twin))
+    made_from = {"twin": read_manifest(twin_path, "twin").content_hash}
+    keep = Unfinished.beside(out, "policy", made_from, {"training": config, "code": ORDER_CODE})
     notes: list[str] = []
     if config.index_only:
-        lessons = lessons_before(twin.past, twin.pool, twin.anchor, twin.num_days)
+        lessons = cache(partial(lessons_before, twin.past, twin.pool, twin.anchor, twin.num_days))
         with progress.stage("learn"):
-            found = [learn_index(seed, lessons) for seed in config.seeds]
+            found = [kept_index(keep, 0, seed, lessons) for seed in config.seeds]
         learned = Learned((), tuple(index for index, _ in found), ())
         losses = tuple(loss for _, loss in found)
     else:
         config = with_tables(config, twin.past, twin.pool)
         _, (learned,), (losses,), notes = train_anchors(
-            twin.past, [twin.population], (twin.anchor,), twin.pool, config, twin.num_days, progress, None
+            twin.past,
+            [twin.population],
+            (twin.anchor,),
+            twin.pool,
+            config,
+            twin.num_days,
+            progress,
+            None,
+            keep,
         )
     save_arrays(out / LEARNED, learned)
+    keep.remove()
     told = {name: value for name, value in to_plain(config).items() if value is not None}
     settings = {"training": told, "processors": twin.pool.processors, **twin.pool.told}
     (out / SETTINGS).write_text(json.dumps(settings, indent=1))
@@ -160,7 +173,7 @@ def load_queue_policy(folder: Path) -> QueuePolicy:
             f"the policy cannot be read: {error}", where=str(folder / SETTINGS),
             allowed="what this version of schedtwin wrote", advice="train again",
         ) from error  # fmt: skip
-    index = Index(NETWORK.init(jax.random.key(0), np.zeros((len(SEEN), 1), np.float32)), SMITH)
+    index = some_index()
     scorer: PyTree = scorer_of(index, pool)
     num_trained = 0 if config.index_only else min(config.num_ppo_seeds, len(config.seeds))
     clone = () if config.index_only else scorer

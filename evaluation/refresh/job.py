@@ -27,6 +27,7 @@ from typing import Any
 
 from evaluation.certify.keeping import KIND as CERTIFICATE
 from evaluation.certify.keeping import build_certificate, certification_in, load_certificate
+from evaluation.comparing import COMPARISON_CODE
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, alone_in, run_steps
 from evaluation.judges.contender import OtherSystemError
@@ -40,7 +41,7 @@ from evaluation.refresh.deciding import Decision, Result, decide, idle_decision,
 from evaluation.refresh.parts import HeldOut, Parts
 from evaluation.refresh.placing import placement_parts
 from evaluation.refresh.queueing import queue_parts
-from evaluation.run import BUNDLE, COMPARISON_CODE, TWIN_CODE, archive_step
+from evaluation.run import BUNDLE, TWIN_CODE, archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import file_hash, json_hash

@@ -1,0 +1,142 @@
+"""What a long step has finished is kept, to the bit, and found again only by the step it belongs to."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evaluation.bootstrap import Estimate
+from evaluation.comparing import _tried
+from evaluation.comparison import OffPolicyRow, Run
+from evaluation.decisions import Decisions, concatenate
+from evaluation.judges.user_policies import Entered
+from evaluation.judging import Candidate, Judge, Trial
+from evaluation.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
+from evaluation.metrics import MEAN_LOG_SLOWDOWN
+from evaluation.shifts import TestDays
+from evaluation.unfinished import ARRAYS, Unfinished
+from tests.evaluation.made import made_decisions
+
+
+class Work:
+    """Makes units, and counts how often."""
+
+    def __init__(self, out: Path, seed: int = 0) -> None:
+        self.keep = Unfinished.beside(out, "comparison", {"archive": "1f"}, {"copies": 2}, seed)
+        self.made: list[str] = []
+
+    def unit(self, name: str) -> np.ndarray:
+        def make() -> np.ndarray:
+            self.made.append(name)
+            return np.array([0.1, np.nan, -0.0])
+
+        return self.keep.tree(name, make, lambda: 0)  # type: ignore[no-any-return]
+
+
+def test_a_unit_is_made_once_and_only_for_what_it_depends_on(tmp_path: Path) -> None:
+    work, again, other = (Work(tmp_path / "out"), Work(tmp_path / "out"), Work(tmp_path / "out", seed=1))
+    first, second = work.unit("replay, 0d, sjf+easy"), work.unit("replay, 1d, sjf+easy")
+    assert again.unit("replay, 0d, sjf+easy").tobytes() == first.tobytes() == second.tobytes()
+    other.unit("replay, 0d, sjf+easy")
+    assert (work.made, again.made, other.made) == (
+        ["replay, 0d, sjf+easy", "replay, 1d, sjf+easy"], [], ["replay, 0d, sjf+easy"],
+    )  # fmt: skip
+    again.keep.remove()
+    assert len(list(tmp_path.iterdir())) == 1  # of the other seed
+    assert work.unit("replay, 0d, sjf+easy").tobytes() == first.tobytes()
+    assert len(work.made) == 3
+
+
+def test_a_damaged_unit_is_made_again(tmp_path: Path) -> None:
+    work = Work(tmp_path / "out")
+    first = work.unit("a")
+    (kept,) = tmp_path.rglob(ARRAYS)
+    kept.write_bytes(kept.read_bytes()[:-9])
+    assert work.unit("a").tobytes() == first.tobytes()
+    assert work.made == ["a", "a"]
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:
+    work = Work(tmp_path / "out")
+    work.keep = Unfinished()
+    work.unit("a")
+    work.unit("a")
+    work.keep.remove()
+    assert work.made == ["a", "a"]
+    assert not list(tmp_path.iterdir())
+
+
+def same_bits(one: Decisions, other: Decisions) -> None:
+    for name, value in vars(one).items():
+        found = vars(other)[name]
+        if isinstance(value, np.ndarray):
+            assert (found.dtype, found.shape, found.tobytes()) == (value.dtype, value.shape, value.tobytes())
+        else:
+            assert found == value
+
+
+@pytest.mark.parametrize("num_seeds", [0, 2])
+def test_a_judged_run_is_read_as_it_was(tmp_path: Path, num_seeds: int) -> None:
+    part = made_decisions(
+        4, wait_s=[0.0, -0.0, np.nan, np.inf], capacity=np.array([0.1, np.inf]), missing={"agents": "hidden"}
+    )
+    seeds = (part, made_decisions(3, capacity=np.array([0.1, np.inf])))[:num_seeds]
+    whole = concatenate(seeds) if seeds else part
+    run = Run("replay", 7, "twin", whole, agreement=None, num_overflow=3, by_seed=seeds, unfamiliar=0.1)
+    save_run(run, tmp_path)
+    found = load_run(tmp_path)
+    assert [vars(found)[name] for name in ("judge", "shift_days", "policy", "agreement", "unfamiliar")] == [
+        "replay", 7, "twin", None, 0.1,
+    ]  # fmt: skip
+    assert (found.num_overflow, found.num_illegal, len(found.by_seed)) == (3, 0, num_seeds)
+    same_bits(run.decisions, found.decisions)
+    for one, other in zip(run.by_seed, found.by_seed, strict=True):
+        same_bits(one, other)
+
+
+def test_a_killed_comparison_judges_again_only_what_it_had_not_finished(tmp_path: Path) -> None:
+    keep, asked = Unfinished(tmp_path / "kept"), list[str]()
+
+    def judged(rng: np.random.Generator, dies_at: str = "") -> list[Run]:
+        def try_out(_: object, candidates: Sequence[Candidate]) -> list[Trial]:
+            if candidates[0].name == dies_at:
+                raise KeyboardInterrupt
+            asked.append(candidates[0].name)
+            lived = [made_decisions(5, wait_s=rng.random(5)) for _ in candidates]
+            return [Trial(one, 0.5, 0) for one in lived]
+
+        tried = [Candidate(name, name, None) for name in ("random", "bc", "twin", "twin")]
+        case = SimpleNamespace(keep=keep, main=MEAN_LOG_SLOWDOWN)
+        shift = TestDays(7, (), 5)
+        judge, users = Judge("replay", try_out), Entered()
+        each = _tried(None, judge, tried, shift, case, users, notes, lambda text: None)  # type: ignore
+        return list(each)
+
+    notes: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        judged(np.random.default_rng(0), dies_at="twin")
+    first = judged(np.random.default_rng(1))
+    again = judged(np.random.default_rng(2))
+    assert asked == ["random", "bc", "twin"]
+    assert [len(run.by_seed) for run in again] == [0, 0, 2]
+    for one, other in zip(first, again, strict=True):
+        same_bits(one.decisions, other.decisions)
+    assert len(notes) == 2
+    assert notes[0] == notes[1]
+
+
+def test_rows_and_starts_are_read_as_they_were(tmp_path: Path) -> None:
+    for name in ("rows", "starts"):
+        (tmp_path / name).mkdir()
+    rows = [
+        OffPolicyRow(
+            1, "bc", "fitted Q", Estimate(0.1 + 0.2, None, None, 9, "declines"), 1e-300, 1 / 3, 9, True
+        )
+    ]
+    save_rows(rows, tmp_path / "rows")
+    assert load_rows(tmp_path / "rows") == rows
+    starts_s = [np.array([0.1, np.nan]), np.zeros(0)]
+    save_starts(starts_s, tmp_path / "starts")
+    assert [one.tobytes() for one in load_starts(tmp_path / "starts")] == [one.tobytes() for one in starts_s]
