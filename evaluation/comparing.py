@@ -43,8 +43,6 @@ from evaluation.kept_runs import load_rows, load_run, save_rows, save_run
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME, Metric
 from evaluation.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.off_policy.judging import off_policy_rows, probability_program
-from evaluation.progress import Progress
-from evaluation.schedulers import Schedulers, example_for, network_for
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
 from evaluation.trust import TRUTH, judges_trust
 from evaluation.truth_judging import truth_judge, truth_program, workload_beside
@@ -52,7 +50,9 @@ from evaluation.unfinished import Unfinished
 from evaluation.unsaid import lacks, unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
 from offline_rl.networks import actor
+from offline_rl.recipes.schedulers import Schedulers, example_for, network_for
 from twin.contracts import Array
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin

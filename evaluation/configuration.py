@@ -16,8 +16,8 @@ from evaluation.bootstrap import BootstrapConfig
 from evaluation.certify.config import CertifyConfig
 from evaluation.ordering.config import OrderConfig
 from evaluation.shifts import ShiftConfig
-from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
+from offline_rl.recipes.training import TrainingConfig
 from twin.imitation.config import GameConfig
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.encoding import GRANULARITIES

@@ -18,16 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.baselines import BASELINES
-from evaluation.cloning import fit_clone
 from evaluation.pipeline import POPULATION
-from evaluation.progress import Progress
-from evaluation.training import NETWORKS, TrainingConfig
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.casting import with_columns
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
 from offline_rl.networks import example_in, sample
+from offline_rl.recipes.cloning import fit_clone
+from offline_rl.recipes.training import NETWORKS, TrainingConfig
 from twin.contracts import Array, Policy, PyTree
 from twin.environment import environment
 from twin.placement.bookkeeping import placement

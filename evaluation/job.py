@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.progress import Progress
 from logs_schema.aside import try_lock
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import as_json, file_hash
 from logs_schema.product import fingerprint, read_manifest, verify, writing
+from logs_schema.progress import Progress
 
 Build = Callable[[Path, dict[str, Path], Progress], Mapping[str, Any] | None]
 

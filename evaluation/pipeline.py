@@ -19,20 +19,26 @@ from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.ordering.foreign import holds_training, refuse_other_pool
-from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.report import write_report
 from evaluation.reporting import make_report
-from evaluation.schedulers import best_seed, load_observed, load_ranges, load_schedulers, save_schedulers
 from evaluation.shifts import ShiftConfig, ShiftPlan, choose_train_days, parse_shifts, plan_shifts
 from evaluation.spreading import spread_of
-from evaluation.training import TrainingConfig, train_schedulers
 from evaluation.unfinished import Unfinished
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import Manifest, fingerprint, read_manifest
+from logs_schema.progress import Progress
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
+from offline_rl.recipes.schedulers import (
+    best_seed,
+    load_observed,
+    load_ranges,
+    load_schedulers,
+    save_schedulers,
+)
+from offline_rl.recipes.training import TrainingConfig, train_schedulers
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
 from twin.imitation.refining import imitated_twin

@@ -1,57 +1,15 @@
-"""Progress of long work: a live display on a terminal, plain lines elsewhere, or silence.
-
-Work is divided into stages, which may nest. A stage is called with how much is done by now, so it can be
-handed as a plain function to a lower floor, which knows nothing of displays: `train(..., progress=stage)`.
-"""
+"""What a person sees of long work (`logs_schema.progress`): a live display on a terminal, plain lines elsewhere."""
 
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from logs_schema.progress import Progress, SilentProgress, Stage
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichBars
-
-
-class Stage(Protocol):
-    """Called with the amount done by now (not since the last call), and with the total once it is known."""
-
-    def __call__(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Show that `done` of `total` units are done; `text` says what is in hand."""
-
-
-class Progress(Protocol):
-    """Where long work shows how far it is."""
-
-    def stage(
-        self, name: str, *, total: float | None = None, unit: str = ""
-    ) -> AbstractContextManager[Stage]:
-        """A stage of the work, shown while the block runs; `total` may be unknown."""
-
-    def note(self, text: str) -> None:
-        """A line worth reading that stays."""
-
-
-class SilentProgress:
-    """Shows no stages; notes go to `stream`, if there is one."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream
-
-    @contextmanager
-    def stage(self, name: str, *, total: float | None = None, unit: str = "") -> Iterator[Stage]:
-        """Show nothing."""
-
-        def show(done: float, total: float | None = None, text: str = "") -> None:
-            pass
-
-        yield show
-
-    def note(self, text: str) -> None:
-        """Write the note, if there is a stream."""
-        if self.stream is not None:
-            print(text, file=self.stream, flush=True)
 
 
 class LineProgress:

@@ -10,10 +10,10 @@ from evaluation.comparison import Comparison
 from evaluation.configuration import RunConfig
 from evaluation.records import to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report
-from evaluation.schedulers import Schedulers
 from evaluation.shifts import ShiftPlan
 from logs_schema import Archive
 from logs_schema.check import check_archive
+from offline_rl.recipes.schedulers import Schedulers
 from twin.placement.fit import FitReport
 from twin.placement.model import PlacementTwin, encode_days
 

@@ -25,14 +25,14 @@ from evaluation.pipeline import (
     plan_of,
     train_days_of,
 )
-from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.shifts import answerable
 from evaluation.simulator.logs import simulate
-from evaluation.training import refuse_uneven_streams
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.importing import find_format, import_log, source_files
+from logs_schema.progress import Progress
+from offline_rl.recipes.training import refuse_uneven_streams
 from twin.placement.model import load_encoding
 
 Products = Mapping[str, Path]

@@ -26,10 +26,10 @@ from evaluation.certify.playing import real_days, twin_days
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.two_samples import pairs_chart
-from evaluation.progress import Progress
 from evaluation.spreading import spread_in_words, spread_of
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
+from logs_schema.progress import Progress
 from twin.placement.model import PlacementTwin
 
 ABOUT = {

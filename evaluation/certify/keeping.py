@@ -15,10 +15,10 @@ from evaluation.certify.lines import Verdict
 from evaluation.certify.page import render
 from evaluation.certify.queues.certifying import certify_queue, refused_queue
 from evaluation.pipeline import refuse_foreign
-from evaluation.progress import Progress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST, read_manifest, verify
+from logs_schema.progress import Progress
 from twin.ordering.keeping import load_queue_twin
 from twin.ordering.types import OrderingError
 from twin.placement.model import PlacementTwin

@@ -21,11 +21,11 @@ from evaluation.judges.players import GREEDY, players_of
 from evaluation.judging import Candidate, twin_judge, twin_program
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.report import Chart, Curve
-from evaluation.schedulers import example_for
 from evaluation.shifts import TestDays
 from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from logs_schema import Archive
 from offline_rl.networks import actor
+from offline_rl.recipes.schedulers import example_for
 from twin.placement.model import PlacementTwin, encode_days
 
 SECTION = "values of fixed policies"

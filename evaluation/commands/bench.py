@@ -11,7 +11,7 @@ from evaluation.commands.bench_scaling import add_bench as add_scaling
 
 if TYPE_CHECKING:
     from evaluation.oracle_cache import Kept
-    from evaluation.progress import Progress, Stage
+    from logs_schema.progress import Progress, Stage
 
 NAME = "bench"
 HELP = "measure: how far a simulated cluster tells policies apart"

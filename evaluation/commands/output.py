@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from evaluation.progress import Progress, shown_progress
+from evaluation.progress import shown_progress
+from logs_schema.progress import Progress
 
 if TYPE_CHECKING:
     from evaluation.comparison import Comparison

@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.reproduction.showing import as_table
     from evaluation.reproduction.table2 import Table2Config, live, quick, table, train_all, unguarded
-    from evaluation.schedulers import load_schedulers
+    from offline_rl.recipes.schedulers import load_schedulers
 
     config = Table2Config(
         arguments.preset, arguments.behaviour, arguments.shifts, arguments.train_day, arguments.requests,

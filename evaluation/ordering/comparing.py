@@ -21,9 +21,9 @@ from evaluation.metrics import (
 from evaluation.ordering.playing import BLOCKS, OrderPolicy, played
 from evaluation.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.ordering.weeks import TestWeek, WeekPlan, WeeksConfig
-from evaluation.progress import Progress
 from evaluation.unfinished import Unfinished
 from logs_schema.layout import date_of
+from logs_schema.progress import Progress
 from twin.ordering.types import Pool
 from twin.ordering.windows import chosen
 

@@ -11,11 +11,11 @@ from evaluation.ordering.config import OrderConfig
 from evaluation.ordering.foreign import FIT_POOL, known_processors
 from evaluation.ordering.replaying import EPOCH, queue_of
 from evaluation.ordering.weeks import WeeksConfig, anchor_days, log_days
-from evaluation.progress import Progress
 from evaluation.shifts import parse_shifts
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
+from logs_schema.progress import Progress
 from twin.ordering.keeping import fit_queue, save_queue
 from twin.ordering.types import Jobs
 from twin.problems import KEY, ORDERING, PLACEMENT

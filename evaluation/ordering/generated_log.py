@@ -9,13 +9,13 @@ import pyarrow as pa
 from evaluation.generated_log import GeneratedReport
 from evaluation.ordering.generated import AS_THEY_WERE
 from evaluation.ordering.replaying import EPOCH, find_rule
-from evaluation.progress import Progress
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.swf import SITE
 from logs_schema.layout import date_of
 from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
 from twin.ordering.keeping import QueueTwin, load_queue_twin
 from twin.ordering.population import DAY_S, continued
 from twin.ordering.replay import replay

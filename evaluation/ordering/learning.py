@@ -16,7 +16,7 @@ from evaluation.metrics.slowdown import bounded_slowdown
 from evaluation.ordering.generated import lived
 from evaluation.ordering.predicting import SMITH, Index, Lessons, fit_predictor, lessons_of
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
-from evaluation.progress import Stage
+from logs_schema.progress import Stage
 from twin.contracts import PyTree
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
 from twin.ordering.population import DAY_S, Population

@@ -10,9 +10,9 @@ import numpy as np
 from evaluation.ordering.replay_report import ReplayedQueue, ReplayReport
 from evaluation.ordering.summary import summarise
 from evaluation.ordering.weeks import WeeksConfig, begin_schedule, cut_week, earlier, warm_earlier
-from evaluation.progress import Progress
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
 from twin.ordering.jobs import clairvoyant, read_jobs
 from twin.ordering.pools import pool_sizes, refuse_unknown
 from twin.ordering.replay import replay

@@ -31,11 +31,11 @@ from evaluation.ordering.replaying import queue_of
 from evaluation.ordering.tables import with_tables
 from evaluation.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
 from evaluation.pipeline import NO_CERTIFICATE, archive_facts
-from evaluation.progress import Progress, Stage
 from evaluation.report import Report, write_report
 from evaluation.unfinished import Unfinished
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of
+from logs_schema.progress import Progress, Stage
 from twin.arrays import save_arrays
 from twin.contracts import PyTree
 from twin.ordering.job_windows import fitting_tick_s

@@ -40,7 +40,6 @@ from evaluation.pipeline import (
     trained_in,
     training_in_words,
 )
-from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.shifts import parse_shifts
 from evaluation.unfinished import Unfinished
@@ -48,6 +47,7 @@ from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
 from logs_schema.product import read_manifest, verify
+from logs_schema.progress import Progress
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
 from twin.ordering.job_windows import cut_job_windows, fitting_tick_s

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.progress import Stage
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats import native
@@ -24,6 +23,7 @@ from logs_schema.formats.reading import Chunk, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing import hashes_by_name, refuse_other_formats
 from logs_schema.product import verify
+from logs_schema.progress import Stage
 from logs_schema.tables import REQUESTS, UNFINISHED
 
 KIND, ARCHIVE = "history", "archive"

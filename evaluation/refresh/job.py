@@ -33,7 +33,6 @@ from evaluation.job import Step, alone_in, run_steps
 from evaluation.judges.contender import OtherSystemError
 from evaluation.ordering.fitting import Asked, choose_problem
 from evaluation.pipeline import load_comparison
-from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.refresh import appending
 from evaluation.refresh.config import RefreshConfig
@@ -46,6 +45,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import file_hash, json_hash
 from logs_schema.product import MANIFEST, read_manifest
+from logs_schema.progress import Progress
 from offline_rl.contract import read_contract
 
 Products = Mapping[str, Path]

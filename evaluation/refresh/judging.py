@@ -27,11 +27,11 @@ from evaluation.judging import (
 )
 from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
 from evaluation.pipeline import archive_facts
-from evaluation.progress import Progress
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING
 from evaluation.unsaid import unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
 from twin.contracts import Array
 from twin.placement.model import PlacementTwin, encode_days, fit_twin
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig
-from evaluation.progress import Progress
 from logs_schema import Archive
+from logs_schema.progress import Progress
 
 NEW, RUNNING = "new", "running"
 CONTENDERS = {NEW: "the policy of this refresh", RUNNING: "the policy in use"}

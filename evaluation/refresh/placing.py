@@ -10,12 +10,12 @@ from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.judges.contender import load_contender
 from evaluation.pipeline import build_bundle, build_policy, build_twin
-from evaluation.progress import Progress
 from evaluation.refresh.judging import judge_both
 from evaluation.refresh.parts import HeldOut, Parts
-from evaluation.training import refuse_uneven_streams
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from offline_rl.recipes.training import refuse_uneven_streams
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.problems import PLACEMENT
 

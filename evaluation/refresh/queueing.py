@@ -25,11 +25,11 @@ from evaluation.ordering.replaying import EPOCH, queue_of
 from evaluation.ordering.running import queue_facts
 from evaluation.ordering.steps import build_queue_bundle, build_queue_policy, training_of
 from evaluation.ordering.weeks import log_days, plan_weeks
-from evaluation.progress import Progress
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING, HeldOut, Parts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
+from logs_schema.progress import Progress
 from offline_rl.contract import read_contract
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import load_queue_twin

@@ -12,16 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.cloning import fit_clone
 from evaluation.judges.players import SAMPLED, players_of
 from evaluation.judging import Program, twin_program
-from evaluation.progress import Progress
 from evaluation.reproduction.offload import Parts, ratios
-from evaluation.schedulers import example_for
-from evaluation.training import NETWORKS, TrainingConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example
+from offline_rl.recipes.cloning import fit_clone
+from offline_rl.recipes.schedulers import example_for
+from offline_rl.recipes.training import NETWORKS, TrainingConfig
 from twin.contracts import Array, PyTree
 from twin.placement.encode import Rows, cut_windows, read_rows
 from twin.placement.encoding import DAY_S, Encoding, day_start_s, fit_encoding

@@ -26,7 +26,6 @@ from evaluation.certify.config import Thresholds
 from evaluation.certify.lines import Verdict, verdict_of
 from evaluation.configuration import LogConfig
 from evaluation.job import Step, run_job
-from evaluation.progress import Progress
 from evaluation.reproduction.day_twins import (
     Learning,
     clone_engine,
@@ -43,9 +42,10 @@ from evaluation.simulator.conditions import conditions
 from evaluation.simulator.history import play_streams
 from evaluation.simulator.logs import FIRST_DAY, day_of
 from evaluation.simulator.presets import preset
-from evaluation.training import TrainingConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from offline_rl.recipes.training import TrainingConfig
 from twin.arrays import load_nested, save_arrays
 from twin.placement.encoding import fit_encoding
 from twin.placement.fit import MIN_ROWS

@@ -8,11 +8,11 @@ from typing import Any
 
 from evaluation.configuration import LogConfig
 from evaluation.job import Step
-from evaluation.progress import Progress
 from evaluation.run import ARCHIVE, archive_step
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.progress import Progress
 
 
 def log_step(log: LogConfig, num_requests: int | None) -> Step:

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from evaluation.configuration import LogConfig
 from evaluation.job import Step, run_job
-from evaluation.progress import Progress
 from evaluation.reproduction.populations import FLOOR, Drawn, Generate, draw, measure, ways_of
 from evaluation.reproduction.seeds import named, over_seeds
 from evaluation.run import ARCHIVE, archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
 from twin.population import MAKERS, PopulationConfig, PopulationError
 
 FIGURES = "figures.json"

@@ -20,19 +20,19 @@ from evaluation.configuration import DaysConfig, LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.oracle_cache import Kept
 from evaluation.pipeline import build_policy
-from evaluation.progress import Progress
 from evaluation.records import to_plain
 from evaluation.reproduction.living import KINDS, Lived, oracle_program, policy_program
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.seeds import named
 from evaluation.run import twin_step
-from evaluation.schedulers import Schedulers, example_for, load_schedulers, network_for
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.presets import preset
-from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from offline_rl.recipes.schedulers import Schedulers, example_for, load_schedulers, network_for
+from offline_rl.recipes.training import TrainingConfig
 from twin.contracts import PyTree
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.learned import AnswerConfig

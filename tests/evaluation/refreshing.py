@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from evaluation.cli import main
-from evaluation.progress import SilentProgress, Stage
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.product import read_manifest
+from logs_schema.progress import SilentProgress, Stage
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import export_policy, original
 from offline_rl.placement_contract import placement_contract

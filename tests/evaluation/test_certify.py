@@ -24,13 +24,13 @@ from evaluation.cli import main
 from evaluation.configuration import DaysConfig
 from evaluation.generated_log import generate_log
 from evaluation.pipeline import build_twin
-from evaluation.progress import SilentProgress
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.logs import simulate
 from evaluation.spreading import spread_in_words
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
+from logs_schema.progress import SilentProgress
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import load_encoding

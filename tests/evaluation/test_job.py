@@ -14,11 +14,11 @@ import pytest
 from evaluation import run as whole_job
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
-from evaluation.progress import SilentProgress
 from evaluation.refresh import job as daily_job
 from evaluation.refresh.config import RefreshConfig
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, verify
+from logs_schema.progress import SilentProgress
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -204,7 +204,7 @@ from pathlib import Path
 from evaluation import run as whole_job
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, run_job
-from evaluation.progress import SilentProgress
+from logs_schema.progress import SilentProgress
 from evaluation.refresh import job as daily_job
 from evaluation.refresh.config import RefreshConfig
 workdir, mode = Path(sys.argv[1]), sys.argv[2]

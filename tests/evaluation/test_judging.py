@@ -8,8 +8,8 @@ from evaluation.baselines import BASELINES
 from evaluation.judges.players import players_of
 from evaluation.judging import Candidate, common_shape, replay_judge, replay_program, window_units
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
-from evaluation.schedulers import example_for
 from offline_rl.networks import actor
+from offline_rl.recipes.schedulers import example_for
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encode import Rows, cut_windows
 from twin.placement.encoding import Encoding

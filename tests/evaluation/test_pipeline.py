@@ -25,19 +25,25 @@ from evaluation.pipeline import (
     refuse_foreign,
     refuse_foreign_policy,
 )
-from evaluation.progress import SilentProgress
 from evaluation.run import run
-from evaluation.schedulers import Schedulers, load_observed, load_schedulers, network_for, save_schedulers
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.presets import preset
 from evaluation.spreading import spread_in_words
-from evaluation.training import TrainingConfig, train_schedulers
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
+from logs_schema.progress import SilentProgress
 from offline_rl.bundle import TOLERANCE, read_golden
 from offline_rl.export import split_flat
 from offline_rl.networks import example_in
+from offline_rl.recipes.schedulers import (
+    Schedulers,
+    load_observed,
+    load_schedulers,
+    network_for,
+    save_schedulers,
+)
+from offline_rl.recipes.training import TrainingConfig, train_schedulers
 from offline_rl.runner import load_network
 from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding

@@ -7,12 +7,12 @@ import pytest
 
 from evaluation.cli import main
 from evaluation.configuration import load_config
-from evaluation.progress import SilentProgress
 from evaluation.refresh.config import RefreshConfig
 from evaluation.refresh.deciding import Decision, Result
 from evaluation.refresh.job import refresh
 from logs_schema import Archive
 from logs_schema.product import read_manifest, verify
+from logs_schema.progress import SilentProgress
 from offline_rl.runner import load_network
 from tests.evaluation.refreshing import (
     THRESHOLDS,

@@ -8,7 +8,6 @@ import pytest
 
 from evaluation.cli import main
 from evaluation.job import run_job
-from evaluation.progress import SilentProgress
 from evaluation.refresh import appending
 from evaluation.refresh.deciding import EXIT_STATUS, Result
 from evaluation.refresh.job import STALE, history_step, is_under_way
@@ -16,6 +15,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError, ProductError
 from logs_schema.importing import import_log
 from logs_schema.product import MANIFEST, read_manifest, writing
+from logs_schema.progress import SilentProgress
 from offline_rl.serving.decision_log import REQUEST_COLUMNS
 from offline_rl.serving.journal import Journal
 

@@ -9,14 +9,14 @@ import pytest
 from evaluation.bootstrap import Estimate
 from evaluation.certify.lines import Verdict
 from evaluation.configuration import JudgeConfig, RunConfig
-from evaluation.progress import SilentProgress
 from evaluation.refresh.config import BETTER, NOT_WORSE, RefreshConfig
 from evaluation.refresh.deciding import EXIT_STATUS, Decision, Judgement, Result, decide
 from evaluation.refresh.job import find_running, refresh
 from evaluation.refresh.placing import placement_parts
-from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST
+from logs_schema.progress import SilentProgress
+from offline_rl.recipes.training import TrainingConfig
 from twin.placement.learned import AnswerConfig
 
 EXPORTED, KEPT = Result.EXPORTED, Result.KEPT

@@ -10,11 +10,11 @@ import pytest
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.configuration import JudgeConfig
 from evaluation.judges.contender import load_contender
-from evaluation.progress import SilentProgress
 from evaluation.refresh.deciding import Result, decide, judgements_of
 from evaluation.refresh.judging import judge_both
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive, ArchiveWriter
+from logs_schema.progress import SilentProgress
 from tests.evaluation.refreshing import policy_by_backlog
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig

@@ -12,17 +12,17 @@ from evaluation.commands import reproduce
 from evaluation.configuration import AnswerConfig, LogConfig
 from evaluation.oracle import OracleConfig
 from evaluation.oracle_cache import kept_oracle
-from evaluation.progress import SilentProgress
 from evaluation.reproduction.living import Lived
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.showing import as_table
 from evaluation.reproduction.table2 import Table2Config, live, table, train_all, unguarded
-from evaluation.schedulers import load_schedulers
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
-from evaluation.training import TrainingConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
+from offline_rl.recipes.schedulers import load_schedulers
+from offline_rl.recipes.training import TrainingConfig
 from twin.placement.model import PlacementTwin
 
 TRAIN = TrainingConfig(

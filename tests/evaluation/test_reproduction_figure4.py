@@ -9,7 +9,6 @@ import pytest
 
 from evaluation.cli import main
 from evaluation.configuration import AnswerConfig
-from evaluation.progress import SilentProgress
 from evaluation.reproduction import day_twins
 from evaluation.reproduction.day_twins import PART_WINDOWS, live_parts, prepare, read_day
 from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART, Curves, Figure4Config, curves, quick, table
@@ -26,9 +25,10 @@ from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.history import play
 from evaluation.simulator.logs import DAYS_AT_ONCE, FIRST_DAY, day_of, simulate
 from evaluation.simulator.presets import preset
-from evaluation.training import TrainingConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
+from offline_rl.recipes.training import TrainingConfig
 
 TINY = Figure4Config(
     "small", num_seeds=1, num_parts=2, num_lives=2, num_steps=64,

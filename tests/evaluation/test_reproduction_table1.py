@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from evaluation.cli import main
-from evaluation.progress import SilentProgress
 from evaluation.reproduction import table1
 from evaluation.reproduction.populations import FLOOR, Drawn, draw, measure, ways_of
 from evaluation.reproduction.seeds import over_seeds
@@ -15,6 +14,7 @@ from evaluation.reproduction.table1 import AUC, COLUMN, PAIRS, Compared, Table1C
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
 from tests.twin.population.toys import agents
 from twin.population import PopulationError
 

@@ -13,13 +13,13 @@ from evaluation.bootstrap import BootstrapConfig
 from evaluation.configuration import JudgeConfig
 from evaluation.judging import Judge, Trial
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
-from evaluation.progress import SilentProgress
-from evaluation.schedulers import Schedulers
 from evaluation.shifts import ShiftPlan, TestDays
 from evaluation.unsaid import lacks, unsaid, without
 from logs_schema import NODES, REQUESTS, Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.reading import tabulate
+from logs_schema.progress import SilentProgress
+from offline_rl.recipes.schedulers import Schedulers
 from tests.evaluation.made import made_decisions
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig

@@ -12,9 +12,9 @@ from evaluation.baselines.baseline import node_feature
 from evaluation.judges.players import players_of
 from evaluation.judges.user_policies import Entered, UserPolicy, enter, named_policies, try_out
 from evaluation.judging import Candidate, Trial, replay_judge, replay_program
-from evaluation.schedulers import example_for
 from logs_schema.errors import ConfigError
 from offline_rl.networks import actor
+from offline_rl.recipes.schedulers import example_for
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encode import cut_windows
 from twin.placement.types import Cluster

@@ -12,8 +12,8 @@ from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.playing import decisions_of, played, rule_policies
 from evaluation.ordering.replaying import ReplayConfig, _from_first, _part
 from evaluation.ordering.weeks import RARE, RARE_DAYS, WeeksConfig, cut_week, log_days, plan_weeks
-from evaluation.progress import SilentProgress
 from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
 from tests.ordering.making import jobs_of
 from twin.ordering.population import DAY_S, fit_population
 from twin.ordering.replay import replay

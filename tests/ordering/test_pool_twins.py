@@ -10,10 +10,10 @@ from evaluation import cli
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.queues.certifying import certify_queue
 from evaluation.pipeline import load_comparison
-from evaluation.progress import SilentProgress
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.product import read_manifest
+from logs_schema.progress import SilentProgress
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import load_queue_twin

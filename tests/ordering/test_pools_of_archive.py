@@ -13,9 +13,9 @@ from evaluation.metrics.slowdown import bounded_slowdown
 from evaluation.ordering.config import OrderConfig, as_settings
 from evaluation.ordering.replay_report import write_waits
 from evaluation.ordering.replaying import ReplayConfig, replay_archive
-from evaluation.progress import SilentProgress
 from evaluation.records import to_plain
 from logs_schema import Archive, import_log
+from logs_schema.progress import SilentProgress
 from tests.ordering.making import jobs_of, use_peak
 from tests.ordering.pool_archives import NODES, OF_CLASS, job, random_jobs, write
 from twin.ordering.jobs import read_jobs

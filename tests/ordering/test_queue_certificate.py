@@ -21,10 +21,10 @@ from evaluation.ordering.fitting import training_days
 from evaluation.ordering.foreign import FIT_POOL, refuse_other_pool
 from evaluation.ordering.replaying import EPOCH
 from evaluation.ordering.weeks import WeeksConfig, log_days
-from evaluation.progress import SilentProgress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
+from logs_schema.progress import SilentProgress
 from tests.ordering.making import alike_weeks
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import fit_queue, load_queue_twin

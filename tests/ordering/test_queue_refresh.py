@@ -19,7 +19,6 @@ from evaluation.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_o
 from evaluation.ordering.programs import OrderTrainingConfig
 from evaluation.ordering.replaying import EPOCH
 from evaluation.ordering.weeks import WeeksConfig, log_days
-from evaluation.progress import SilentProgress
 from evaluation.refresh.config import RefreshConfig
 from evaluation.refresh.deciding import Result, judgements_of
 from evaluation.refresh.job import refresh
@@ -27,6 +26,7 @@ from evaluation.refresh.queueing import judge_orders, newest_weeks, refuse_other
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, verify
+from logs_schema.progress import SilentProgress
 from offline_rl.runner import load_network
 from tests.evaluation.refreshing import (
     THRESHOLDS,

@@ -11,10 +11,10 @@ from evaluation.configuration import load_config
 from evaluation.ordering.learning import learn_index, lessons_before
 from evaluation.ordering.steps import build_queue_policy, load_queue_policy, training_of, weeks_after
 from evaluation.pipeline import load_comparison
-from evaluation.progress import SilentProgress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
+from logs_schema.progress import SilentProgress
 from offline_rl.runner import WaitingJob, load_queue
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs

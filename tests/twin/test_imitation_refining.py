@@ -13,12 +13,12 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.keeping import build_certificate, load_certificate
 from evaluation.configuration import DaysConfig, RunConfig, build
 from evaluation.pipeline import CURVES, NO_GAME, _play_game, build_twin
-from evaluation.progress import SilentProgress
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
+from logs_schema.progress import SilentProgress
 from tests.twin.imitation_world import campaign_encoding, campaigns
 from twin.environment import environment
 from twin.imitation.config import GameConfig, ImitationConfig, anchored

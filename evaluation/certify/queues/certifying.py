@@ -29,10 +29,10 @@ from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
 from evaluation.certify.two_samples import keep, pairs_chart
 from evaluation.ordering.foreign import holds_training
 from evaluation.ordering.summary import LOGGED_GAP, logged_mean_wait_s
-from evaluation.progress import Progress
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.layout import date_of
+from logs_schema.progress import Progress
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import QueueTwin
 from twin.ordering.windows import chosen as chosen_jobs

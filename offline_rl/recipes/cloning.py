@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.progress import Stage
+from logs_schema.progress import Stage
 from offline_rl.algorithm import time_as_stream
 from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.losses import weighted_mean

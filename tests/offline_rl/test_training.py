@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evaluation.schedulers import Schedulers, best_seed
-from evaluation.training import TrainingConfig
 from logs_schema.errors import ConfigError
+from offline_rl.recipes.schedulers import Schedulers, best_seed
+from offline_rl.recipes.training import TrainingConfig
 
 
 def test_the_best_seed_is_the_one_whose_kept_policy_did_best() -> None:

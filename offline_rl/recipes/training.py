@@ -18,15 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from evaluation.cloning import fit_clone
-from evaluation.log_learners import LEARNERS, learn_from_log
-from evaluation.progress import Progress
-from evaluation.schedulers import Schedulers
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, actor, example_in
+from offline_rl.recipes.cloning import fit_clone
+from offline_rl.recipes.log_learners import LEARNERS, learn_from_log
+from offline_rl.recipes.schedulers import Schedulers
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.train import Experience

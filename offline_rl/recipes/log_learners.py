@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from evaluation.progress import Progress
+from logs_schema.progress import Progress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import (
     AdvantageWeightedConfig,
