@@ -8,7 +8,8 @@ one when it ends; a later row says more, and replaces the earlier one in the arc
 
 A decision never waits for the log. Rows go through a bounded queue; the thread writes every `FLUSH_S` seconds and
 flushes to the disk. So kill -9 loses at most the rows of the last `FLUSH_S` seconds (and of one write in progress).
-While the disk cannot be written, up to `MAX_PENDING` rows wait; beyond that the newest are lost, and counted.
+While the disk cannot be written, up to `MAX_PENDING` rows wait; beyond that the newest are lost, and counted. A folder
+that is deleted is made again, with the rows of the open files.
 """
 
 import queue
@@ -20,6 +21,7 @@ from pathlib import Path
 from offline_rl.serving.journal import Cell, Journal
 from offline_rl.serving.metrics import Metrics
 
+TABLES = ("requests", "decisions")
 FLUSH_S = 0.2
 """Seconds between two writes: what kill -9 may lose."""
 MAX_PENDING = 100_000
@@ -107,17 +109,21 @@ class DecisionLog:
 
     def _write_table(self, table: int, rows: list[Sequence[Cell]]) -> None:
         assert self.folder is not None
-        name, columns = (("requests", REQUEST_COLUMNS), ("decisions", DECISION_COLUMNS))[table]
+        name, columns = TABLES[table], (REQUEST_COLUMNS, DECISION_COLUMNS)[table]
         try:
             journal = self._journals[table]
             if journal is None:
                 journal = self._journals[table] = Journal(self.folder / name, name, columns)
+            num_rewritten = journal.num_rewritten
             journal.write(rows)
         except OSError as error:
             self._note(error)
             return
         self.metrics.log_rows_written.inc(len(rows))
         rows.clear()
+        if journal.num_rewritten > num_rewritten:
+            self.metrics.log_files_rewritten.inc()
+            self._say(f"a file of the decision log was deleted and has been written again: {journal.folder}")
         if self._failing:
             self._failing = ""
             self.metrics.log_writable.set(1)

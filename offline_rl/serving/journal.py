@@ -4,7 +4,10 @@
     FOLDER/requests-20240501T110000-4711.csv.gz      closed: compressed aside, then renamed
 
 Where a process died, whoever opens the folder next cuts the torn last line off and closes the file. A write that fails
-half-way (a full disk) is taken back. The format is that of `schedtwin import native`; the last column must be one whose
+half-way (a full disk) is taken back. A file that is deleted while it is open is noticed at the next write, and written
+again with all its rows; one that was moved away is left to whoever moved it, and another is begun.
+
+The format is that of `schedtwin import native`; the last column must be one whose
 cut-off value the import refuses, so that even a torn line, read before anybody mended it, is never a wrong row.
 """
 
@@ -21,6 +24,8 @@ from pathlib import Path
 
 CLOSE_AFTER_S = 3600.0
 CLOSE_AFTER_BYTES = 64 * 2**20
+FOLDER_MODE, FILE_MODE = 0o750, 0o640
+"""Who asks for what is nobody's business but the owner's and the group's."""
 _WRITING = ".writing"
 
 Cell = str | float | int | bool | None | Sequence[str]
@@ -34,17 +39,21 @@ class Journal:
         name: First part of the files' names: the table.
         columns: Header; rows come in this order.
 
+    Attributes:
+        num_rewritten: Files that were deleted while they were open, and written again.
+
     Raises:
         OSError: The folder cannot be made or written.
     """
 
     def __init__(self, folder: Path, name: str, columns: Sequence[str]) -> None:
         self.folder, self.name, self.columns = folder, name, tuple(columns)
+        self.num_rewritten = 0
         self._descriptor: int | None = None
         self._path = folder
         self._size = 0
         self._opened_s = 0.0
-        folder.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         self._mend()
 
     def write(self, rows: Sequence[Sequence[Cell]]) -> None:
@@ -53,7 +62,7 @@ class Journal:
         Raises:
             OSError: The disk is full or cannot be written.
         """
-        descriptor = self._open() if self._descriptor is None else self._descriptor
+        descriptor = self._current()
         content = as_csv(rows)
         try:
             _write_all(descriptor, content)
@@ -73,49 +82,111 @@ class Journal:
         """
         if self._descriptor is None:
             return
+        if self._is_gone():
+            self._current()
         descriptor, self._descriptor = self._descriptor, None
         try:
             compress(self._path)
         finally:
             os.close(descriptor)
 
+    def _current(self) -> int:
+        """The open file, where its name says; a new one with all its rows if it was deleted."""
+        if self._descriptor is None:
+            return self._open()
+        if not self._is_gone():
+            return self._descriptor
+        older, self._descriptor, rows = self._descriptor, None, b""
+        if os.fstat(older).st_nlink == 0:
+            rows = os.pread(older, self._size, 0).partition(b"\n")[2]
+        state = older, self._path, self._size, self._opened_s
+        try:
+            descriptor = self._open()
+            _write_all(descriptor, rows)
+            os.fsync(descriptor)
+        except OSError:
+            self._take_back(state)
+            raise
+        self._size += len(rows)
+        self.num_rewritten += bool(rows)
+        os.close(older)
+        return descriptor
+
+    def _take_back(self, state: tuple[int, Path, int, float]) -> None:
+        """Leaves a new file that could not be written, and keeps the older descriptor: its rows are nowhere else."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._path.unlink(missing_ok=True)
+        self._descriptor, self._path, self._size, self._opened_s = state
+
+    def _is_gone(self) -> bool:
+        """Whether the open file was deleted or moved."""
+        return self._descriptor is not None and not _is_at(self._descriptor, self._path)
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+
     def _open(self) -> int:
+        """Begins a file, under its lock; another one where somebody who mends the folder was quicker."""
+        self._make_folder()
         begun = datetime.now(UTC)
         for attempt in range(1000):
             stem = f"{self.name}-{begun:%Y%m%dT%H%M%S}-{os.getpid()}" + (f"-{attempt}" if attempt else "")
             path = self.folder / f"{stem}.csv"
-            if not path.with_suffix(".csv.gz").exists() and not path.exists():
-                break
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            header = as_csv([self.columns])
-            _write_all(descriptor, header)
-        except OSError:
-            os.close(descriptor)
-            path.unlink(missing_ok=True)
-            raise
-        self._descriptor, self._path, self._size = descriptor, path, len(header)
-        self._opened_s = time.monotonic()
-        return descriptor
+            if path.with_suffix(".csv.gz").exists():
+                continue
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, FILE_MODE)
+            except FileExistsError:
+                continue
+            if not _locked(descriptor, path):
+                os.close(descriptor)
+                continue
+            try:
+                header = as_csv([self.columns])
+                _write_all(descriptor, header)
+            except OSError:
+                path.unlink(missing_ok=True)
+                os.close(descriptor)
+                raise
+            self._descriptor, self._path, self._size = descriptor, path, len(header)
+            self._opened_s = time.monotonic()
+            return descriptor
+        raise FileExistsError(f"{self.folder}: a thousand files of this second")
 
     def _mend(self) -> None:
         """Closes what dead processes left open, and removes what they had not finished compressing."""
         for path in sorted(self.folder.glob(f"{self.name}-*.csv")):
-            descriptor = os.open(path, os.O_RDWR)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:  # somebody is writing it
-                os.close(descriptor)
+                descriptor = os.open(path, os.O_RDWR)
+            except FileNotFoundError:  # somebody else mends here, and was quicker
                 continue
             try:
-                os.ftruncate(descriptor, whole_lines(path))
-                compress(path)
+                if _locked(descriptor, path):
+                    os.ftruncate(descriptor, whole_lines(path))
+                    compress(path)
             finally:
                 os.close(descriptor)
         for remains in self.folder.glob(f".{self.name}-*.csv.gz{_WRITING}"):
             if not (self.folder / remains.name[1 : -len(f".gz{_WRITING}")]).exists():
                 remains.unlink(missing_ok=True)
+
+
+def _locked(descriptor: int, path: Path) -> bool:
+    """Takes the lock of a file; False where somebody has it, or had it and has removed the file meanwhile."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return _is_at(descriptor, path)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one that a path names."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def as_csv(rows: Sequence[Sequence[Cell]]) -> bytes:
@@ -145,7 +216,11 @@ def compress(path: Path) -> None:
     goal = path.with_suffix(".csv.gz")
     if not goal.exists() and _has_rows(path):
         aside = path.parent / f".{goal.name}{_WRITING}"
-        with path.open("rb") as plain, gzip.open(aside, "wb", compresslevel=5) as packed:
+        with (
+            path.open("rb") as plain,
+            open(aside, "wb", opener=_private) as file,
+            gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=file) as packed,
+        ):
             shutil.copyfileobj(plain, packed)
         with aside.open("rb") as packed:
             os.fsync(packed.fileno())
@@ -157,6 +232,10 @@ def _has_rows(path: Path) -> bool:
     with path.open("rb") as file:
         file.readline()
         return bool(file.read(1))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, FILE_MODE)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -51,6 +51,10 @@ class Metrics:
         self.log_rows_written = counter("log_rows_written", "Rows of the decision log on the disk.")
         self.log_rows_lost = counter("log_rows_lost", "Rows of the decision log that were lost.")
         self.log_errors = counter("log_errors", "Failed writes of the decision log.")
+        self.log_files_rewritten = counter(
+            "log_files_rewritten",
+            "Files of the decision log that were deleted while open, and written again.",
+        )
         self.log_rows_pending = gauge("log_rows_pending", "Rows of the decision log that wait to be written.")
         self.log_writable = gauge("log_writable", "1 while the decision log can be written.")
         self.log_writable.set(1)

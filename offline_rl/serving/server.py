@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import ssl
+import stat
 import sys
 import threading
 from collections.abc import Callable
@@ -24,8 +25,9 @@ from logs_schema.errors import SchedtwinError
 from offline_rl.serving.accepting import GuardedServer
 from offline_rl.serving.app import App
 from offline_rl.serving.connections import Connections, connection_limit
-from offline_rl.serving.decision_log import DecisionLog
+from offline_rl.serving.decision_log import TABLES, DecisionLog
 from offline_rl.serving.errors import ServingError
+from offline_rl.serving.journal import FOLDER_MODE
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import SparseFilter
 from offline_rl.serving.policies import Backend, PolicySlot, ServedPolicy, load_policy
@@ -76,6 +78,10 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
         ProductError: The bundle cannot be used.
     """
     token, tls = protection(config), tls_context(config)
+    for secret in filter(None, (config.token_file, config.tls_key)):
+        warn_of_readers(secret)
+    if config.log is not None:
+        prepare_log(config.log)
     metrics = Metrics()
     slot = PolicySlot(partial(load_policy, config.bundle, config.backend, expect=config.expect), metrics)
     listener = listen(config.host, config.port)
@@ -169,6 +175,33 @@ def protection(config: ServerConfig) -> str | None:
             advice="openssl rand -hex 32",
         )
     return token
+
+
+def prepare_log(folder: Path) -> None:
+    """Makes the folders of the decision log, so that a wrong one is noticed before anything is decided.
+
+    Raises:
+        ServingError: A file is in the way, or the folder cannot be made or written.
+    """
+    for path in (folder, *(folder / table for table in TABLES)):
+        try:
+            path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise PermissionError(f"not writable: {path}")
+        except OSError as error:
+            raise ServingError(
+                "decisions cannot be logged there",
+                where=f"--log {folder}: {error}",
+                allowed="a folder that can be written, or a new one",
+            ) from error
+
+
+def warn_of_readers(path: Path) -> None:
+    """Says so on standard error where everybody on this machine may read a secret."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & stat.S_IROTH:
+        sentence = f"everybody on this machine may read {path} (mode {mode:04o}): chmod 600"
+        print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)
 
 
 def tls_context(config: ServerConfig) -> ssl.SSLContext | None:

@@ -1,8 +1,10 @@
 """The decision log: read back by the import, never in a decision's way, whole after kill -9, honest about losses."""
 
 import asyncio
+import fcntl
 import gzip
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -155,6 +157,133 @@ def test_a_write_that_fails_half_way_is_taken_back(tmp_path, monkeypatch):
     journal.write([["3"]])
     journal.close()
     assert lines_of(tmp_path) == ["1", "3"]
+
+
+def removed(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def moved(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize(("how", "kept"), [(removed, ["1", "2", "3"]), (moved, ["3"])])
+def test_a_folder_that_is_gone_is_made_again_with_the_rows_of_the_open_file(tmp_path, how, kept):
+    folder = tmp_path / "requests"
+    journal = Journal(folder, "requests", ("a",))
+    journal.write([["1"]])
+    journal.write([["2"]])
+    how(folder)
+    journal.write([["3"]])
+    journal.close()
+    assert lines_of(folder) == kept
+    assert journal.num_rewritten == (how is removed)
+    if how is moved:
+        assert lines_of(tmp_path / "elsewhere") == ["1", "2"]
+
+
+def test_a_file_deleted_before_it_is_closed_is_compressed_all_the_same(tmp_path):
+    journal = Journal(tmp_path / "log", "requests", ("a",))
+    journal.write([["1"]])
+    shutil.rmtree(tmp_path / "log")
+    journal.close()
+    assert lines_of(tmp_path / "log") == ["1"]
+
+
+def test_rows_of_a_deleted_file_wait_for_a_disk_that_can_be_written(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "log", "requests", ("a",))
+    journal.write([["1"]])
+    shutil.rmtree(tmp_path / "log")
+    write, parts = os.write, iter([3, 0])
+
+    def full(descriptor: int, content: bytes) -> int:
+        if left := next(parts, 0):
+            return write(descriptor, bytes(content)[:left])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    for _ in range(2):
+        with pytest.raises(OSError, match="No space"):
+            journal.write([["2"]])
+    monkeypatch.undo()
+    journal.write([["3"]])
+    journal.close()
+    assert lines_of(tmp_path / "log") == ["1", "3"]
+
+
+def test_a_folder_deleted_while_serving_loses_no_row_and_is_counted(tmp_path, capsys):
+    service = made_service(log=tmp_path / "log")
+
+    def decide(first: int) -> None:
+        for number in range(first, first + 20):
+            asyncio.run(service.decide(Ask(f"r{number}", 0.0, Request(), NAMES)))
+
+    decide(0)
+    assert until(lambda: metric(service, "log_rows_written_total") == 40)
+    shutil.rmtree(tmp_path / "log")
+    decide(20)
+    assert until(lambda: metric(service, "log_rows_written_total") == 80)
+    service.log.close()
+    assert len(lines_of(tmp_path / "log" / "requests")) == len(lines_of(tmp_path / "log" / "decisions")) == 40
+    assert metric(service, "log_files_rewritten_total") == 2
+    assert metric(service, "log_errors_total") == 0
+    assert "has been written again" in capsys.readouterr().err
+
+
+def test_logs_are_for_the_owner_and_the_group(tmp_path):
+    journal = Journal(tmp_path / "log", "requests", ("a",))
+    journal.write([["1"]])
+    (plain,) = (tmp_path / "log").iterdir()
+    modes = [plain.stat().st_mode]
+    journal.close()
+    modes += [path.stat().st_mode for path in (tmp_path / "log", *(tmp_path / "log").iterdir())]
+    assert [mode & 0o137 for mode in modes] == [0, 0o110, 0]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_whoever_mends_between_a_files_beginning_and_its_lock_costs_no_row(tmp_path, monkeypatch, moment):
+    lock, mended = fcntl.flock, []
+
+    def racing(descriptor: int, operation: int) -> None:
+        if mended:
+            lock(descriptor, operation)
+            return
+        mended.append(True)
+        path = next(tmp_path.glob("*.csv"))
+        if moment == "before":  # another process takes the file for that of a dead one, and is done with it
+            Journal(tmp_path, "requests", ("a",))
+            lock(descriptor, operation)
+            return
+        other = os.open(path, os.O_RDWR)  # it is at it this very moment
+        lock(other, operation)
+        path.unlink()
+        try:
+            lock(descriptor, operation)
+        finally:
+            os.close(other)
+
+    journal = Journal(tmp_path, "requests", ("a",))
+    monkeypatch.setattr(fcntl, "flock", racing)
+    journal.write([["1"]])
+    journal.write([["2"]])
+    journal.close()
+    assert mended
+    assert lines_of(tmp_path) == ["1", "2"]
+
+
+def test_two_who_mend_one_folder_do_not_hinder_each_other(tmp_path, monkeypatch):
+    (tmp_path / "requests-1.csv").write_text("a\n1\n")
+    lock, mended = fcntl.flock, []
+
+    def racing(descriptor: int, operation: int) -> None:
+        if not mended:
+            mended.append(True)
+            Journal(tmp_path, "requests", ("a",))
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", racing)
+    Journal(tmp_path, "requests", ("a",))
+    assert lines_of(tmp_path) == ["1"]
 
 
 def test_whole_lines_of_large_files(tmp_path):

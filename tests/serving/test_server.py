@@ -199,6 +199,25 @@ def test_files_that_make_no_tls_are_refused_in_a_line(bundle, certificate, tmp_p
         assert "do not belong together" in said
 
 
+def test_a_log_that_cannot_be_is_refused_before_anything_is_decided(bundle, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "requests").write_text("")
+    for log in ("file", "file/below", "log"):
+        assert main(["serve", str(bundle), "--port", "0", "--log", str(tmp_path / log)]) == 2
+        assert "decisions cannot be logged there" in capsys.readouterr().err
+
+
+def test_secrets_that_everybody_may_read_are_named(tmp_path, capsys):
+    secret = tmp_path / "token"
+    secret.touch(0o600)
+    server_module.warn_of_readers(secret)
+    assert capsys.readouterr().err == ""
+    secret.chmod(0o644)
+    server_module.warn_of_readers(secret)
+    assert f"{secret} (mode 0644)" in capsys.readouterr().err
+
+
 def test_a_short_token_is_refused(tmp_path):
     token = tmp_path / "token"
     token.write_text("short")
