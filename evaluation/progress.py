@@ -1,8 +1,9 @@
 """What a person sees of long work (`logs_schema.progress`): a live display on a terminal, plain lines elsewhere."""
 
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,35 +16,44 @@ if TYPE_CHECKING:
 class LineProgress:
     """Plain lines for logs and pipes: one when a stage begins, some while it runs, one when it ends.
 
+    Long work that says nothing of itself, because it is in one piece, is told by what it said last.
+
     Args:
         stream: where the lines go.
         every_s: least seconds between two lines of a running stage.
+        silent_s: most seconds without any line.
     """
 
-    def __init__(self, stream: TextIO, every_s: float = 10.0) -> None:
-        self.stream, self.every_s, self.depth = stream, every_s, 0
+    def __init__(self, stream: TextIO, every_s: float = 10.0, silent_s: float = 60.0) -> None:
+        self.stream, self.every_s, self.silent_s, self.depth = stream, every_s, silent_s, 0
+        self._last_s = time.monotonic()
+        self._innermost: list[Callable[[], str]] = []
 
     @contextmanager
     def stage(self, name: str, *, total: float | None = None, unit: str = "") -> Iterator[Stage]:
         """Write lines about a stage."""
         indent = "  " * self.depth
         start_s = last_s = time.monotonic()
-        known = total
+        seen: tuple[float, float | None, str] = 0.0, total, ""
+
+        def line() -> str:
+            done, known, text = seen
+            passed_s = time.monotonic() - start_s
+            return f"{indent}{name}: {amount(done, known, unit)}, {passed_s:.0f} s {text}".rstrip()
 
         def show(done: float, total: float | None = None, text: str = "") -> None:
-            nonlocal last_s, known
-            known = known if total is None else total
+            nonlocal last_s, seen
+            seen = done, seen[1] if total is None else total, text
             if (now_s := time.monotonic()) - last_s >= self.every_s:
                 last_s = now_s
-                self.note(
-                    f"{indent}{name}: {amount(done, known, unit)}, {now_s - start_s:.0f} s {text}".rstrip()
-                )
+                self.note(line())
 
         self.note(f"{indent}{name} ...")
         self.depth += 1
         ended = "stopped"
         try:
-            yield show
+            with self._breaking_silence(line):
+                yield show
             ended = "done"
         finally:
             self.depth -= 1
@@ -51,7 +61,26 @@ class LineProgress:
 
     def note(self, text: str) -> None:
         """Write one line."""
+        self._last_s = time.monotonic()
         print(text, file=self.stream, flush=True)
+
+    @contextmanager
+    def _breaking_silence(self, line: Callable[[], str]) -> Iterator[None]:
+        """Writes the line of the innermost stage whenever there was none for long, as long as the outermost runs."""
+        self._innermost.append(line)
+        over = threading.Event()
+        if len(self._innermost) == 1:
+            threading.Thread(target=self._watch, args=(over,), daemon=True).start()
+        try:
+            yield
+        finally:
+            self._innermost.pop()
+            over.set()
+
+    def _watch(self, over: threading.Event) -> None:
+        while not over.wait(max(self._last_s + self.silent_s - time.monotonic(), 0.01)):
+            if time.monotonic() - self._last_s >= self.silent_s and self._innermost:
+                self.note(self._innermost[-1]())
 
 
 class BarProgress:

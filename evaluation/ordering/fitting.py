@@ -10,7 +10,7 @@ from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.ordering.config import OrderConfig
 from evaluation.ordering.foreign import FIT_POOL, known_processors
 from evaluation.ordering.replaying import EPOCH, queue_of
-from evaluation.ordering.weeks import WeeksConfig, anchor_days, log_days
+from evaluation.ordering.weeks import WeeksConfig, anchor_days, log_days, whole_days
 from evaluation.shifts import parse_shifts
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
@@ -149,7 +149,7 @@ def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int
         raise ConfigError(
             "the training days do not lie within the log",
             where=f"{date_of(first)} to {date_of(last)}",
-            allowed=f"days from {date_of(begin)} to {date_of(end - 1)}",
+            allowed=f"days of the log: {whole_days(begin, end)}",
             advice=f"train on fewer days ([days] num_days, or [order.weeks] num_train_days), leave fewer than {after} "
             "for tests ([order.weeks] num_test_days, num_drain_days), or name them ([days] first_day, last_day)",
         )

@@ -115,7 +115,7 @@ def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
 
 def _jobs(archive: Archive, pool: Pool, config: ReplayConfig) -> tuple[Jobs, WarmStart | None]:
     """What there is to replay on a pool, and what runs when it begins."""
-    jobs = read_jobs(archive, pool=pool.name, withdraw=config.withdraw)
+    jobs = read_jobs(archive, pool=pool.name, withdraw=config.withdraw, counted=config.days)
     jobs = clairvoyant(jobs) if config.clairvoyant else jobs
     return (jobs, None) if config.days is None else _part(jobs, pool, config.days, config.warm)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from evaluation.shifts import parse_shifts
 from logs_schema.errors import ConfigError
+from logs_schema.layout import date_of
 from twin.ordering.population import DAY_S, day_of
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS
@@ -175,6 +176,13 @@ def log_days(jobs: Jobs) -> tuple[int, int]:
     days = day_of(jobs, jobs.arrival_s)
     newest = np.unique(days)[-1 - RARE_DAYS :]
     return int(days[int(RARE * last)]) + 1, int(max(days[int((1 - RARE) * last)], newest[0]))
+
+
+def whole_days(begin: int, end: int) -> str:
+    """The days of a log (see `log_days`) in words."""
+    if end <= begin:
+        return "no whole day"
+    return " to ".join(dict.fromkeys((date_of(begin).isoformat(), date_of(end - 1).isoformat())))
 
 
 def cut_week(

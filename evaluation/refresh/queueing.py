@@ -24,7 +24,7 @@ from evaluation.ordering.playing import rule_policies
 from evaluation.ordering.replaying import EPOCH, queue_of
 from evaluation.ordering.running import queue_facts
 from evaluation.ordering.steps import build_queue_bundle, build_queue_policy, training_of
-from evaluation.ordering.weeks import log_days, plan_weeks
+from evaluation.ordering.weeks import log_days, plan_weeks, whole_days
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING, HeldOut, Parts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -95,9 +95,9 @@ def newest_weeks(archive: Archive, num_days: int, days: DaysConfig, order: Order
     first, needed = last - num_days, days.num_days or order.weeks.num_train_days
     if first - needed < begin:
         raise ConfigError(
-            f"the history has {end - begin} whole days: too few to learn from {needed} and judge on {num_days}, with "
-            f"{order.weeks.num_drain_days} days of arrivals behind them",
-            where=f"{archive.path}: {date_of(begin)} to {date_of(end - 1)}",
+            f"the history has {max(end - begin, 0)} whole days: too few to learn from {needed} and judge on "
+            f"{num_days}, with {order.weeks.num_drain_days} days of arrivals behind them",
+            where=f"{archive.path}: {whole_days(begin, end)}",
             allowed=f"at least {needed + num_days + order.weeks.num_drain_days} days",
             advice="hold out fewer days (--judge-days), learn from fewer ([order.weeks] num_train_days), or begin with "
             "a longer log",

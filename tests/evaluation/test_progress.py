@@ -1,5 +1,6 @@
 """Displays of progress: what is shown where, and that stages are plain functions."""
 
+import time
 from io import StringIO
 
 import pytest
@@ -43,6 +44,23 @@ def test_lines_are_not_more_frequent_than_asked():
         for done in range(100):
             fit(done)
     assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_long_work_in_one_piece_is_told_by_what_it_said_last():
+    stream = StringIO()
+    progress = LineProgress(stream, every_s=3600, silent_s=0.05)
+    with progress.stage("judge", total=4, unit="shifts") as judge:
+        judge(1, text="shift 1d, replay: twin")
+        with progress.stage("fit"):
+            time.sleep(0.2)
+        time.sleep(0.2)
+    time.sleep(0.2)
+    lines = stream.getvalue().splitlines()
+    fitting, judging = (
+        lines.index(line) for line in ("  fit: 0, 0 s", "judge: 25 % of 4 shifts, 0 s shift 1d, replay: twin")
+    )
+    assert 1 < fitting < judging < len(lines) - 1
+    assert lines[-1].startswith("judge: done")  # nothing is said when all is over
 
 
 @pytest.mark.parametrize("stream", [StringIO, Terminal])

@@ -1,5 +1,7 @@
 """Jobs read from an archive: order, units, and the counted rules for what a log leaves open."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,17 @@ def test_order_units_and_counted_rules(tmp_path):
 COUNTS = {
     "cancelled": 4, "withdrawn": 0, "no_run_time": 1, "no_processors": 0, "zero_run_time": 1, "no_request": 1,
 }  # fmt: skip
+
+
+def test_counts_are_about_the_days_that_are_asked_for(tmp_path):
+    archive = archive_of(tmp_path, *LINES, "11 200000 5 0 2 -1 -1 2 120 -1 1 1 1 -1 1 -1 -1 -1")
+    later = date(2001, 9, 11)
+    for pool in (None, archive.nodes()["node_class"][0].as_py()):
+        counts = dict(read_jobs(archive, pool=pool, counted=(later, later)).counts)
+        assert {rule for rule, count in counts.items() if count} == {"zero_run_time"}
+        assert counts["zero_run_time"] == 1
+        before = dict(read_jobs(archive, pool=pool, counted=(date(2001, 9, 9), date(2001, 9, 10))).counts)
+        assert {rule: before[rule] for rule in COUNTS} == COUNTS
 
 
 def test_jobs_given_up_before_they_started_are_left_out_or_withdrawn(tmp_path):

@@ -1,6 +1,11 @@
 """`schedtwin order` from the outside, and `schedtwin replay` of some days."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,11 +65,60 @@ def test_indices_alone_are_judged_at_overlapping_anchors(archive, tmp_path):
     assert found.num_units <= 35 / 3.5  # half weeks of the calendar, however many anchors
 
 
+@pytest.mark.slow
+def test_killed_and_run_again_it_says_the_same_to_the_bit(archive, tmp_path):
+    words = [*map(str, ("order", archive, *SHORT, "--quick", "--no-progress"))]
+
+    def started(out):
+        command = [sys.executable, "-m", "evaluation.cli", *words, "--out", str(tmp_path / out)]
+        return subprocess.Popen(command, cwd=Path(__file__).resolve().parents[2], stdout=subprocess.DEVNULL)
+
+    assert started("calm").wait() == 0
+    units = set()
+    for _ in range(3):
+        process, before = started("rough"), units
+        while (
+            len(units - before) < 4
+        ):  # killed after every few units: clones, indices, orders, what they were worth
+            assert process.poll() is None
+            units = set(tmp_path.glob(".unfinished-orders-*/*/manifest.json"))
+            time.sleep(0.02)
+        assert before <= units
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert started("rough").wait() == 0
+    files = [read_manifest(tmp_path / out).files for out in ("calm", "rough")]
+    same = [name for name in files[0] if not name.startswith("report")]  # the reports have other titles
+    assert {name: files[0][name] for name in same} == {name: files[1][name] for name in same}
+    assert not list(tmp_path.glob(".unfinished*"))
+
+
 def test_what_cannot_be_is_refused_kindly(archive, capsys):
     assert run("order", archive, "--processors", 16, "--no-progress") == 2
     assert "too few for one anchor" in capsys.readouterr().err
     assert run("replay", archive, "--processors", 16, "--days", "2030-01-01..2030-01-02") == 2
     assert "no job arrives or waits in these days" in capsys.readouterr().err
+
+
+def test_a_log_without_a_whole_day_says_so(tmp_path, capsys):
+    lines = [f"{job} {job * 600} 0 60 1 -1 -1 1 600 -1 1 1 1 -1 1 -1 -1 -1" for job in range(20)]
+    (tmp_path / "log.swf").write_text(
+        "; UnixStartTime: 1000000000\n; MaxProcs: 16\n" + "\n".join(lines) + "\n"
+    )
+    assert run("import", "swf", tmp_path / "log.swf", "--out", tmp_path / "archive", "--no-progress") == 0
+    assert run("fit", tmp_path / "archive", "--out", tmp_path / "twin", "--no-progress") == 2
+    assert "allowed: days of the log: no whole day" in capsys.readouterr().err
+
+
+def test_counts_of_a_replay_are_those_of_its_days(archive, tmp_path, capsys):
+    text = (tmp_path / "log.swf").read_text() + "9999 2999000 0 0 1 -1 -1 1 600 -1 1 1 1 -1 1 -1 -1 -1\n"
+    (tmp_path / "log.swf").write_text(text)  # it ended within the second, on the last day
+    again = tmp_path / "again"
+    assert run("import", "swf", tmp_path / "log.swf", "--out", again, "--no-progress") == 0
+    capsys.readouterr()
+    for days, count in (("2001-09-20..2001-09-27", 0), ("2001-10-10..2001-10-20", 1)):
+        assert run("replay", again, "--days", days, "--json", "--no-progress") == 0
+        assert json.loads(capsys.readouterr().out)["counts"]["zero_run_time"] == count
 
 
 def test_some_days_are_replayed(archive, capsys):

@@ -45,6 +45,7 @@ def read_jobs(
     days: Iterable[date] | None = None,
     pool: str | None = None,
     withdraw: bool = False,
+    counted: tuple[date, date] | None = None,
 ) -> Jobs:
     """Reads jobs.
 
@@ -53,6 +54,7 @@ def read_jobs(
         days: days of arrival to read (all if None).
         pool: name of the pool whose jobs are read; the jobs of all nodes together if None.
         withdraw: whether jobs that were cancelled before they started wait until then, in place of being left out.
+        counted: first and last day of arrival of the jobs that `counts` is about; all that are read if None.
 
     Returns:
         The jobs that ran (and those that are withdrawn), in order of arrival; `counts` says what each rule did.
@@ -61,7 +63,7 @@ def read_jobs(
         ConfigError: the archive has no such pool.
         NoJobsError: no job of these days is usable.
     """
-    rows, left_out = _rows(archive, days, pool)
+    rows, left_out = _rows(archive, days, pool, counted)
     arrival_us, start_us, finish_us = (_instants_us(rows[name]) for name in ("arrival", "start", "finish"))
     run_s = np.where(np.isnan(finish_us - start_us), _numbers(rows["run_s"]), (finish_us - start_us) / 1e6)
     processors, requested_s = _numbers(rows["cpu_cores"]), _numbers(rows["requested_run_s"])
@@ -83,13 +85,14 @@ def read_jobs(
     origin_us = int(arrival_us[usable[0]])
     run_s, requested_s, withdrawn = run_s[usable], requested_s[usable], withdrawn[usable]
     zero, no_request = (run_s <= 0.0) & ~withdrawn, ~(requested_s > 0.0)
+    here = _within(rows, counted)
     counts = {
-        "cancelled": cancelled,
-        "withdrawn": withdrawn,
-        "no_run_time": no_run_time,
-        "no_processors": no_processors & ~no_run_time & ~cancelled,
-        "zero_run_time": zero,
-        "no_request": no_request,
+        "cancelled": cancelled & here,
+        "withdrawn": withdrawn & here[usable],
+        "no_run_time": no_run_time & here,
+        "no_processors": no_processors & ~no_run_time & ~cancelled & here,
+        "zero_run_time": zero & here[usable],
+        "no_request": no_request & here[usable],
     }
     run_s = np.where(zero, SHORTEST_RUN_S, run_s)
     requested_s = np.where(no_request, _longest(requested_s[~no_request], run_s[~withdrawn]), requested_s)
@@ -108,12 +111,25 @@ def read_jobs(
     )
 
 
-def _rows(archive: Archive, days: Iterable[date] | None, pool: str | None) -> tuple[pa.Table, dict[str, int]]:
+def _rows(
+    archive: Archive, days: Iterable[date] | None, pool: str | None, counted: tuple[date, date] | None
+) -> tuple[pa.Table, dict[str, int]]:
     if pool is None:
         return archive.read("requests", days=days, columns=COLUMNS), {}
-    return rows_of_pool(
-        archive, archive.read("requests", days=days, columns=(*COLUMNS, *NODES_OF_JOBS)), pool
-    )
+    rows = archive.read("requests", days=days, columns=(*COLUMNS, *NODES_OF_JOBS))
+    own, left_out = rows_of_pool(archive, rows, pool)
+    if counted is not None:
+        left_out = rows_of_pool(archive, rows.filter(pa.array(_within(rows, counted))), pool)[1]
+    return own, left_out
+
+
+def _within(rows: pa.Table, days: tuple[date, date] | None) -> np.ndarray:
+    """[rows] bool: arrived on these days, the last included; everybody without days."""
+    if days is None:
+        return np.ones(rows.num_rows, bool)
+    day = np.asarray(rows["arrival"].cast(pa.date32()).cast(pa.int32()))
+    first, last = ((one - date(1970, 1, 1)).days for one in days)
+    return (day >= first) & (day <= last)
 
 
 def clairvoyant(jobs: Jobs) -> Jobs:
