@@ -83,6 +83,10 @@ class Archive:
         """Number of quarantined rows of a table by the rule they broke."""
         return dict(self._entry(table)["quarantined"])
 
+    def superseded(self, table: str) -> dict[str, int]:
+        """Number of rows of a table that gave way to other rows of their key, by rule; they are nowhere kept."""
+        return dict(self._entry(table).get("superseded", {}))
+
     def read(
         self, table: str, *, days: Iterable[date] | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:

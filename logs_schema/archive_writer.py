@@ -6,6 +6,7 @@ end (`logs_schema.runs`). The archive is built aside and renamed into place (`lo
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import date
@@ -39,7 +40,7 @@ class ArchiveWriter:
         append: Whether rows are added to the archive at `out`, if there is one. Days without new rows keep
             their files (by hard link); a day with new rows is merged. A row whose key the archive already has
             is quarantined as a duplicate; but it replaces a request that was unfinished (running or waiting),
-            and in tables without days it replaces the old row.
+            and in tables without days it replaces the old row: what gives way is counted as superseded.
 
     Raises:
         ArchiveError: `out` is taken, or holds no archive that can be added to.
@@ -61,6 +62,7 @@ class ArchiveWriter:
         self._facts = (self._old.facts if self._old else {}) | dict(facts or {})
         self._extra: dict[str, Any] = {}
         self._builders: dict[str, TableBuilder] = {}
+        self._num_rejects: Counter[str] = Counter()
         self._stack = ExitStack()
 
     def __enter__(self) -> "ArchiveWriter":
@@ -116,7 +118,13 @@ class ArchiveWriter:
     def reject(self, table_name: str, rule: str, source: str, row: int, raw: str) -> None:
         """Quarantines something that could not even be parsed as a row of a table."""
         self._builder(table_name)
+        self._num_rejects[table_name] += 1
         self._quarantine.add([BadRecord(table_name, rule, source, row, raw)])
+
+    def num_out_of_order(self, table_name: str) -> int:
+        """Good rows of a table that were written after a row of a later instant."""
+        builder = self._builders.get(table_name)
+        return builder.num_out_of_order if builder else 0
 
     def note(self, **facts: Any) -> None:
         """Adds what became known about the log while its rows were read."""
@@ -137,7 +145,10 @@ class ArchiveWriter:
         for spec in TABLES:
             kept = self._keep_old(self._old, spec) if self._old else {}
             builder = self._builders.get(spec.name)
-            rows[spec.name] = kept | (builder.finish(self._root) if builder else {})
+            filed = builder.finish(self._root) if builder else {}
+            if builder:
+                self._refuse_loss(builder, sum(filed.values()))
+            rows[spec.name] = kept | filed
         self._quarantine.close()
         shutil.rmtree(self._root / _SPILL, ignore_errors=True)
         self._extra |= {
@@ -152,16 +163,35 @@ class ArchiveWriter:
                 advice="add the rows again",
             )
 
+    def _refuse_loss(self, builder: TableBuilder, num_filed: int) -> None:
+        """Every row taken was filed, quarantined or superseded, or nothing is written."""
+        name = builder.spec.name
+        num_taken = builder.num_taken + self._num_rejects[name]
+        num_bad = sum(count for (table, _), count in self._quarantine.counts.items() if table == name)
+        if num_taken != num_filed + num_bad + builder.num_superseded:
+            raise ArchiveError(
+                f"of {num_taken:,} rows of table {name}, {num_filed:,} were filed, {num_bad:,} quarantined and "
+                f"{builder.num_superseded:,} superseded: the sum is not right, so nothing was written",
+                where=str(self.out),
+                advice="report this: it is a fault of the program, not of the log",
+            )
+
     def _entry(self, name: str, rows: Mapping[date | None, int]) -> dict[str, Any]:
         """What the manifest says about a table; empty if there is nothing to say."""
         quarantined = self._old.quarantined(name) if self._old else {}
         for (table, rule), count in self._quarantine.counts.items():
             if table == name:
                 quarantined[rule] = quarantined.get(rule, 0) + count
+        superseded = self._old.superseded(name) if self._old else {}
+        builder = self._builders.get(name)
+        if builder and builder.num_superseded:
+            rule = builder.superseding_rule
+            superseded[rule] = superseded.get(rule, 0) + builder.num_superseded
         if not rows and not quarantined:
             return {}
         days = {day.isoformat(): rows[day] for day in sorted(filter(None, rows))}
-        return {"rows": sum(rows.values()), "days": days, "quarantined": dict(sorted(quarantined.items()))}
+        entry = {"rows": sum(rows.values()), "days": days, "quarantined": dict(sorted(quarantined.items()))}
+        return entry | ({"superseded": superseded} if superseded else {})
 
     def _keep_old(self, old: Archive, spec: TableSpec) -> dict[date | None, int]:
         """Carries an older archive's rows over: by link where nothing changes, else through the builder."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from logs_schema.archive import Archive
 from logs_schema.documentation import allowed_text
+from logs_schema.formats.files import MAX_LINE_LETTERS
 from logs_schema.tables import TABLES
 
 ASKED = {
@@ -13,7 +14,11 @@ ASKED = {
     "not_an_instant": "ISO 8601 with its zone, or seconds since 1970",
     "out_of_range": "seconds (not milliseconds) since 1970, or a date of the years 1 to 9999",
     "not_finite": "a finite number, or nothing where there is none",
+    "not_utf8": "text in UTF-8",
+    "line_break": "names without line breaks",
     "field_count": "as many fields as the other rows have",
+    "not_csv": "quotes that end on their line: a row is one line",
+    "line_too_long": f"at most {MAX_LINE_LETTERS:,} letters a line",
     "duplicate_key": "each key once; the first row is kept",
 }
 """What is asked for by rules that do not depend on the column."""

@@ -2,11 +2,12 @@
 
 Types that can mean the declared one are converted: text to numbers, instants, booleans and labels; integers
 to floats; seconds since 1970 (or ISO 8601 text, UTC where it names no zone) to instants; `a|b` to lists. A
-value that cannot be read becomes null and is noted as a fault, so that its row, and only its row, is
-quarantined. A type that cannot mean the declared one is an error of the whole table.
+value that cannot be read, such as text that is not UTF-8, becomes null and is noted as a fault, so that its row,
+and only its row, is quarantined. A type that cannot mean the declared one is an error of the whole table.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema.columns import INSTANT, LABEL, LABELS, Column, TableSpec, arrow_schema
-from logs_schema.errors import SchemaError
+from logs_schema.errors import SchemaError, first
 from logs_schema.tables import SCHEMA_VERSION
 
 LIST_SEPARATOR = "|"
@@ -25,7 +26,9 @@ LATEST_S = 253_402_300_799
 """Seconds since 1970 of the first and last second that a calendar date can name (years 1 to 9999)."""
 
 Masks = dict[str, np.ndarray]
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_PER_SECOND = {"s": 1, "ms": 1000}
+"""Units of instants that microseconds cannot always hold."""
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -99,15 +102,14 @@ def seconds_to_instant(seconds: pa.Array) -> tuple[pa.Array, Masks]:
 
 
 def _check_names(spec: TableSpec, rows: pa.Table, where: str) -> None:
-    unknown = [name for name in rows.column_names if name not in spec.names]
-    missing = [
-        column.name for column in spec.columns if not column.nullable and column.name not in rows.column_names
-    ]
-    twice = sorted({name for name in rows.column_names if rows.column_names.count(name) > 1})
+    found = Counter(rows.column_names)
+    unknown = [name for name in found if name not in spec.names]
+    missing = [column.name for column in spec.columns if not column.nullable and column.name not in found]
+    twice = sorted(name for name, times in found.items() if times > 1)
     for what, names in (("unknown", unknown), ("missing", missing), ("repeated", twice)):
         if names:
             raise SchemaError(
-                f"table {spec.name} has {what} columns: {', '.join(names)}",
+                f"table {spec.name} has {what} columns: {first(names, num_shown=20)}",
                 where=where or spec.name,
                 allowed=", ".join(spec.names),
                 advice="rename, drop or add columns; those that may be null may be absent",
@@ -121,6 +123,12 @@ def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _cast_column(column: Column, values: pa.Array, where: str) -> tuple[pa.Array, Masks]:
+    values, broken = _in_utf8(values)
+    cast, masks = _cast_readable(column, values, where)
+    return cast, masks if broken is None else masks | {"not_utf8": broken}
+
+
+def _cast_readable(column: Column, values: pa.Array, where: str) -> tuple[pa.Array, Masks]:
     found = values.type
     if found == column.type:
         return values, {}
@@ -139,6 +147,39 @@ def _cast_column(column: Column, values: pa.Array, where: str) -> tuple[pa.Array
             advice="convert the column before importing it",
         )
     return result
+
+
+def _in_utf8(values: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
+    """The values with null in place of text that is not UTF-8, and where that was; None where it was nowhere.
+
+    Arrow takes text from Parquet as it is, so that it would fail whoever reads it first.
+    """
+    if pa.types.is_dictionary(values.type):
+        names, broken = _in_utf8(values.dictionary)
+        if broken is None:
+            return values, None
+        values = pa.DictionaryArray.from_arrays(values.indices, names)
+        return values, np.append(broken, False)[values.indices.fill_null(len(broken)).to_numpy()]
+    holds_lists = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
+    if not (_is_text(values.type) or (holds_lists and _is_text(values.type.value_type))):
+        return values, None
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        kind = pa.list_(pa.binary()) if holds_lists else pa.binary()
+        broken = np.array([not _is_utf8(value) for value in values.cast(kind).to_pylist()], bool)
+        kept = pa.array(np.arange(len(values)), pa.int64(), mask=broken)
+        return values.take(kept), broken
+    return values, None
+
+
+def _is_utf8(value: bytes | list[bytes | None] | None) -> bool:
+    try:
+        for text in value if isinstance(value, list) else [value]:
+            (text or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_text(found: pa.DataType) -> bool:
@@ -214,13 +255,26 @@ def _to_instant(values: pa.Array) -> tuple[pa.Array, Masks] | None:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return seconds_to_instant(values)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return values.cast(pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False).cast(INSTANT), {}
+        return _as_micros(values)
     if not _is_text(kind):
         return None
     try:
         return seconds_to_instant(values.cast(pa.float64()))
     except pa.ArrowInvalid:
         return _read_text(values, _instant_of, INSTANT, "not_an_instant", (INSTANT, pa.timestamp("us")))
+
+
+def _as_micros(values: pa.Array) -> tuple[pa.Array, Masks]:
+    """Timestamps or dates of any unit as instants, those beyond the calendar as faults."""
+    if pa.types.is_date(values.type):
+        values = values.cast(pa.timestamp("s" if pa.types.is_date32(values.type) else "ms"))
+    unit, tz = values.type.unit, values.type.tz
+    far = np.zeros(len(values), bool)
+    if unit in _PER_SECOND:
+        seconds = pc.divide(values.cast(pa.int64()), _PER_SECOND[unit])
+        far = seconds_to_instant(seconds)[1]["out_of_range"]
+        values = values.take(pa.array(np.arange(len(values)), pa.int64(), mask=far))
+    return values.cast(pa.timestamp("us", tz=tz), safe=False).cast(INSTANT), {"out_of_range": far}
 
 
 def _read_text(
@@ -262,7 +316,7 @@ def _truth_of(text: str) -> bool:
 
 
 def _instant_of(text: str) -> datetime:
-    if _NUMBER.fullmatch(text):
+    if NUMBER.fullmatch(text):
         return datetime.fromtimestamp(float(text), UTC)
     instant = datetime.fromisoformat(text)
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)

@@ -42,7 +42,10 @@ def check_archive(path: Path | str) -> CheckReport:
         ArchiveError: There is no archive at `path`, or a file of it is missing or damaged.
     """
     archive = Archive(path)
-    tables = {name: TableCounts(archive.num_rows(name), archive.quarantined(name)) for name in archive.tables}
+    tables = {
+        name: TableCounts(archive.num_rows(name), archive.quarantined(name), archive.superseded(name))
+        for name in archive.tables
+    }
     days = log_days({day: archive.num_rows("requests", day) for day in archive.days("requests")})
     coverage, use, clock = Coverage(), PeakUse(), _Clock()
     for batch in archive.scan("requests", columns=COLUMNS):

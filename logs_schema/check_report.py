@@ -1,7 +1,7 @@
 """What the quality report of an archive says, as data."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from logs_schema.capabilities import Capability
@@ -10,10 +10,11 @@ from logs_schema.log_days import SHIFTS_DAYS, LogDays
 
 @dataclass(frozen=True)
 class TableCounts:
-    """Rows of a table, and of its quarantine by rule."""
+    """Rows of a table, of its quarantine by rule, and those that gave way to others of their key by rule."""
 
     rows: int
     rules: Mapping[str, int]
+    superseded: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def quarantined(self) -> int:
@@ -114,6 +115,7 @@ class CheckReport:
         """The report as JSON values."""
         tables = {
             name: {"rows": table.rows, "quarantined": table.quarantined, "rules": dict(table.rules)}
+            | {"superseded": dict(table.superseded)}
             for name, table in self.tables.items()
         }
         return {

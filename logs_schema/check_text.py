@@ -86,13 +86,16 @@ def _tables(report: CheckReport) -> RenderableType:
     table.add_column("table")
     table.add_column("rows", justify="right")
     table.add_column("quarantined", justify="right")
-    table.add_column("rules broken", overflow="fold")
+    table.add_column("superseded", justify="right")
+    table.add_column("rules", overflow="fold")
     for name, counts in report.tables.items():
-        rules = ", ".join(f"{rule} {count:,}" for rule, count in sorted(counts.rules.items()))
+        told = sorted({**counts.rules, **counts.superseded}.items())
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in told)
         table.add_row(
             name,
             f"{counts.rows:,}",
             Text(f"{counts.quarantined:,}", style="yellow" if counts.quarantined else ""),
+            f"{sum(counts.superseded.values()):,}",
             rules or "none",
         )
     return _titled("Tables", table)

@@ -2,8 +2,8 @@
 
 Every row gets the *first* rule it breaks, column by column in declared order and then the orders between
 instants; good rows and a reason for each bad one, never an error on row one. Rules are named for what they
-say: `not_a_number:x` (and the other faults of `logs_schema.casting`), `null:x`, `not_finite:x`, `below:x`,
-`above:x`, `not_allowed:x`, `out_of_range:x`, `start_before_arrival`. `duplicate_key` needs all rows and is
+say: `not_a_number:x` (and the other faults of `logs_schema.casting`), `null:x`, `line_break:x`, `not_finite:x`,
+`below:x`, `above:x`, `not_allowed:x`, `out_of_range:x`, `start_before_arrival`. `duplicate_key` needs all rows and is
 found by the archive.
 """
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema.casting import EARLIEST_S, LATEST_S, cast_rows
-from logs_schema.columns import INSTANT, LABEL, Column, Order, TableSpec
+from logs_schema.columns import INSTANT, LABEL, LABELS, Column, Order, TableSpec
 
 DUPLICATE_KEY = "duplicate_key"
 GOOD = -1
@@ -81,6 +81,7 @@ def rule_names(spec: TableSpec) -> tuple[str, ...]:
         applies = {
             "null": not column.nullable,
             "out_of_range": is_instant,
+            "line_break": _holds_names(column),
             "not_finite": is_float,
             "below": column.lower is not None,
             "above": column.upper is not None,
@@ -112,6 +113,8 @@ def _column_masks(column: Column, values: pa.Array) -> Iterator[tuple[str, np.nd
         micros = values.cast(pa.int64())
         early, late = pc.less(micros, EARLIEST_S * 10**6), pc.greater(micros, LATEST_S * 10**6 + 999_999)
         yield "out_of_range", _mask(early) | _mask(late)
+    if _holds_names(column):
+        yield "line_break", _breaks_line(values)
     if column.type == pa.float64():
         yield "not_finite", _mask(pc.invert(pc.is_finite(values)))
     if column.lower is not None:
@@ -120,6 +123,26 @@ def _column_masks(column: Column, values: pa.Array) -> Iterator[tuple[str, np.nd
         yield "above", _mask(pc.greater(values, column.upper))
     if column.allowed:
         yield "not_allowed", _not_allowed(column, values)
+
+
+def _holds_names(column: Column) -> bool:
+    """Whether a column holds labels or ids of an open vocabulary: a row of them is one line wherever it is written."""
+    return column.type in (LABEL, LABELS, pa.string()) and not column.allowed
+
+
+def _breaks_line(values: pa.Array) -> np.ndarray:
+    """[rows] bool: a name has a line break in it."""
+    if pa.types.is_dictionary(values.type):
+        return _mask(_text_breaks(values.dictionary).take(values.indices))
+    if not pa.types.is_list(values.type):
+        return _mask(_text_breaks(values))
+    mask = np.zeros(len(values), bool)
+    mask[np.asarray(pc.list_parent_indices(values))[_mask(_text_breaks(values.flatten()))]] = True
+    return mask
+
+
+def _text_breaks(texts: pa.Array) -> pa.Array:
+    return pc.or_(pc.match_substring(texts, "\n"), pc.match_substring(texts, "\r"))
 
 
 def _not_allowed(column: Column, values: pa.Array) -> np.ndarray:

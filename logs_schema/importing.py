@@ -3,13 +3,12 @@
 A format is a module of `logs_schema.formats` with
 
 * `NAME`, `DESCRIPTION`, and `EXPECTED` (what its lines look like, for messages);
-* `read(paths, *, origin)`, an iterator of chunks and rejects, and `facts(paths)`, what rows cannot say;
+* `read(paths, given)`, an iterator of chunks, rejects and lines, and `facts(paths, given)`, what rows cannot say;
 * optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
 """
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,15 +16,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from logs_schema import formats
+from logs_schema.accounting import LineSum, LineTally
 from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
-from logs_schema.columns import INSTANT
-from logs_schema.errors import FormatError
-from logs_schema.formats.reading import Chunk, find_files, head
+from logs_schema.errors import FormatError, first
+from logs_schema.formats.describing import ABSOLUTE_CLOCK
+from logs_schema.formats.files import find_files, head
+from logs_schema.formats.reading import Chunk, Given, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.tables import REQUESTS
 
@@ -39,6 +37,8 @@ class ImportReport:
         format: Name of the format.
         rows: Rows filed, per table.
         quarantined: Rows put into quarantine, per table and rule.
+        superseded: Rows that gave way to another row of their key, per table and rule.
+        lines: What became of every line.
         seconds: Wall-clock duration.
     """
 
@@ -46,14 +46,17 @@ class ImportReport:
     format: str
     rows: Mapping[str, int]
     quarantined: Mapping[str, Mapping[str, int]]
+    superseded: Mapping[str, Mapping[str, int]]
+    lines: LineSum
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values; `tables.<name>.rows` and `.quarantined` as in the quality report."""
+        """The report as JSON values; what `tables.<name>` says as in the quality report."""
         tables = {
             name: {
                 "rows": self.rows.get(name, 0),
                 "quarantined": sum(self.quarantined.get(name, {}).values()),
+                "superseded": sum(self.superseded.get(name, {}).values()),
             }
             for name in sorted({*self.rows, *self.quarantined})
         }
@@ -99,24 +102,26 @@ def import_log(
     refuse_other_formats(module, files)
     if origin is not None and origin.tzinfo is None:
         origin = origin.replace(tzinfo=UTC)
-    facts = module.facts(files) | {"origin": origin.isoformat() if origin else None}
+    given = Given(origin)
+    facts = module.facts(files, given) | {"origin": origin.isoformat() if origin else None}
+    if origin is not None and facts["clock"] == ABSOLUTE_CLOCK:
+        refuse_origin(module, files)
     source = hashes_by_name(source_files(module, files))
-    rows: Counter[str] = Counter()
-    order = _Order()
+    tally = LineTally()
     with ArchiveWriter(Path(out), source=source, facts=facts, replace=replace) as writer:
-        for item in module.read(files, origin=origin):
+        for item in module.read(files, given):
+            tally.add(item)
             if isinstance(item, Chunk):
-                rows[item.table] += item.rows.num_rows
-                order.add(item)
                 writer.write(
                     item.table, item.rows, source=item.source, first_row=item.first_row, raw=item.raw
                 )
                 if progress is not None:
-                    progress(rows.total())
-            else:
+                    progress(tally.num_rows + tally.num_derived)
+            elif isinstance(item, Reject):
                 writer.reject(item.table, item.rule, item.source, item.row, item.raw)
-        writer.note(num_out_of_order=order.num_late)
-    return _report(Path(out), format, time.monotonic() - begun)
+        tally.refuse_loss(first(files))
+        writer.note(num_out_of_order=writer.num_out_of_order(REQUESTS.name))
+    return _report(Path(out), format, tally, time.monotonic() - begun)
 
 
 def find_format(name: str) -> ModuleType:
@@ -154,30 +159,21 @@ def refuse_other_formats(module: ModuleType, files: Sequence[Path]) -> None:
         )
 
 
+def refuse_origin(module: ModuleType, files: Sequence[Path]) -> None:
+    """FormatError: an origin was given for a log that tells its dates."""
+    raise FormatError(
+        "an origin was given, and the log tells its dates itself",
+        where=f"{first(files)}, read as {module.NAME}",
+        allowed="an origin for logs whose instants count from a hidden one",
+        advice="leave the origin out",
+    )
+
+
 def source_files(module: ModuleType, files: Sequence[Path]) -> list[Path]:
     """The files that an archive is made from, for its manifest: the log itself where the format can tell."""
     if hasattr(module, "data_files"):
         return list(module.data_files(files))
     return [path for path in find_files(files, ("",)) if path.is_file()]
-
-
-@dataclass
-class _Order:
-    """Counts requests that stand in their file after one that arrived later."""
-
-    num_late: int = 0
-    _last_us: int = np.iinfo(np.int64).min
-
-    def add(self, chunk: Chunk) -> None:
-        if chunk.table != REQUESTS.name or "arrival" not in chunk.rows.column_names:
-            return
-        arrival = chunk.rows["arrival"]
-        if not pa.types.is_timestamp(arrival.type):
-            return
-        times_us = np.asarray(arrival.cast(INSTANT).cast(pa.int64()).drop_null())
-        latest_us = np.maximum.accumulate(np.append(self._last_us, times_us))
-        self.num_late += int((times_us < latest_us[:-1]).sum())
-        self._last_us = int(latest_us[-1])
 
 
 def hashes_by_name(files: Sequence[Path]) -> dict[str, str]:
@@ -191,12 +187,14 @@ def _modules() -> list[ModuleType]:
     return [getattr(formats, name) for name in formats.__all__]
 
 
-def _report(out: Path, format_name: str, seconds: float) -> ImportReport:
+def _report(out: Path, format_name: str, tally: LineTally, seconds: float) -> ImportReport:
     archive = Archive(out)
     return ImportReport(
         archive=out,
         format=format_name,
         rows={name: archive.num_rows(name) for name in archive.tables},
         quarantined={name: counts for name in archive.tables if (counts := archive.quarantined(name))},
+        superseded={name: counts for name in archive.tables if (counts := archive.superseded(name))},
+        lines=tally.closed(archive),
         seconds=seconds,
     )

@@ -68,7 +68,7 @@ class PeakUse:
         whole = np.ones((len(runs), 1))
         yield runs, self._labels(batch["site"], "site ")[runs], whole
         node = self._labels(batch["ran_node"], "")[runs]
-        spread = np.asarray(pc.is_valid(batch["ran_nodes"]))[runs]
+        spread = np.asarray(pc.list_value_length(batch["ran_nodes"]).fill_null(0))[runs] > 0
         alone = ~spread & (node >= 0)
         yield runs[alone], node[alone], whole[alone]
         rows, places, shares = [], [], []

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
-from datetime import date, datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from logs_schema.layout import QUARANTINE_SCHEMA, parquet_writer
 
 _FLUSH_ROWS = 20_000
 _FLUSH_LETTERS = 8 << 20
+_MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 class BadRecord(NamedTuple):
@@ -70,17 +71,49 @@ class QuarantineWriter:
 
 
 def rows_as_json(rows: pa.Table, indices: np.ndarray) -> list[str]:
-    """The rows with the given indices as JSON text, nulls left out."""
-    return [_as_json(row) for row in rows.take(pa.array(indices, pa.int64())).to_pylist()]
+    """The rows with the given indices as JSON text, nulls left out; whatever they hold."""
+    bad = rows.take(pa.array(indices, pa.int64()))
+    columns = [_readable(column.combine_chunks()) for column in bad.columns]
+    return [_as_json(dict(zip(rows.column_names, row, strict=True))) for row in zip(*columns, strict=True)]
 
 
 def _as_json(row: dict[str, Any]) -> str:
     said = {name: value for name, value in row.items() if value is not None}
-    return json.dumps(said, ensure_ascii=False, default=_plain)
+    return json.dumps(said, ensure_ascii=False, default=str)
 
 
-def _plain(value: Any) -> str:
-    return value.isoformat() if isinstance(value, date | datetime) else str(value)
+def _readable(values: pa.Array) -> list[Any]:
+    """Values as Python has them; instants as text, those that no calendar names as counts, bad text escaped."""
+    if pa.types.is_timestamp(values.type):
+        return [_instant_text(count, values.type) for count in values.cast(pa.int64()).to_pylist()]
+    try:
+        return list(values.to_pylist())
+    except UnicodeDecodeError:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+            return [
+                None if texts is None else [_escaped(text) for text in texts]
+                for texts in values.cast(pa.list_(pa.binary())).to_pylist()
+            ]
+        return [_escaped(text) for text in values.cast(pa.binary()).to_pylist()]
+    except OverflowError:  # a date beyond the year 9999
+        return _readable(values.cast(pa.timestamp("s" if pa.types.is_date32(values.type) else "ms")))
+
+
+def _instant_text(count: int | None, kind: pa.TimestampType) -> str | None:
+    if count is None:
+        return None
+    micros = count * _MICROS[kind.unit] if kind.unit != "ns" else count // 1000
+    try:
+        instant = datetime(1970, 1, 1) + timedelta(microseconds=micros)
+    except OverflowError:
+        return f"{count} {kind.unit} since 1970"
+    return instant.isoformat() + ("+00:00" if kind.tz else "")
+
+
+def _escaped(text: bytes | None) -> str | None:
+    return None if text is None else text.decode("utf-8", "backslashreplace")
 
 
 def _storable(text: str) -> str:

@@ -29,6 +29,8 @@ SEQUENCE = "__sequence"
 _FIRST_NEW = 1 << 40
 _FIRST_GIVING_WAY = 3 << 39
 _SUPERSEDED = 1 << 41
+END_TOLD_ELSEWHERE, OLDER_ROW = "end_told_elsewhere", "older_row"
+"""By which rule a row gives way to another of its key: in tables with days, and in tables without."""
 
 
 class TableBuilder:
@@ -41,20 +43,33 @@ class TableBuilder:
 
     Attributes:
         days: The days (since 1970) that rows were written for; zero for a table without days.
+        num_superseded: Rows that gave way to others of their key (see `finish`): neither filed nor quarantined.
+        num_taken: Rows taken, those of an older archive among them.
+        num_out_of_order: Good rows written after a row of a later instant.
     """
 
     def __init__(self, spec: TableSpec, spill: Path, quarantine: QuarantineWriter) -> None:
         spill.mkdir(parents=True)
         self.spec, self.quarantine = spec, quarantine
         self.days: set[int] = set()
+        self.num_superseded = 0
+        self.num_taken = 0
+        self.num_out_of_order = 0
+        self._latest_us = np.iinfo(np.int64).min
         self._runs = Runs(spill, spec)
         self._keys = KeyLedger(spill / "keys")
         self._origins: list[tuple[int, str, int]] = []
         self._next_new = _FIRST_NEW
         self._next_old = 0 if spec.time else _SUPERSEDED
 
+    @property
+    def superseding_rule(self) -> str:
+        """The rule by which rows of this table give way."""
+        return END_TOLD_ELSEWHERE if self.spec.time else OLDER_ROW
+
     def write(self, rows: pa.Table, source: str, numbers: np.ndarray, raw: Sequence[str] | None) -> None:
         """Checks candidate rows, numbered as in their file; good ones are spilled, bad ones quarantined."""
+        self.num_taken += rows.num_rows
         from_row = f", from row {numbers[0]}" if len(numbers) else ""
         checked = check_rows(self.spec, rows, f"{source}, table {self.spec.name}{from_row}")
         self._quarantine_bad(rows if raw is None else raw, checked, source, numbers)
@@ -67,11 +82,14 @@ class TableBuilder:
             good, sequence = good.filter(pa.array(checked.good)), sequence[checked.good]
         open_ended = _open_ended(self.spec, good)
         sequence[open_ended] = _SUPERSEDED + _FIRST_NEW - 1 - sequence[open_ended]  # the latest of them first
-        self.days.update(np.unique(days_of(times_us(self.spec, good))).tolist())
+        instants_us = times_us(self.spec, good)
+        self.days.update(np.unique(days_of(instants_us)).tolist())
+        self._count_out_of_order(instants_us)
         self._spill(good, sequence)
 
     def add_existing(self, rows: pa.Table) -> None:
         """Takes rows of an older archive that are to be merged; they passed the checks then."""
+        self.num_taken += rows.num_rows
         self._spill(rows, self._old_sequence(rows))
 
     def note_existing(self, rows: pa.Table) -> None:
@@ -84,6 +102,7 @@ class TableBuilder:
         Of rows with one key, the first written stays and the others are quarantined as `duplicate_key`. A row
         of an older archive counts as written first. But a request whose end a row does not tell gives way to a
         row that does, or to a later one that does not; and any old row of a table without days to the newer one.
+        Rows that give way are counted, as `superseded`, and not kept.
         """
         pa.default_memory_pool().release_unused()
         duplicates = self._keys.duplicates()
@@ -100,6 +119,11 @@ class TableBuilder:
         self._keys.add(key_hashes(self.spec, rows), sequence)
         empty = [name for name in rows.column_names if rows[name].null_count == rows.num_rows]
         self._runs.add(rows.drop_columns(empty).append_column(SEQUENCE, pa.array(sequence)))
+
+    def _count_out_of_order(self, instants_us: np.ndarray) -> None:
+        latest_us = np.maximum.accumulate(np.append(self._latest_us, instants_us))
+        self.num_out_of_order += int((instants_us < latest_us[:-1]).sum())
+        self._latest_us = int(latest_us[-1])
 
     def _old_sequence(self, rows: pa.Table) -> np.ndarray:
         self._next_old += rows.num_rows
@@ -134,6 +158,7 @@ class TableBuilder:
         if not repeated.any():
             return window
         told = np.flatnonzero(repeated & (sequence < _FIRST_GIVING_WAY))
+        self.num_superseded += int(repeated.sum()) - len(told)
         texts = rows_as_json(window.drop_columns([SEQUENCE]), told)
         self.quarantine.add(
             BadRecord(self.spec.name, DUPLICATE_KEY, *self._origin(int(sequence[row])), text)

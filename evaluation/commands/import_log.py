@@ -36,13 +36,14 @@ def run(arguments: Namespace) -> int:
     from logs_schema.importing import ImportReport, import_log
 
     def text(report: ImportReport) -> str:
-        lines = [f"{'table':<20} {'rows':>12} {'quarantined':>12}"]
+        lines = [f"{'table':<20} {'rows':>12} {'quarantined':>12} {'superseded':>12}"]
         for table, counts in report.to_json()["tables"].items():
-            lines.append(f"{table:<20} {counts['rows']:>12,} {counts['quarantined']:>12,}")
-            lines += [
-                f"  {num_rows:,} x {rule}"
-                for rule, num_rows in sorted(report.quarantined.get(table, {}).items())
-            ]
+            lines.append(
+                f"{table:<20} {counts['rows']:>12,} {counts['quarantined']:>12,} {counts['superseded']:>12,}"
+            )
+            rules = {**report.quarantined.get(table, {}), **report.superseded.get(table, {})}
+            lines += [f"  {num_rows:,} x {rule}" for rule, num_rows in sorted(rules.items())]
+        lines.append(str(report.lines))
         lines.append(
             f"{report.archive} written in {report.seconds:.1f} s; next: schedtwin check {report.archive}"
         )

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema import Archive, ArchiveWriter
-from logs_schema.errors import ConfigError
+from logs_schema.accounting import LineTally
+from logs_schema.errors import ConfigError, first
 from logs_schema.formats import native
-from logs_schema.formats.reading import Chunk, Reject
+from logs_schema.formats.reading import Chunk, Item, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing import hashes_by_name, refuse_other_formats
 from logs_schema.product import verify
@@ -99,9 +100,12 @@ def append(path: Path, files: Sequence[Path], stage: Stage) -> dict[str, Any]:
         settled = settled_among(archive, _request_ids(native.read(unseen)))
         source = {f"{APPENDED}:{name}@{hash_[:8]}": hash_ for name, hash_ in hashes_by_name(unseen).items()}
         with ArchiveWriter(path, source=source, append=True) as writer:
+            tally = LineTally()
             for item in native.read(unseen):
+                tally.add(item)
                 _take(writer, item, settled, counts)
                 stage(counts["rows_read"])
+            tally.refuse_loss(first(unseen))
         archive = Archive(path)
     days = archive.days(REQUESTS.name)
     return counts | {
@@ -127,9 +131,10 @@ def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
     return pa.concat_arrays(found) if found else pa.array([], pa.string())
 
 
-def _take(writer: ArchiveWriter, item: Chunk | Reject, settled: pa.Array, counts: dict[str, int]) -> None:
+def _take(writer: ArchiveWriter, item: Item, settled: pa.Array, counts: dict[str, int]) -> None:
     if isinstance(item, Reject):
         writer.reject(item.table, item.rule, item.source, item.row, item.raw)
+    if not isinstance(item, Chunk):
         return
     rows, numbers, raw = item.rows, item.first_row, item.raw
     if item.table == REQUESTS.name:
@@ -147,7 +152,7 @@ def _take(writer: ArchiveWriter, item: Chunk | Reject, settled: pa.Array, counts
     writer.write(item.table, rows, source=item.source, first_row=numbers, raw=raw)
 
 
-def _request_ids(items: Iterator[Chunk | Reject]) -> pa.Array:
+def _request_ids(items: Iterator[Item]) -> pa.Array:
     ids = [
         pc.cast(item.rows["request_id"], pa.string()).combine_chunks()
         for item in items

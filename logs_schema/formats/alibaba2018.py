@@ -16,22 +16,13 @@ plan_mem; some files have a tenth field, empty or a rounded copy of plan_mem, wh
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from logs_schema.formats.describing import RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import instant, not_negative, number, number_or_none, positive, split_csv
-from logs_schema.formats.reading import (
-    EPOCH,
-    BadRow,
-    Chunk,
-    Reject,
-    Row,
-    find_files,
-    numbered_lines,
-    parse_lines,
-)
+from logs_schema.formats.files import find_files, numbered_lines
+from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Given, Item, Row, parse_lines
 from logs_schema.tables import REQUESTS
 
 NAME = "alibaba2018"
@@ -63,14 +54,14 @@ def is_task(line: str) -> bool:
     return fields[4].isalpha() and fields[5].isdigit() and fields[6].isdigit()
 
 
-def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
+def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads the tasks of all files.
 
     Args:
         paths: The files, or the folder that holds them.
-        origin: Date of the log's time zero; 1970-01-01 if not given.
+        given: What the log does not tell.
     """
-    clock_s = (origin or EPOCH).timestamp()
+    clock_s = (given.origin or EPOCH).timestamp()
 
     def parse_row(_: int, line: str) -> Row | None:
         return task_row(task_fields(line), clock_s) if line.strip() else None
@@ -91,7 +82,7 @@ def task_row(fields: Sequence[str], clock_s: float) -> Row:
     if not task or not job:
         raise BadRow("empty:job_name" if task else "empty:task_name")
     start_s = positive(instant(number(start, "start"), "start"), "start") or 0.0
-    end_s = not_negative(number(end, "end"), "end") or 0.0
+    end_s = not_negative(instant(number(end, "end"), "end"), "end") or 0.0
     run_s = None if end_s == 0 or status == "Running" else end_s - start_s
     if run_s is not None and run_s < 0:
         raise BadRow("end_before_start")
@@ -110,7 +101,7 @@ def task_row(fields: Sequence[str], clock_s: float) -> Row:
     }
 
 
-def facts(paths: Sequence[Path]) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
     """What the sample says beyond its rows, and what the papers read into it."""
     data_files(paths)
     return describe(

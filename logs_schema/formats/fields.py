@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from logs_schema.errors import FormatError
-from logs_schema.formats.reading import LATEST_EPOCH_S, BadRow, head
+from logs_schema.formats.files import MAX_LINE_LETTERS, numbered_lines
+from logs_schema.formats.reading import LATEST_EPOCH_S, BadRow
 
 LARGEST_COUNT = 2**31 - 1
 
@@ -51,6 +52,11 @@ def instant(seconds: float | None, name: str) -> float | None:
     return seconds
 
 
+def duration(seconds: float | None, name: str) -> float | None:
+    """Seconds, at least 0, that a calendar can hold, or None; BadRow `negative:` or `out_of_range:name` otherwise."""
+    return instant(not_negative(seconds, name), name)
+
+
 def count(value: float | None, name: str) -> int | None:
     """A whole number that fits 32 bits, or None; BadRow `not_whole:name` or `out_of_range:name` otherwise."""
     if value is None:
@@ -63,11 +69,16 @@ def count(value: float | None, name: str) -> int | None:
 
 
 def split_csv(line: str, num_fields: int) -> list[str]:
-    """The fields of one comma-separated line; BadRow `field_count` unless there are `num_fields`."""
-    try:
-        fields = next(csv.reader([line]), [])
-    except csv.Error:
-        raise BadRow("not_csv") from None
+    """The fields of one comma-separated line; BadRow `field_count` unless there are `num_fields`.
+
+    A line is a row: quotes end on the line that they begin on, else BadRow `not_csv`.
+    """
+    fields = line.split(",")
+    if '"' in line:
+        try:
+            fields = next(csv.reader([line], strict=True), [])
+        except csv.Error:
+            raise BadRow("not_csv") from None
     if len(fields) != num_fields:
         raise BadRow("field_count")
     return fields
@@ -81,16 +92,15 @@ class Header:
         required: Columns that must be there; others are ignored.
 
     Raises:
-        FormatError: The first line lacks one of them.
+        FormatError: The first line lacks one of them, or has one twice.
     """
 
     def __init__(self, path: Path, required: Sequence[str]) -> None:
-        first = next(iter(head(path)), "")
-        self.names = csv_names(first)
-        missing = [name for name in required if name not in self.names]
+        first, self.names = read_header(path)
+        missing = [name for name in required if self.names.count(name) != 1]
         if missing:
             raise FormatError(
-                f"the header lacks {', '.join(missing)}; it reads {first[:120]!r}",
+                f"the header lacks (or repeats) {', '.join(missing)}; it reads {first[:120]!r}",
                 where=f"{path}, line 1",
                 allowed=f"a header with {', '.join(required)}",
                 advice="check that this file is of this format",
@@ -101,6 +111,22 @@ class Header:
         return dict(zip(self.names, split_csv(line, len(self.names)), strict=True))
 
 
+def read_header(path: Path) -> tuple[str, list[str]]:
+    """The first line of a comma-separated file, and the names in it; FormatError where it is too long for one."""
+    line = next((line for _, line in numbered_lines(path)), "")
+    if len(line) > MAX_LINE_LETTERS:
+        raise FormatError(
+            f"the header is longer than {MAX_LINE_LETTERS:,} letters; it begins with {line[:120]!r}",
+            where=f"{path}, line 1",
+            allowed="names of columns, separated by commas",
+            advice="check that this is the right file",
+        )
+    return line, csv_names(line)
+
+
 def csv_names(line: str) -> list[str]:
-    """The names in a header line, without surrounding blanks."""
-    return [name.strip() for name in next(csv.reader([line]), [])]
+    """The names in a header line, without surrounding blanks; none where its quotes do not read as CSV."""
+    try:
+        return [name.strip() for name in next(csv.reader([line], strict=True), [])]
+    except csv.Error:
+        return []

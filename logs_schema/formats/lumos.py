@@ -13,25 +13,24 @@ Readings of the format:
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.fields import Header, count, csv_names, instant, not_negative, number, positive
-from logs_schema.formats.reading import (
-    BadRow,
-    Chunk,
-    Reject,
-    Row,
-    find_files,
-    numbered_lines,
-    only_file,
-    parse_lines,
-    tabulate,
+from logs_schema.formats.fields import (
+    Header,
+    count,
+    csv_names,
+    duration,
+    instant,
+    not_negative,
+    number,
+    positive,
 )
+from logs_schema.formats.files import find_files, numbered_lines, only_file
+from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Chunk, Given, Item, Row, parse_lines, tabulate
 from logs_schema.formats.swf_jobs import whole_label
 from logs_schema.tables import NODES, REQUESTS
 
@@ -79,13 +78,15 @@ def parse_job(fields: Mapping[str, str]) -> Job:
     """The numbers of one line.
 
     Raises:
-        BadRow: `not_a_number:*`, `negative:*`, `zero:*`, `not_whole:node_num`.
+        BadRow: `not_a_number:*`, `negative:*`, `out_of_range:*`, `zero:*`, `not_whole:node_num`.
     """
     values = {name: number(fields[name], name) for name in NUMBERS}
-    for name in ("wait_time", "run_time", "gpu_num"):
-        not_negative(values[name], name)
+    for name in ("wait_time", "run_time"):
+        duration(values[name], name)
+    not_negative(values["gpu_num"], "gpu_num")
     for name in ("wall_time", "node_num", "cpu_num"):
         positive(values[name], name)
+    instant(values["submit_time"] + values["wait_time"] + values["run_time"], "finish")
     return Job(
         submit_s=instant(values["submit_time"], "submit_time") or 0.0,
         wait_s=values["wait_time"],
@@ -97,12 +98,12 @@ def parse_job(fields: Mapping[str, str]) -> Job:
     )
 
 
-def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
-    """Reads the pool, then the jobs; the clock is absolute, so `origin` is not used.
+def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+    """Reads the pool, then the jobs.
 
     Args:
         paths: The file, or a folder that holds just one.
-        origin: Not used.
+        given: What the log does not tell.
     """
     path = data_files(paths)[0]
     header = Header(path, COLUMNS)
@@ -117,7 +118,7 @@ def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[C
             "gpus": size.num_nodes * size.gpus_per_node,
             "virtual": True,
         }
-        yield Chunk(NODES.name, tabulate(NODES, [pool]), path.name, 1, None)
+        yield Chunk(NODES.name, tabulate(NODES, [pool]), path.name, 1, None, derived=True)
 
     def parse_row(line_number: int, line: str) -> Row | None:
         if line_number == 1 or not line.strip():
@@ -175,7 +176,7 @@ def machine_size(path: Path, header: Header) -> Size:
     return Size(max(peak, float(change.max(initial=0))), cores_per_node, gpus_per_node)
 
 
-def facts(paths: Sequence[Path]) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows: the machine's size as far as use shows it."""
     path = data_files(paths)[0]
     size = machine_size(path, Header(path, COLUMNS))

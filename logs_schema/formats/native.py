@@ -6,29 +6,29 @@ Readings of the format:
   `table=requests/`), else by the columns.
 * Columns are those of the table's declaration; nullable ones may be absent, unknown ones are refused.
 * CSV has a header line; an empty field is null; lists are written `a|b`; booleans true/false or 1/0.
-* Instants are ISO 8601 (UTC where no zone is named) or seconds since 1970; they are absolute, so an `origin`
-  changes nothing.
+* Instants are ISO 8601 (UTC where no zone is named) or seconds: since 1970, or since the `origin` given.
+* A line of a CSV file is a row: there are no line breaks inside a field.
 * Rows are numbered by line in CSV, from 1 in Parquet. A re-imported archive brings its facts, but not its
   quarantine.
 """
 
-import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logs_schema.archive import Archive
 from logs_schema.columns import TableSpec
-from logs_schema.errors import FormatError
-from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.fields import csv_names
-from logs_schema.formats.reading import CHUNK_ROWS, Chunk, Reject, numbered_lines
+from logs_schema.errors import FormatError, first
+from logs_schema.formats.counting import Origin
+from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
+from logs_schema.formats.fields import csv_names, read_header, split_csv
+from logs_schema.formats.files import numbered_lines, refuse_special
+from logs_schema.formats.reading import CHUNK_ROWS, NOTHING_GIVEN, Chunk, Given, Item, Lines, parse_lines
 from logs_schema.layout import QUARANTINE, label_names, open_parquet
 from logs_schema.product import MANIFEST
 from logs_schema.tables import TABLES
@@ -49,6 +49,8 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for path in map(Path, paths):
+        if path.exists() and not path.is_dir():
+            refuse_special(path)
         inside = [path] if path.is_file() else sorted(path.rglob("*"))
         files = [
             file
@@ -59,6 +61,8 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
             what = "no CSV or Parquet file is here" if path.exists() else "there is no such file or folder"
             allowed = f"files ending in {', '.join(_ENDINGS)}"
             raise FormatError(what, where=str(path), allowed=allowed, advice="check the path")
+        for file in files:
+            refuse_special(file)
         found.extend(files)
     return found
 
@@ -72,37 +76,42 @@ def looks_like(lines: Sequence[str]) -> bool:
     return any(len(names & set(spec.names)) >= _MIN_KNOWN_NAMES for spec in TABLES)
 
 
-def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
+def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads tables from CSV and Parquet files, in the order of the tables and then of the files.
 
     Args:
         paths: Files, folders or archives.
-        origin: Not needed: instants are absolute.
+        given: What the log does not tell.
 
     Raises:
         FormatError: A file's table cannot be told, or it has unknown columns, or lacks required ones.
     """
     told = [(table_of(path, column_names(path)), path) for path in data_files(paths)]
+    origin = None if given.origin is None else Origin(given.origin)
     for spec in TABLES:
         for path in (path for table, path in told if table is spec):
             check_columns(spec, column_names(path), path)
-            yield from read_parquet(spec, path) if path.suffix == ".parquet" else read_csv(spec, path)
+            items = read_parquet(spec, path) if path.suffix == ".parquet" else read_csv(spec, path)
+            for item in items:
+                yield item if origin is None or not isinstance(item, Chunk) else origin.moved(item)
+    if origin is not None:
+        origin.refuse_unused(first(path for _, path in told))
 
 
-def facts(paths: Sequence[Path]) -> dict[str, Any]:
-    """The facts of re-imported archives; for other files, that instants are absolute."""
+def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
+    """The facts of re-imported archives; for other files, that instants are dates unless an origin is given."""
     kept: dict[str, Any] = {}
     for path in map(Path, paths):
         if (path / MANIFEST).is_file():
             kept |= Archive(path).facts
-    return describe(NAME, clock=ABSOLUTE_CLOCK) | kept
+    return describe(NAME, clock=RELATIVE_CLOCK if given.origin else ABSOLUTE_CLOCK) | kept
 
 
 def column_names(path: Path) -> list[str]:
     """The column names of a CSV or Parquet file."""
     if path.suffix == ".parquet":
         return list(_open(path).schema_arrow.names)
-    return csv_names(next((line for _, line in numbered_lines(path)), ""))
+    return read_header(path)[1]
 
 
 def table_of(path: Path, names: Sequence[str]) -> TableSpec:
@@ -122,7 +131,7 @@ def table_of(path: Path, names: Sequence[str]) -> TableSpec:
         return fitting[0]
     raise FormatError(
         "neither the file's name nor its columns tell which table it holds",
-        where=f"{path}, columns {', '.join(names)}",
+        where=f"{path}, columns {first(names)}",
         allowed=", ".join(f"{spec.name}.csv, {spec.name}.parquet" for spec in TABLES),
         advice="name the file after its table",
     )
@@ -130,15 +139,16 @@ def table_of(path: Path, names: Sequence[str]) -> TableSpec:
 
 def check_columns(spec: TableSpec, names: Sequence[str], path: Path) -> None:
     """FormatError that lists the allowed columns if any are unknown, repeated or lacking."""
+    known = set(spec.names)
     troubles = {
-        "has unknown columns": [name for name in names if name not in spec.names],
-        "has repeated columns": sorted({name for name in names if names.count(name) > 1}),
+        "has unknown columns": [name for name in names if name not in known],
+        "has repeated columns": sorted(name for name, times in Counter(names).items() if times > 1),
         "lacks columns": sorted(_required(spec) - set(names)),
     }
     for trouble, columns in troubles.items():
         if columns:
             raise FormatError(
-                f"the file {trouble}: {', '.join(columns)}",
+                f"the file {trouble}: {first(columns)}",
                 where=f"{path}, table {spec.name}",
                 allowed=", ".join(spec.names),
                 advice="rename, drop or add these columns; all but "
@@ -146,61 +156,30 @@ def check_columns(spec: TableSpec, names: Sequence[str], path: Path) -> None:
             )
 
 
-def read_csv(spec: TableSpec, path: Path) -> Iterator[Chunk | Reject]:
+def read_csv(spec: TableSpec, path: Path) -> Iterator[Item]:
     """Reads one CSV file; lines with another number of fields than the header are rejected."""
-    records = _records(path)
-    names = [name.strip() for name in next(records)[1]]
-    rows: list[list[str]] = []
-    raw: list[str] = []
-    numbers: list[int] = []
-    source = _source(path)
-    for number, fields, text in records:
-        if len(fields) != len(names):
-            rule = "field_count" if fields else "not_csv"
-            yield Reject(spec.name, rule, source, number, text)
-            continue
-        rows.append(fields)
-        raw.append(text)
-        numbers.append(number)
-        if len(rows) >= CHUNK_ROWS:
-            yield Chunk(spec.name, _texts(names, rows), source, np.array(numbers), raw)
-            rows, raw, numbers = [], [], []
-    if rows:
-        yield Chunk(spec.name, _texts(names, rows), source, np.array(numbers), raw)
+    _, names = read_header(path)
+
+    def parse_row(number: int, line: str) -> list[str] | None:
+        return split_csv(line, len(names)) if number > 1 and line.strip() else None
+
+    def as_table(_: TableSpec, rows: Sequence[Sequence[str]]) -> pa.Table:
+        return _texts(names, rows)
+
+    yield from parse_lines(numbered_lines(path), parse_row, spec, _source(path), as_table)
 
 
-def read_parquet(spec: TableSpec, path: Path) -> Iterator[Chunk]:
+def read_parquet(spec: TableSpec, path: Path) -> Iterator[Item]:
     """Reads one Parquet file, one batch of a row group at a time."""
-    first, source = 1, _source(path)
+    next_row, source = 1, _source(path)
     try:
-        for batch in _open(path, _texts_in(spec, path)).iter_batches(CHUNK_ROWS):
-            yield Chunk(spec.name, pa.Table.from_batches([batch]), source, first, None)
-            first += batch.num_rows
-    except (pa.ArrowInvalid, OSError) as error:
+        file = _open(path, _texts_in(spec, path))
+        for batch in file.iter_batches(CHUNK_ROWS):
+            yield Chunk(spec.name, pa.Table.from_batches([batch]), source, next_row, None)
+            next_row += batch.num_rows
+        yield Lines(source, file.metadata.num_rows, 0, 0)
+    except (pa.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
-
-
-def _records(path: Path) -> Iterator[tuple[int, list[str], str]]:
-    """First line, fields and text of each record; no fields where it is no CSV; blank lines are left out."""
-    gathered: list[tuple[int, str]] = []
-
-    def lines() -> Iterator[str]:
-        for numbered in numbered_lines(path):
-            gathered.append(numbered)
-            yield f"{numbered[1]}\n"
-
-    reader = csv.reader(lines(), strict=True)
-    while True:
-        gathered.clear()
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            fields = []
-        text = "\n".join(line for _, line in gathered)
-        if fields or text.strip():
-            yield gathered[0][0], fields, text
 
 
 def _source(path: Path) -> str:
@@ -227,7 +206,7 @@ def _texts_in(spec: TableSpec, path: Path) -> list[str]:
 def _open(path: Path, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
     try:
         return open_parquet(path, read_dictionary)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
 
 

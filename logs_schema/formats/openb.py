@@ -17,7 +17,6 @@ Readings of the format:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +31,8 @@ from logs_schema.formats.fields import (
     number_or_none,
     positive,
 )
-from logs_schema.formats.reading import (
-    EPOCH,
-    BadRow,
-    Chunk,
-    Reject,
-    Row,
-    find_files,
-    numbered_lines,
-    only_file,
-    parse_lines,
-)
+from logs_schema.formats.files import find_files, numbered_lines, only_file
+from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Given, Item, Row, parse_lines
 from logs_schema.tables import NODES, REQUESTS
 
 NAME = "openb"
@@ -94,16 +84,16 @@ def looks_like(lines: Sequence[str]) -> bool:
     return bool(lines) and set(POD_COLUMNS) <= set(csv_names(lines[0]))
 
 
-def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
+def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads the nodes, then the pods.
 
     Args:
         paths: The list of pods (and of nodes), or the folder that holds them.
-        origin: Date of the log's time zero; 1970-01-01 if not given.
+        given: What the log does not tell.
     """
     pods, nodes = data_files(paths)[0], node_file(paths)
     header, node_header = Header(pods, POD_COLUMNS), Header(nodes, NODE_COLUMNS)
-    clock_s = (origin or EPOCH).timestamp()
+    clock_s = (given.origin or EPOCH).timestamp()
     end_s = log_end_s(pods, header)
     models: dict[str, str] = {}
 
@@ -199,13 +189,13 @@ def log_end_s(path: Path, header: Header) -> float:
         try:
             if line_number > 1 and line.strip():
                 deleted_s = number_or_none(header.fields(line)["deletion_time"], "deletion_time")
-                end_s = max(end_s, deleted_s or 0.0)
+                end_s = max(end_s, instant(deleted_s, "deletion_time") or 0.0)
         except BadRow:
             continue
     return end_s
 
 
-def facts(paths: Sequence[Path]) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows."""
     node_file(paths)
     return describe(

@@ -11,22 +11,13 @@ Readings of the format:
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.fields import Header, csv_names, instant, not_negative, number, positive
-from logs_schema.formats.reading import (
-    BadRow,
-    Chunk,
-    Reject,
-    Row,
-    find_files,
-    numbered_lines,
-    only_file,
-    parse_lines,
-)
+from logs_schema.formats.fields import Header, csv_names, duration, instant, number, positive
+from logs_schema.formats.files import find_files, numbered_lines, only_file
+from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Given, Item, Row, parse_lines
 from logs_schema.tables import REQUESTS
 
 NAME = "philly"
@@ -47,12 +38,12 @@ def looks_like(lines: Sequence[str]) -> bool:
     return bool(lines) and {*COLUMNS, SIMULATED_WAIT} <= set(csv_names(lines[0]))
 
 
-def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
-    """Reads the jobs; the clock is absolute, so `origin` is not used.
+def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+    """Reads the jobs.
 
     Args:
         paths: The file, or a folder that holds just one.
-        origin: Not used.
+        given: What the log does not tell.
     """
     path = data_files(paths)[0]
     header = Header(path, COLUMNS)
@@ -69,14 +60,14 @@ def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[C
             "site": SITE,
             "queue": fields["vc"],
             "gpus": positive(number(fields["num_gpus"], "num_gpus"), "num_gpus"),
-            "run_s": not_negative(number(fields["run_time"], "run_time"), "run_time"),
+            "run_s": duration(number(fields["run_time"], "run_time"), "run_time"),
             "status": "unknown",
         }
 
     yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
 
 
-def facts(paths: Sequence[Path]) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows: above all that its waits were refused, and why."""
     data_files(paths)
     return describe(

@@ -1,30 +1,52 @@
-"""What every importer shares: finding and opening files, numbered lines, and the loop from lines to chunks.
+"""What every importer shares: what it hands on, and the loop from lines to chunks.
 
 A format turns one line into one row, a mapping from column to value, or raises `BadRow` with the rule that
 the line breaks. `parse_lines` gathers rows into chunks, with the number of every row's line in its
-file, and passes broken lines on as rejects. Nothing holds more than one chunk.
+file, passes broken lines on as rejects, and says at the end how the file's lines divide. Nothing holds more
+than one chunk. Files are opened in `logs_schema.formats.files`.
 """
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from logs_schema.columns import INSTANT, TableSpec
-from logs_schema.errors import FormatError
+from logs_schema.formats.files import MAX_LINE_LETTERS
 
 CHUNK_ROWS = 100_000
+CHUNK_LETTERS = 1 << 24
+SHOWN_LETTERS = 1_000
+"""Of a line that is too long, so many letters are quarantined."""
+LINE_TOO_LONG = "line_too_long"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_EPOCH_S = 253_402_300_799.0
 """The last second of the year 9999: an instant beyond it is a broken number."""
 
+FARTHEST_S = 9e12
+"""Seconds from 1970 that 64 bits of microseconds still hold; the schema's checks refuse such an instant."""
+
 Row = Mapping[str, Any]
+Parsed = TypeVar("Parsed")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What whoever imports a log knows and the log does not tell.
+
+    Attributes:
+        origin: Date of the log's time zero, for logs that hide it; None if not given.
+        capacity: Cores (processors) of a pool by its name, for logs that hide the size of their machine.
+    """
+
+    origin: datetime | None = None
+    capacity: Mapping[str, float] = field(default_factory=dict)
+
+
+NOTHING_GIVEN = Given()
 
 
 class Chunk(NamedTuple):
@@ -37,6 +59,7 @@ class Chunk(NamedTuple):
         first_row: Number of the first row's line in the file, counted from 1, where the others follow it; an
             array of the numbers of all of them where they do not.
         raw: The lines as they stood in the file, one per row.
+        derived: Whether the rows stand for no lines: a pool that a header describes.
     """
 
     table: str
@@ -44,6 +67,7 @@ class Chunk(NamedTuple):
     source: str
     first_row: int | np.ndarray
     raw: Sequence[str] | None
+    derived: bool = False
 
 
 class Reject(NamedTuple):
@@ -56,6 +80,25 @@ class Reject(NamedTuple):
     raw: str
 
 
+class Lines(NamedTuple):
+    """How one file's lines (a Parquet file's rows) divide; the rest of them are rows and rejects.
+
+    Attributes:
+        source: Name of the file.
+        num_lines: All lines of the file.
+        num_blank: Those with nothing but white space.
+        num_comments: Comments, headers, and lines that describe machines.
+    """
+
+    source: str
+    num_lines: int
+    num_blank: int
+    num_comments: int
+
+
+Item = Chunk | Reject | Lines
+
+
 class BadRow(Exception):
     """Raised by a format for a line that breaks `rule`; it becomes a reject and never leaves the importer."""
 
@@ -64,126 +107,85 @@ class BadRow(Exception):
         self.rule = rule
 
 
-def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
-    """The files that `paths` name: files as they are, folders by their entries that end in one of `suffixes`.
-
-    Args:
-        paths: Files or folders.
-        suffixes: Endings looked for in folders, such as `.swf`; each may be followed by `.gz`.
-
-    Returns:
-        Files in the order given, a folder's sorted by name.
-
-    Raises:
-        FormatError: A path does not exist, or a folder holds no such file.
-    """
-    endings = tuple(suffixes) + tuple(f"{suffix}.gz" for suffix in suffixes)
-    found: list[Path] = []
-    for path in map(Path, paths):
-        if not path.exists():
-            raise FormatError("there is no such file or folder", where=str(path), advice="check the path")
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = sorted(entry for entry in path.iterdir() if entry.is_file() and entry.name.endswith(endings))
-        if not inside:
-            raise FormatError(
-                "the folder holds no log of this format",
-                where=str(path),
-                allowed=f"files ending in {', '.join(endings)}",
-                advice="name the log file itself",
-            )
-        found.extend(inside)
-    return found
-
-
-def only_file(files: Sequence[Path], reason: str) -> Path:
-    """The one file of `files`; FormatError that gives `reason` where there are several or none."""
-    if len(files) == 1:
-        return files[0]
-    names = ", ".join(path.name for path in files) or "nothing"
-    raise FormatError(
-        f"expected one log file, found {len(files)}: {names}",
-        allowed=f"one file, since {reason}",
-        advice="import one at a time, each into an archive of its own",
-    )
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, plain or gzip, with their numbers from 1; undecodable bytes appear escaped.
-
-    Raises:
-        FormatError: The file cannot be opened, or its compressed data is broken.
-    """
-    with opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            yield number, line.rstrip("\r\n")
-
-
-def head(path: Path, num_characters: int = 1 << 17) -> list[str]:
-    """The first lines of a text file: enough to recognise a format by, little even of a binary file.
-
-    Raises:
-        FormatError: The file cannot be opened, or its compressed data is broken.
-    """
-    with opened(path) as file:
-        return file.read(num_characters).splitlines()
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[IO[str]]:
-    """A text file for reading, plain or gzip; FormatError when it cannot be opened or its data is broken."""
-    try:
-        open_text = gzip.open if path.name.endswith(".gz") else open
-        # a byte order mark would hide the first line, header or comment, from who reads it
-        with open_text(path, "rt", encoding="utf-8-sig", errors="backslashreplace") as file:
-            yield cast(IO[str], file)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        what = f"the compressed data is broken: {error}"
-        raise FormatError(what, where=str(path), advice="fetch it again") from error
-    except OSError as error:
-        what = f"the file cannot be read: {error.strerror or error}"
-        raise FormatError(what, where=str(path), advice="check it") from error
-
-
 def parse_lines(
     lines: Iterable[tuple[int, str]],
-    parse_row: Callable[[int, str], Row | None],
+    parse_row: Callable[[int, str], Parsed | None],
     table: TableSpec,
     source: str,
-) -> Iterator[Chunk | Reject]:
-    """Turns numbered lines into chunks of rows and rejects.
+    as_table: Callable[[TableSpec, Sequence[Parsed]], pa.Table] | None = None,
+) -> Iterator[Item]:
+    """Turns numbered lines into chunks of rows and rejects, and says at the end how the lines divide.
 
     Args:
-        lines: Line numbers and lines.
-        parse_row: Line number and line to a row, None for a line that says nothing, BadRow for a broken one.
-            All rows must have the same columns.
+        lines: Line numbers and lines, all of a file.
+        parse_row: Line number and line to a row, None for a blank line, comment or header, BadRow for a broken
+            one. All rows must have the same columns.
         table: The table that the rows are for.
         source: Name of the file, for the quarantine.
+        as_table: What makes an Arrow table of parsed rows: `tabulate` if None.
     """
-    rows: list[Row] = []
-    raw: list[str] = []
-    numbers: list[int] = []
+    gathered: _Gathered[Parsed] = _Gathered(table, source, as_table or cast(Any, tabulate))
+    number, num_blank, num_comments = 0, 0, 0
     for number, line in lines:
         try:
-            row = parse_row(number, line)
+            row = parse_row(number, _whole(line))
         except BadRow as bad:
-            yield Reject(table.name, bad.rule, source, number, line)
+            shown = line if len(line) <= MAX_LINE_LETTERS else f"{line[:SHOWN_LETTERS]} ..."
+            yield Reject(table.name, bad.rule, source, number, shown)
             continue
         if row is None:
+            num_blank += not line.strip()
+            num_comments += bool(line.strip())
             continue
-        rows.append(row)
-        raw.append(line)
-        numbers.append(number)
-        if len(rows) >= CHUNK_ROWS:
-            yield Chunk(table.name, tabulate(table, rows), source, np.array(numbers), raw)
-            rows, raw, numbers = [], [], []
-    if rows:
-        yield Chunk(table.name, tabulate(table, rows), source, np.array(numbers), raw)
+        gathered.add(row, line, number)
+        if gathered.full:
+            yield gathered.chunk()
+    if gathered.rows:
+        yield gathered.chunk()
+    yield Lines(source, number, num_blank, num_comments)
+
+
+@dataclass
+class _Gathered(Generic[Parsed]):
+    """Rows on their way into a chunk, with the lines they were read from."""
+
+    table: TableSpec
+    source: str
+    as_table: Callable[[TableSpec, Sequence[Parsed]], pa.Table]
+    rows: list[Parsed] = field(default_factory=list)
+    raw: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    num_letters: int = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.rows) >= CHUNK_ROWS or self.num_letters >= CHUNK_LETTERS
+
+    def add(self, row: Parsed, line: str, number: int) -> None:
+        self.rows.append(row)
+        self.raw.append(line)
+        self.numbers.append(number)
+        self.num_letters += len(line)
+
+    def chunk(self) -> Chunk:
+        """The rows so far as a chunk; none are left."""
+        rows = self.as_table(self.table, self.rows)
+        made = Chunk(self.table.name, rows, self.source, np.array(self.numbers), self.raw)
+        self.rows, self.raw, self.numbers, self.num_letters = [], [], [], 0
+        return made
+
+
+def _whole(line: str) -> str:
+    if len(line) > MAX_LINE_LETTERS:
+        raise BadRow(LINE_TOO_LONG)
+    return line
 
 
 def tabulate(table: TableSpec, rows: Sequence[Row]) -> pa.Table:
-    """An Arrow table of rows in the declared types; instants are given in seconds since 1970."""
+    """An Arrow table of rows in the declared types; instants are given in seconds since 1970.
+
+    An instant beyond what microseconds can count becomes the farthest that they can: the checks refuse it.
+    """
     arrays = {}
     for name in rows[0]:
         values = [row[name] for row in rows]
@@ -196,5 +198,5 @@ def tabulate(table: TableSpec, rows: Sequence[Row]) -> pa.Table:
 
 
 def micros(seconds: float | None) -> int | None:
-    """Seconds since 1970 in whole microseconds."""
-    return None if seconds is None else round(seconds * 1e6)
+    """Seconds since 1970 in whole microseconds, at most `FARTHEST_S` away."""
+    return None if seconds is None else round(min(max(seconds, -FARTHEST_S), FARTHEST_S) * 1e6)

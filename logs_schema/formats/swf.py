@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
+from logs_schema.formats.files import find_files, numbered_lines, only_file
 from logs_schema.formats.reading import (
     EPOCH,
+    NOTHING_GIVEN,
     BadRow,
     Chunk,
-    Reject,
+    Given,
+    Item,
     Row,
-    find_files,
-    numbered_lines,
-    only_file,
     parse_lines,
     tabulate,
 )
@@ -59,19 +59,19 @@ def looks_like(lines: Sequence[str]) -> bool:
     return any(len(fields) == NUM_FIELDS and all(map(is_number, fields)) for fields in jobs)
 
 
-def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
+def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads one SWF file: the pool first, then its jobs.
 
     Args:
         paths: The file, or a folder that holds just one.
-        origin: Date of the log's time zero, where the log does not know it.
+        given: What the log does not tell.
     """
     path = data_files(paths)[0]
     header = read_header(path)
     capacity = pool_capacity(header)
     if capacity is not None:
         yield pool_chunk(path.name, capacity)
-    clock_s = clock_start_s(path, header, origin)
+    clock_s = clock_start_s(path, header, given.origin)
 
     def parse_row(_: int, line: str) -> Row | None:
         if not line.strip() or line.lstrip().startswith(";"):
@@ -108,7 +108,7 @@ def job_row(job: SwfJob, clock_s: float) -> Row:
     }
 
 
-def facts(paths: Sequence[Path]) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
     """What the header says: clock, time zone, installation, and whether a simulator wrote the waits."""
     path = data_files(paths)[0]
     header = read_header(path)
@@ -161,7 +161,7 @@ def pool_chunk(source: str, cpu_cores: float) -> Chunk:
         "cpu_cores": cpu_cores,
         "virtual": True,
     }
-    return Chunk(NODES.name, tabulate(NODES, [row]), source, 1, None)
+    return Chunk(NODES.name, tabulate(NODES, [row]), source, 1, None, derived=True)
 
 
 def clock_start_s(path: Path, header: Mapping[str, str], origin: datetime | None) -> float:

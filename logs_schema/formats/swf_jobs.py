@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from logs_schema.formats.fields import instant, not_negative, number, positive
+from logs_schema.formats.fields import duration, instant, not_negative, number, positive
 from logs_schema.formats.reading import BadRow
 
 NAMES = (
@@ -89,7 +89,7 @@ def parse_job(fields: Sequence[str]) -> SwfJob:
     a line with status 2, 3 or 4 is a part of a job that its summary line already tells.
 
     Raises:
-        BadRow: `not_a_number:*`, `negative:*`, `zero:*`, `unknown:submit` or `partial_execution`.
+        BadRow: `not_a_number:*`, `negative:*`, `out_of_range:*`, `zero:*`, `unknown:submit` or `partial_execution`.
     """
     values = dict(
         zip(NAMES, (number(text, name) for text, name in zip(fields, NAMES, strict=False)), strict=False)
@@ -98,8 +98,8 @@ def parse_job(fields: Sequence[str]) -> SwfJob:
     status = int(values["status"])
     if status in PARTIAL_STATUSES:
         raise BadRow("partial_execution")
-    run_s = not_negative(known["run"], "run")
-    wait_s = not_negative(known["wait"], "wait")
+    run_s = duration(known["run"], "run")
+    wait_s = duration(known["wait"], "wait")
     submit_s = not_negative(instant(known["submit"], "submit"), "submit")
     if submit_s is None:
         raise BadRow("unknown:submit")

@@ -19,22 +19,13 @@ Readings of the format, beyond SWF (`logs_schema.formats.swf_jobs`):
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from logs_schema.errors import FormatError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.reading import (
-    Chunk,
-    Reject,
-    Row,
-    find_files,
-    numbered_lines,
-    only_file,
-    parse_lines,
-    tabulate,
-)
+from logs_schema.formats.files import find_files, numbered_lines, only_file
+from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Given, Item, Row, parse_lines, tabulate
 from logs_schema.formats.swf import first_jobs
 from logs_schema.formats.wagap_spec import allowed_classes
 from logs_schema.formats.wagap_survey import (
@@ -42,6 +33,7 @@ from logs_schema.formats.wagap_survey import (
     MachineClass,
     Placement,
     Survey,
+    described_lines,
     parse_line,
     read_machines,
     survey,
@@ -84,18 +76,19 @@ def looks_like(lines: Sequence[str]) -> bool:
     return any(len(fields) == NUM_FIELDS and fields[18].startswith("{") for fields in first_jobs(lines))
 
 
-def read(paths: Sequence[Path], *, origin: datetime | None = None) -> Iterator[Chunk | Reject]:
-    """Reads the inventory, then the jobs; the clock is absolute, so `origin` is not used.
+def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+    """Reads the inventory, then the jobs.
 
     Args:
         paths: The log, or the folder that holds it; the inventory is found beside it.
-        origin: Not used.
+        given: What the log does not tell.
     """
     path, inventory = data_files(paths)[0], machines_file(paths)
     machines = read_machines(inventory)
     found = survey(path, machines)
     rows = node_rows(machines, found)
-    yield Chunk(NODES.name, tabulate(NODES, rows), inventory.name, 1, None)
+    yield Chunk(NODES.name, tabulate(NODES, rows), inventory.name, 1, None, derived=True)
+    yield described_lines(inventory)
     cores_per_node = {name: machine.cores for name, machine in machines.items()}
 
     def parse_row(_: int, line: str) -> Row | None:
@@ -162,7 +155,7 @@ def node_rows(machines: Mapping[str, MachineClass], found: Survey) -> list[Row]:
     ]
 
 
-def facts(paths: Sequence[Path]) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows: nodes per class, and where it contradicts inventory or specifications."""
     machines = read_machines(machines_file(paths))
     found = survey(data_files(paths)[0], machines)

@@ -5,21 +5,28 @@ used cores, among the classes that every job seen on it was allowed to use. Peak
 jobs that end leave before jobs that start arrive.
 """
 
+import math
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from logs_schema.errors import FormatError
-from logs_schema.formats.reading import BadRow, numbered_lines
+from logs_schema.formats.fields import instant
+from logs_schema.formats.files import numbered_lines
+from logs_schema.formats.reading import BadRow, Lines
 from logs_schema.formats.swf_jobs import KIB_PER_GIB, SwfJob, parse_job
 from logs_schema.formats.wagap_spec import allowed_classes, parse_nodes
 
 NUM_FIELDS = 21
+MAX_NODES = 1_000_000
+"""An inventory of more nodes is a slip of the pen: every node becomes a row."""
+MOST_CORES = 2**31 - 1
+T = TypeVar("T", int, float)
 
 
 class MachineClass(NamedTuple):
@@ -74,6 +81,7 @@ def parse_line(line: str) -> tuple[SwfJob, Placement]:
     if len(fields) != NUM_FIELDS:
         raise BadRow("field_count")
     job = parse_job(fields)
+    instant(job.finish_s(0.0), "finish")
     nodes = parse_nodes(fields[18])
     if job.processors is not None and len(nodes) != job.processors:
         raise BadRow("node_list_length")
@@ -124,27 +132,46 @@ def _class_of(
     return next(name for _, name in fitting if votes[name] == most)
 
 
+def described_lines(inventory: Path) -> Lines:
+    """How the lines of a `.machines` file divide: none of them is a row by itself."""
+    is_blank = [not line.strip() for _, line in numbered_lines(inventory)]
+    return Lines(inventory.name, len(is_blank), sum(is_blank), len(is_blank) - sum(is_blank))
+
+
+def _within(value: T, most: float = math.inf) -> T:
+    """The value itself; ValueError unless it is finite, from 0 to `most`."""
+    if not (0 <= value <= most and math.isfinite(value)):
+        raise ValueError(value)
+    return value
+
+
 def read_machines(path: Path) -> dict[str, MachineClass]:
     """The classes in a `.machines` file: `id name nodes cores speed memory_kib` per line.
 
     Raises:
-        FormatError: A line does not read so, or there is none.
+        FormatError: A line does not read so, there is none, or they tell of more than `MAX_NODES` nodes.
     """
     machines: dict[str, MachineClass] = {}
+    num_nodes = 0
     for number, line in numbered_lines(path):
         fields = line.split()
         if not fields:
             continue
         try:
             _, name, nodes, cores, speed, memory_kib = fields
+            num_nodes += _within(int(nodes), MAX_NODES - num_nodes)
             machine = MachineClass(
-                name, int(nodes), float(cores), float(speed), float(memory_kib) / KIB_PER_GIB
+                name,
+                int(nodes),
+                _within(float(cores), MOST_CORES),
+                _within(float(speed)),
+                _within(float(memory_kib) / KIB_PER_GIB),
             )
         except ValueError:
             raise FormatError(
                 f"this line describes no class of machines: {line[:80]!r}",
                 where=f"{path}, line {number}",
-                allowed="id name nodes cores speed memory_kib",
+                allowed=f"id name nodes cores speed memory_kib; {MAX_NODES:,} nodes in all",
                 advice="check the inventory",
             ) from None
         machines[name] = machine

@@ -33,15 +33,19 @@ def test_import_reports_rows_and_quarantine(log, tmp_path, capsys):
     assert run("import", "swf", log, "--out", tmp_path / "archive", "--json", "--no-progress") == 0
     shown = capsys.readouterr()
     assert shown.err == ""
-    tables = json.loads(shown.out)["tables"]
-    assert tables["requests"] == {"rows": 2, "quarantined": 1}
-    assert tables["nodes"] == {"rows": 1, "quarantined": 0}
+    report = json.loads(shown.out)
+    assert report["tables"]["requests"] == {"rows": 2, "quarantined": 1, "superseded": 0}
+    assert report["tables"]["nodes"] == {"rows": 1, "quarantined": 0, "superseded": 0}
+    lines = report["lines"]
+    assert (lines.pop("read"), lines.pop("derived")) == (len(LOG.splitlines()), 1)
+    assert sum(lines.values()) == len(LOG.splitlines()) + 1
 
 
 def test_import_tells_a_person_the_same_and_what_is_next(log, tmp_path, capsys):
     assert run("import", "swf", log, "--out", tmp_path / "archive") == 0
     shown = capsys.readouterr()
-    assert ["requests", "2", "1"] in [line.split() for line in shown.out.splitlines()]
+    assert ["requests", "2", "1", "0"] in [line.split() for line in shown.out.splitlines()]
+    assert "lines + 1 made of headers or inventories = 3 kept + 1 quarantined + 0 superseded" in shown.out
     assert f"schedtwin check {tmp_path / 'archive'}" in shown.out
     assert "import: done" in shown.err
 

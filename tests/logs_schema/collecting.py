@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from logs_schema.formats.reading import Chunk
+from logs_schema.formats.reading import Chunk, Given, Reject
 
 
 class Collected(NamedTuple):
@@ -24,13 +24,13 @@ def collect(module: ModuleType, paths: Sequence[Path], origin: datetime | None =
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     lines: dict[str, list[int]] = defaultdict(list)
     rejects = []
-    for item in module.read(paths, origin=origin):
+    for item in module.read(paths, Given(origin)):
         if isinstance(item, Chunk):
             rows[item.table] += item.rows.to_pylist()
             follow = np.arange(item.rows.num_rows) + item.first_row
             lines[item.table] += (follow if isinstance(item.first_row, int) else item.first_row).tolist()
             assert item.raw is None or len(item.raw) == item.rows.num_rows
-        else:
+        elif isinstance(item, Reject):
             rejects.append((item.rule, item.row))
     return Collected(dict(rows), dict(lines), rejects)
 

@@ -25,7 +25,7 @@ def rows(*jobs):
                 "start": None if start is None else START + start,
                 "finish": None if finish is None else START + finish,
                 "status": "running" if finish is None else "completed",
-                "ran_node": where[0] if isinstance(where, list) else where,
+                "ran_node": (where or [None])[0] if isinstance(where, list) else where,
                 "ran_nodes": where if isinstance(where, list) else None,
             }
         )
@@ -52,6 +52,20 @@ def test_shares_of_a_request_on_several_nodes():
     assert found["a"][0] == pytest.approx(5 / 3 + 1)
     assert found["b"][0] == pytest.approx(10 / 3)
     assert found["site s"][0] == 6.0
+
+
+def test_an_empty_list_of_nodes_says_no_more_than_none():
+    use, found = peaks(rows((0, 0, 10, 5.0, "a"), (1, 5, 6, 1.0, "a")))
+    emptied = rows((0, 0, 10, 5.0, []), (1, 5, 6, 1.0, "a"))
+    index = emptied.column_names.index("ran_node")
+    emptied = emptied.set_column(
+        index, "ran_node", rows((0, 0, 10, 5.0, "a"), (1, 5, 6, 1.0, "a"))["ran_node"]
+    )
+    again, same = peaks(emptied)
+    assert again.num_without_node == use.num_without_node == 0
+    assert {name: peak.tolist() for name, peak in same.items()} == {
+        name: peak.tolist() for name, peak in found.items()
+    }
 
 
 def test_what_still_runs_at_the_end_is_never_released_and_what_never_started_takes_nothing():

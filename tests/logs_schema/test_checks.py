@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logs_schema.checks import DUPLICATE_KEY, check_rows, rule_names
-from logs_schema.columns import Column, TableSpec
+from logs_schema.columns import LABELS, Column, TableSpec
 from logs_schema.samples import sample_rows
 from logs_schema.tables import NODES, REQUESTS, TABLES
 
@@ -40,6 +40,8 @@ def breaking(column: Column, rule: str) -> Any:
         return float("nan")
     if rule == "not_allowed":
         return "no such thing"
+    if rule == "line_break":
+        return ["a", "two\nlines"] if column.type == LABELS else "two\rlines"
     if rule == "out_of_range":
         return 300_000_000_000_000_000  # microseconds: the year 11476
     bound = column.lower if rule == "below" else column.upper

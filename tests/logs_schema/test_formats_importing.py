@@ -97,8 +97,8 @@ def test_rows_and_rejects_reach_archive_and_quarantine(tmp_path):
     report = import_log("swf", [path], tmp_path / "archive", progress=seen.append)
     assert report.rows == {"nodes": 1, "requests": 3}
     assert report.quarantined == {"requests": {"duplicate_key": 1, "negative:run": 1}}
-    assert report.to_json()["tables"]["requests"] == {"rows": 3, "quarantined": 2}
-    assert seen[-1] == 5
+    assert report.to_json()["tables"]["requests"] == {"rows": 3, "quarantined": 2, "superseded": 0}
+    assert seen[-1] == 6
     archive = Archive(tmp_path / "archive")
     assert archive.days("requests") == [date(2001, 9, 9)]
     bad = [row for batch in archive.quarantine() for row in batch.to_pylist()]
@@ -117,6 +117,14 @@ def test_the_origin_is_kept_as_a_fact_and_moves_the_days(tmp_path):
     archive = Archive(tmp_path / "archive")
     assert archive.days("requests") == [date(2018, 1, 1)]
     assert archive.facts["origin"] == datetime(2018, 1, 1, tzinfo=UTC).isoformat()
+
+
+@pytest.mark.parametrize("name", ["swf", "lumos", "philly"])
+def test_an_origin_for_a_log_that_tells_its_dates_is_refused(tmp_path, name):
+    path = written(tmp_path, "log.swf" if name == "swf" else "log.csv", *SAMPLES[name])
+    with pytest.raises(FormatError, match=r"tells its dates itself[\s\S]*log\."):
+        import_log(name, [path], tmp_path / "archive", origin=datetime(2018, 1, 1))
+    assert not (tmp_path / "archive").exists()
 
 
 def test_an_archive_is_replaced_only_on_request(tmp_path):

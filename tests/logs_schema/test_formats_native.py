@@ -3,7 +3,7 @@
 import csv
 import gzip
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from logs_schema.archive import Archive
 from logs_schema.errors import FormatError
 from logs_schema.formats import native
+from logs_schema.formats.reading import Chunk
 from logs_schema.importing import import_log
 from logs_schema.samples import sample_rows
 from logs_schema.tables import NODES, REQUESTS, TABLES
@@ -81,7 +82,7 @@ def test_csv_parquet_and_archive_say_the_same(tmp_path: Path, tables: dict[str, 
 def test_every_row_keeps_its_line(tmp_path: Path) -> None:
     text = [
         "\ufeff" + HEADER + ",agent",
-        '1,2020-01-01T00:00:00Z,s,completed,"two', 'lines"',
+        '1,2020-01-01T00:00:00Z,s,completed,"two, words"',
         "",
         "2,1577836800,s,completed,",
         "3,0,s",
@@ -90,9 +91,30 @@ def test_every_row_keeps_its_line(tmp_path: Path) -> None:
     ]  # fmt: skip
     found = collect(native, [written(tmp_path, "requests.csv", *text)])
     assert [row["request_id"] for row in found.rows["requests"]] == ["1", "2", "5"]
-    assert found.lines["requests"] == [2, 5, 8]
-    assert found.rejects == [("field_count", 6), ("not_csv", 7)]
-    assert [row["agent"] for row in found.rows["requests"]] == ["two\nlines", None, "x"]
+    assert found.lines["requests"] == [2, 4, 7]
+    assert found.rejects == [("field_count", 5), ("not_csv", 6)]
+    assert [row["agent"] for row in found.rows["requests"]] == ["two, words", None, "x"]
+
+
+def test_stray_quotes_cost_their_own_lines(tmp_path: Path) -> None:
+    rows = [f"{number},{number},s,completed,a" for number in range(1000)]
+    for number in (3, 900):
+        rows[number] = f'{number},{number},s,completed,"a'
+    report = import_log(
+        "native", [written(tmp_path, "requests.csv", f"{HEADER},agent", *rows)], tmp_path / "a"
+    )
+    assert report.rows == {"requests": 998}
+    assert report.quarantined == {"requests": {"not_csv": 2}}
+    bad = [row for batch in Archive(tmp_path / "a").quarantine() for row in batch.to_pylist()]
+    assert [(row["row"], row["raw"]) for row in bad] == [(5, rows[3]), (902, rows[900])]
+
+
+def test_line_breaks_in_names_are_refused_wherever_they_come_from(tmp_path: Path) -> None:
+    rows = sample_rows(REQUESTS, 3, np.random.default_rng(0))
+    ids = pa.array(["a", "b\nc", "d"])
+    pq.write_table(rows.set_column(0, "request_id", ids), tmp_path / "requests.parquet")
+    report = import_log("native", [tmp_path / "requests.parquet"], tmp_path / "a")
+    assert report.quarantined == {"requests": {"line_break:request_id": 1}}
 
 
 def test_bad_values_cost_their_row_only(tmp_path: Path) -> None:
@@ -147,7 +169,7 @@ def test_a_reimported_archive_keeps_facts_and_origins(tmp_path: Path) -> None:
     import_log("native", [written(tmp_path, "requests.csv", *lines)], tmp_path / "a")
     manifest = json.loads((tmp_path / "a" / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["extra"]["facts"]["clock"] == "absolute"
-    sources = [chunk.source for chunk in native.read([tmp_path / "a"])]
+    sources = [item.source for item in native.read([tmp_path / "a"]) if isinstance(item, Chunk)]
     again = import_log("native", [tmp_path / "a"], tmp_path / "b").archive
     assert sorted(Archive(again).made_from) == [source.removeprefix("table=requests/") for source in sources]
     assert sources == [
@@ -177,3 +199,43 @@ def test_whole_file_troubles(tmp_path: Path, name: str, text: str, message: str)
 def test_a_missing_path(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no such file"):
         native.data_files([tmp_path / "nothing.csv"])
+
+
+def test_seconds_count_from_the_origin_given_and_dates_do_not(tmp_path: Path) -> None:
+    lines = [
+        f"{HEADER},start,finish",
+        "a,5,s,completed,6.5,2020-01-01",
+        "b,x,s,completed,,",
+        "c,,s,completed,7,",
+    ]
+    origin = datetime(2018, 3, 1, 12)
+    report = import_log("native", [written(tmp_path, "requests.csv", *lines)], tmp_path / "a", origin=origin)
+    assert report.quarantined == {"requests": {"not_an_instant:arrival": 1, "null:arrival": 1}}
+    (row,) = Archive(tmp_path / "a").read("requests").to_pylist()
+    assert row["arrival"] == datetime(2018, 3, 1, 12, 0, 5, tzinfo=UTC)
+    assert row["start"] == datetime(2018, 3, 1, 12, 0, 6, 500_000, tzinfo=UTC)
+    assert row["finish"] == datetime(2020, 1, 1, tzinfo=UTC)
+    assert Archive(tmp_path / "a").facts["clock"] == "relative"
+
+
+def test_seconds_in_parquet_count_from_the_origin_too(tmp_path: Path) -> None:
+    rows = pa.table(
+        {"request_id": ["a"], "arrival": pa.array([86_400]), "site": ["s"], "status": ["unknown"]}
+    )
+    pq.write_table(rows, tmp_path / "requests.parquet")
+    import_log("native", [tmp_path / "requests.parquet"], tmp_path / "a", origin=datetime(2018, 3, 1))
+    assert Archive(tmp_path / "a").days("requests") == [date(2018, 3, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arrival", "message"),
+    [
+        ("2020-01-01", r"no instant counts from one[\s\S]*requests.csv"),
+        ("1577836800", "since 1970 already: 1577836800"),
+    ],
+)
+def test_an_origin_that_would_change_nothing_is_refused(tmp_path: Path, arrival: str, message: str) -> None:
+    path = written(tmp_path, "requests.csv", HEADER, f"a,{arrival},s,completed")
+    with pytest.raises(FormatError, match=message):
+        import_log("native", [path], tmp_path / "a", origin=datetime(2018, 3, 1))
+    assert not (tmp_path / "a").exists()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from logs_schema.formats import alibaba2018, lumos, openb, philly, swf, wagap
+from logs_schema.formats.reading import Chunk, Given
 from tests.logs_schema.collecting import collect
 
 KTH_START = datetime(1996, 9, 23, 12, 0, 31, tzinfo=UTC)
@@ -90,7 +91,8 @@ def test_kth(shared_data):
 
 def columns(path, origin=None):
     """Arrival and start of a log's requests in seconds, sorted by arrival."""
-    tables = [item.rows for item in swf.read([path], origin=origin) if item.table == "requests"]
+    chunks = [item for item in swf.read([path], Given(origin)) if isinstance(item, Chunk)]
+    tables = [chunk.rows for chunk in chunks if chunk.table == "requests"]
     arrival, start = (
         np.concatenate([table[name].cast("int64").to_numpy() for table in tables]) / 1e6
         for name in ("arrival", "start")

@@ -5,7 +5,7 @@ import pytest
 
 from logs_schema.errors import FormatError
 from logs_schema.formats import swf
-from logs_schema.formats.reading import Chunk
+from logs_schema.formats.reading import Chunk, Lines
 from tests.logs_schema.collecting import at, collect, written
 
 HEADER = (
@@ -159,7 +159,8 @@ def test_bad_lines_between_good_ones_do_not_break_up_the_chunks(tmp_path):
     items = list(swf.read([written(tmp_path, "log.swf", *lines)]))
     (chunk,) = [item for item in items if isinstance(item, Chunk)]
     assert chunk.first_row.tolist() == list(range(1, 100, 2))
-    assert len(items) == 51
+    assert len(items) == 52
+    assert items[-1] == Lines("log.swf", num_lines=100, num_blank=0, num_comments=0)
 
 
 def test_a_relative_clock_counts_from_the_origin_given(tmp_path):

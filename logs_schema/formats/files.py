@@ -1,0 +1,128 @@
+"""Finding and opening the files of a log, and reading them by numbered lines of bounded length.
+
+Only regular files with names in UTF-8 are read: a log is read more than once, and its name goes into manifests.
+"""
+
+import gzip
+import stat
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from logs_schema.errors import FormatError
+
+MAX_LINE_LETTERS = 1 << 20
+"""A longer line is quarantined: no row of any format comes near."""
+_BLOCK_LETTERS = 1 << 20
+
+
+def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
+    """The files that `paths` name: files as they are, folders by their entries that end in one of `suffixes`.
+
+    Args:
+        paths: Files or folders.
+        suffixes: Endings looked for in folders, such as `.swf`; each may be followed by `.gz`.
+
+    Returns:
+        Files in the order given, a folder's sorted by name.
+
+    Raises:
+        FormatError: A path does not exist or is no file to read, or a folder holds no such file.
+    """
+    endings = tuple(suffixes) + tuple(f"{suffix}.gz" for suffix in suffixes)
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise FormatError("there is no such file or folder", where=str(path), advice="check the path")
+        if not path.is_dir():
+            refuse_special(path)
+            found.append(path)
+            continue
+        inside = sorted(entry for entry in path.iterdir() if entry.is_file() and entry.name.endswith(endings))
+        if not inside:
+            raise FormatError(
+                "the folder holds no log of this format",
+                where=str(path),
+                allowed=f"files ending in {', '.join(endings)}",
+                advice="name the log file itself",
+            )
+        found.extend(inside)
+    return found
+
+
+def refuse_special(path: Path) -> None:
+    """FormatError unless a path leads to a regular file, which can be read twice, with a name in UTF-8."""
+    shown = str(path).encode("utf-8", "backslashreplace").decode()
+    if shown != str(path):
+        raise FormatError(
+            "the file's name is not UTF-8", where=shown, allowed="names in UTF-8", advice="rename it"
+        )
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise FormatError(
+            "this is no regular file (a pipe, a device or a folder)",
+            where=shown,
+            allowed="a file on disk: a log is read more than once",
+            advice="write its content to a file first",
+        )
+
+
+def only_file(files: Sequence[Path], reason: str) -> Path:
+    """The one file of `files`; FormatError that gives `reason` where there are several or none."""
+    if len(files) == 1:
+        return files[0]
+    names = ", ".join(path.name for path in files) or "nothing"
+    raise FormatError(
+        f"expected one log file, found {len(files)}: {names}",
+        allowed=f"one file, since {reason}",
+        advice="import one at a time, each into an archive of its own",
+    )
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, plain or gzip, with their numbers from 1; undecodable bytes appear escaped.
+
+    Of a line longer than `MAX_LINE_LETTERS` only the beginning is kept, which is longer than that, too.
+
+    Raises:
+        FormatError: The file cannot be opened, or its compressed data is broken.
+    """
+    with opened(path) as file:
+        number, left = 0, ""
+        while block := file.read(_BLOCK_LETTERS):
+            lines = (left + block).split("\n")
+            left = lines.pop()[: MAX_LINE_LETTERS + 1]
+            yield from enumerate(lines, number + 1)
+            number += len(lines)
+        if left:
+            yield number + 1, left
+
+
+def head(path: Path, num_letters: int = 1 << 17) -> list[str]:
+    """The first lines of a text file: enough to recognise a format by, little even of a binary file.
+
+    Raises:
+        FormatError: The file cannot be opened, or its compressed data is broken.
+    """
+    with opened(path) as file:
+        text = file.read(num_letters)
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[str]]:
+    """A text file for reading, plain or gzip; FormatError when it cannot be opened or its data is broken."""
+    try:
+        refuse_special(path)
+        open_text = gzip.open if path.name.endswith(".gz") else open
+        # a byte order mark would hide the first line, header or comment, from who reads it
+        with open_text(path, "rt", encoding="utf-8-sig", errors="backslashreplace") as file:
+            yield cast(IO[str], file)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        what = f"the compressed data is broken: {error}"
+        raise FormatError(what, where=str(path), advice="fetch it again") from error
+    except OSError as error:
+        what = f"the file cannot be read: {error.strerror or error}"
+        raise FormatError(what, where=str(path), advice="check it") from error
