@@ -10,6 +10,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 from evaluation.certify.keeping import KIND, build_certificate, certification_in
@@ -79,8 +80,15 @@ def _run_order(
     products = run_steps([archive_step(log, here)], workdir, progress)
     refuse_unplayable(products["archive"] / ARCHIVE, order)
     steps = [_queue_twin_step(order), _certificate_step(config), _order_step(order, title)]
+    if order.training is not None and not order.training.index_only:
+        steps.append(Step("bundle", "job-bundle", _hand_over, inputs=("comparison",)))
     products = run_steps(steps, workdir, progress, done=products)
-    return products | {"report": products["comparison"] / "report.html", "bundle": products["comparison"]}
+    return products | {"report": products["comparison"] / "report.html"}
+
+
+def _hand_over(out: Path, inputs: Products, _: Progress) -> None:
+    """The bundle that the comparison chose, where every job has its bundle."""
+    copytree(inputs["comparison"] / BUNDLE, out / BUNDLE)
 
 
 def _run_placements(

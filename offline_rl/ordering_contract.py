@@ -1,6 +1,7 @@
 """The contract of an ordering policy: which waiting job starts next on a pool."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from offline_rl.contract import NOT_STATED, FeatureFacts, NetworkFacts, PolicyContract
@@ -28,6 +29,32 @@ UNKNOWN = {
     "user": "a user without finished jobs is taken as one whose jobs run as long as asked for",
     "jobs beyond the visible places": "counted in the pool's features, not to be chosen yet",
 }
+
+
+RULE_FEATURE = Feature("rule_place", "share", "place in the rule's order, of the visible places")
+RULE_ORIGIN = (
+    "arrivals count from rule_origin_s, in seconds since 1970; a formula that holds them drifts with time"
+)
+
+
+def rule_contract(
+    pool: Pool, config: OrderingConfig, network: NetworkFacts, rule: str, origin_s: float, **facts: Any
+) -> PolicyContract:
+    """The contract of a published rule, as a policy that takes the first of its order.
+
+    Args:
+        pool, config, network: As in `ordering_contract`.
+        rule: Name of one of `offline_rl.runner.queue_rules.SCORES`.
+        origin_s: Seconds since 1970 from which arrivals count, for rules with arrivals in their formula.
+        **facts: The other arguments of `ordering_contract`.
+    """
+    contract = ordering_contract(pool, config, network, **facts)
+    return replace(
+        contract,
+        choice_features=_facts((RULE_FEATURE,)),
+        unknown=contract.unknown | {"beginning of time": RULE_ORIGIN},
+        setting=contract.setting | {"rule": rule, "rule_origin_s": origin_s},
+    )
 
 
 def ordering_contract(

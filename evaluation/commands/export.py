@@ -15,6 +15,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--seed", metavar="N", type=int, help="which seed's policy (default: the best in the twin)"
     )
     parser.add_argument(
+        "--rule", metavar="NAME", help="of a queue: a published rule for the same pool in place of the policy"
+    )
+    parser.add_argument(
+        "--comparison", metavar="COMPARISON", type=Path,
+        help="of a queue: what schedtwin compare said; a rule that does better than the policy is exported instead",
+    )  # fmt: skip
+    parser.add_argument(
         "--licence", metavar="TEXT", help="terms under which the bundle may be used, for its contract"
     )
     parser.add_argument("--replace", action="store_true", help="replace a bundle that is already there")
@@ -31,11 +38,27 @@ def run(arguments: Namespace) -> int:
     if problem_of(arguments.policy) == ORDERING:
         from evaluation.ordering.steps import build_queue_bundle
 
-        facts = build_queue_bundle(arguments.out, arguments.policy, replace_old=arguments.replace, **options)
+        facts = build_queue_bundle(
+            arguments.out, arguments.policy, rule=arguments.rule, comparison_path=arguments.comparison,
+            replace_old=arguments.replace, **options,
+        )  # fmt: skip
     else:
+        _refuse_queue_options(arguments)
         facts = build_bundle(arguments.out, arguments.policy, replace=arguments.replace, **options)
     told = {"bundle": str(arguments.out), "content_hash": read_manifest(arguments.out).content_hash}
-    text = f"{arguments.out} written: seed {facts['seed']}, replayed in NumPy and ONNX against the original\n"
+    which = facts.get("chosen") or f"seed {facts['seed']}"
+    text = f"{arguments.out} written: {which}; replayed in NumPy and ONNX against the original\n"
     text += f"to be loaded with --expect {told['content_hash']}"
     show_result(arguments, facts | told, text)
     return 0
+
+
+def _refuse_queue_options(arguments: Namespace) -> None:
+    from logs_schema.errors import ConfigError
+
+    if arguments.rule is not None or arguments.comparison is not None:
+        raise ConfigError(
+            "only the policy of a queue can be exported as a rule, or as the winner of a comparison",
+            where="--rule, --comparison", allowed="together with a policy trained in the twin of a queue",
+            advice="leave them out",
+        )  # fmt: skip

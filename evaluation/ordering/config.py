@@ -8,7 +8,7 @@ from evaluation.ordering.programs import OrderTrainingConfig
 from evaluation.ordering.weeks import WeeksConfig
 from evaluation.records import to_plain
 
-ORDER_CODE = 3
+ORDER_CODE = 4
 """Raised when code changes what is learned or said of orders: what older code made is made again then."""
 
 

@@ -2,25 +2,53 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evaluation.ordering.learned import Learned
+from evaluation.ordering.learned import Learned, index_policy
+from evaluation.ordering.playing import EASY, OrderPolicy, rule_policy
 from evaluation.ordering.predicting import TIME_UNIT_S, Index, index_of, scorer_of
 from evaluation.ordering.programs import SCORER, OrderTrainingConfig, problem_config
-from logs_schema.errors import ProductError
+from evaluation.ordering.replaying import EPOCH
+from logs_schema.errors import ConfigError, ProductError
 from offline_rl.bundle import read_network
 from offline_rl.contract import SCORER as SCORER_KIND
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import export_policy, network_facts, params_of
-from offline_rl.ordering_contract import ordering_contract
+from offline_rl.ordering_contract import ordering_contract, rule_contract
 from offline_rl.runner import QueuePolicy, load_network
+from offline_rl.runner.queue_rules import SCORES
 from twin.contracts import PyTree
-from twin.ordering.features import JOB_FEATURES
-from twin.ordering.orders import by_area
+from twin.ordering.config import Order
+from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
+from twin.ordering.orders import (
+    by_area,
+    by_arrival,
+    by_f1,
+    by_processors,
+    by_requested,
+    by_unicef,
+    by_wfp3,
+)
+from twin.ordering.population import DAY_S
+from twin.ordering.rules import F1, FCFS, LJF, RULES, SAF, SJF, UNICEF, WFP3, Rule
 from twin.ordering.types import Pool
+
+OWN_ORDER: dict[str, Order] = {
+    FCFS.name: by_arrival,
+    SJF.name: by_requested,
+    SAF.name: by_area,
+    LJF.name: by_processors,
+    WFP3.name: by_wfp3,
+    UNICEF.name: by_unicef,
+    F1.name: by_f1,
+}
+"""In which jobs are backfilled where a rule orders the queue."""
+FAR = 8.0
+"""More than any place in a rule's order, which is below 1: so the score of a rule's bundle is a line."""
 
 
 def best_index(learned: Learned, losses: tuple[float, ...], pool: Pool) -> tuple[int, PyTree]:
@@ -65,6 +93,71 @@ def export_order(
         easy, problem, network_facts(params), trained_on=trained_on, certificate=certificate, licence=licence
     )
     export_policy(params, out, contract, made_from=made_from, config=config, seed=seed, replace=replace_old)
+
+
+def exportable_rule(name: str) -> Rule:
+    """The rule of a name, if a bundle can hold it; ConfigError where it cannot."""
+    rule = next((one for one in RULES if one.name == name.removesuffix(EASY) and one.name in SCORES), None)
+    if rule is None:
+        raise ConfigError(
+            f"{name!r} is no rule that a bundle can hold", where="--rule", allowed=", ".join(SCORES),
+            advice="choose one of these",
+        )  # fmt: skip
+    return rule
+
+
+def export_rule(
+    rule: Rule,
+    out: Path,
+    pool: Pool,
+    config: OrderTrainingConfig,
+    *,
+    trained_on: Mapping[str, Any],
+    made_from: Mapping[str, str] | None = None,
+    licence: str | None = None,
+    replace_old: bool = False,
+) -> None:
+    """Writes the bundle of a rule with EASY in its own order; arrivals count from the day after the training days.
+
+    Args:
+        rule: one of `exportable_rule`.
+        out, pool, config, trained_on, made_from, licence, replace_old: as in `export_order`.
+
+    Raises:
+        ProductError: as `export_order`.
+    """
+    one, origin = np.ones((1, 1), np.float32), date.fromisoformat(trained_on["last_day"]) + timedelta(days=1)
+    zero = np.zeros(1, np.float32)
+    params = {
+        "params": {
+            "choice": {"kernel": -one, "bias": zero + FAR},
+            "context": {"kernel": np.zeros((len(POOL_FEATURES), 1), np.float32), "bias": zero},
+            "score": {"kernel": one, "bias": zero},
+        }
+    }
+    problem = problem_config(replace(config, num_visible=config.num_judged))
+    contract = rule_contract(
+        Pool(pool.processors, easy=True), replace(problem, backfill=OWN_ORDER[rule.name]), network_facts(params),
+        rule.name, float((origin - EPOCH).days * DAY_S), trained_on=trained_on, licence=licence,
+    )  # fmt: skip
+    export_policy(params, out, contract, made_from=made_from, config=config, replace=replace_old)
+
+
+def policy_of_bundle(bundle: Path) -> tuple[OrderPolicy, Pool]:
+    """What a bundle of a queue holds, an index or a rule, as a policy that replay can play, and its pool.
+
+    Raises:
+        ProductError: as `load_order`.
+    """
+    policy = load_network(bundle)
+    QueuePolicy(policy)
+    contract = policy.contract
+    if "rule" in contract.setting:
+        size, name = float(contract.setting["processors"]), contract.trained_on.get("pool")
+        pool = Pool(size, easy=True, name=name)
+        return rule_policy(exportable_rule(str(contract.setting["rule"])), pool), pool
+    index, pool = load_order(bundle)
+    return index_policy([[index]], pool), pool
 
 
 def load_order(bundle: Path) -> tuple[Index, Pool]:

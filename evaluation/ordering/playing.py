@@ -19,6 +19,8 @@ from twin.placement.types import COMPLETED
 UNIX_ORDINAL = 719_163  # datetime.date(1970, 1, 1).toordinal()
 BLOCK_DAYS = 3.5
 BLOCKS = "half weeks of arrivals, by the calendar"
+EASY = "+easy"
+"""Behind the name of a rule with EASY backfilling."""
 CALENDAR = 1_000_000
 """More blocks than any calendar has."""
 
@@ -37,11 +39,12 @@ class OrderPolicy(NamedTuple):
 
 def rule_policies(pool: Pool) -> list[OrderPolicy]:
     """Every published rule, without and with EASY backfilling; the logged order among them."""
-    return [_rule_policy(rule, Pool(pool.processors, easy)) for easy in (False, True) for rule in RULES]
+    return [rule_policy(rule, Pool(pool.processors, easy)) for easy in (False, True) for rule in RULES]
 
 
-def _rule_policy(rule: Rule, pool: Pool) -> OrderPolicy:
-    name = f"{rule.name}+easy" if pool.easy else rule.name
+def rule_policy(rule: Rule, pool: Pool) -> OrderPolicy:
+    """One rule on a pool."""
+    name = f"{rule.name}{EASY}" if pool.easy else rule.name
     words = f"{rule.description}, {'EASY backfilling in the same order' if pool.easy else 'no backfilling'}"
     kind = "history" if rule.name == "logged_order" else "baseline"
     return OrderPolicy(name, kind, words, (partial(_play_rule, rule, pool),))

@@ -12,7 +12,7 @@ import numpy as np
 from evaluation.comparison import Comparison
 from evaluation.ordering.comparing import compare_orders
 from evaluation.ordering.config import ORDER_CODE, OrderConfig, as_settings
-from evaluation.ordering.exporting import best_index, export_order
+from evaluation.ordering.exporting import best_index, export_order, export_rule, exportable_rule
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.ordering.learning import (
@@ -30,6 +30,7 @@ from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs
 from evaluation.ordering.replaying import queue_of
 from evaluation.ordering.tables import with_tables
 from evaluation.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
+from evaluation.ordering.winning import Winner, winner_of
 from evaluation.pipeline import NO_CERTIFICATE, archive_facts
 from evaluation.report import Report, write_report
 from evaluation.unfinished import Unfinished
@@ -69,7 +70,8 @@ def order_archive(
         path: the archive.
         config: what to do.
         progress: where to show how far it is.
-        out: folder for every anchor's parameters and for the bundle of the last one's best index, if they are wanted.
+        out: folder for every anchor's parameters and for the bundle of the last one's best index, or of the rule that
+            is better, if they are wanted.
         certification: what is known of the certificate of the last anchor's twin, for the bundle.
 
     Raises:
@@ -100,21 +102,25 @@ def order_archive(
         programs, learned, losses, said = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep
         )
-        if out is not None:
-            _export(
-                out / BUNDLE, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days,
-                certification or {},
-            )  # fmt: skip
         with progress.stage("play learned orders"):
             weeks = [*plan.weeks, *twin_weeks]
             more, num_late = learned_policies(programs, learned, weeks, pool, training, keep)
         policies += more
         notes += said
         notes += late_notes(num_late)
-    return compare_orders(
+    comparison = compare_orders(
         plan, twin_weeks, policies, pool, config.weeks, progress,
         facts=facts, notes=notes, intervals=config.intervals, keep=keep,
     )  # fmt: skip
+    if training is None:
+        return comparison
+    winner = winner_of(comparison)
+    if out is not None:
+        _export(
+            out / BUNDLE, winner, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days,
+            certification or {},
+        )  # fmt: skip
+    return replace(comparison, notes=(*comparison.notes, f"handed over: {winner.words}"))
 
 
 def refuse_unplayable(path: Path, config: OrderConfig) -> None:
@@ -303,6 +309,7 @@ def kept_index(
 
 def _export(
     out: Path,
+    winner: Winner,
     learned: Learned,
     losses: tuple[float, ...],
     anchor: int,
@@ -312,15 +319,21 @@ def _export(
     num_days: int,
     certification: Mapping[str, Any],
 ) -> None:
-    """The bundle of an anchor's best index."""
-    place, params = best_index(learned, losses, pool)
+    """The bundle of what won: an anchor's best index, or a rule."""
     days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
     trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
-    trained_on |= {"certification": certification.get("certification", NO_CERTIFICATE), **pool.told}
+    trained_on |= {"chosen": winner.words, **pool.told}
+    made_from = {"archive": archive.content_hash}
+    if winner.rule is not None:
+        export_rule(
+            exportable_rule(winner.rule), out, pool, config, trained_on=trained_on, made_from=made_from
+        )
+        return
+    place, params = best_index(learned, losses, pool)
     export_order(
         params, out, pool, config,
-        trained_on=trained_on, made_from={"archive": archive.content_hash}, seed=config.seeds[place],
-        certificate=certification.get("certificate"),
+        trained_on=trained_on | {"certification": certification.get("certification", NO_CERTIFICATE)},
+        made_from=made_from, seed=config.seeds[place], certificate=certification.get("certificate"),
     )  # fmt: skip
 
 

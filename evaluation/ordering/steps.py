@@ -15,11 +15,11 @@ import numpy as np
 from evaluation.configuration import RunConfig, build
 from evaluation.ordering.comparing import compare_orders
 from evaluation.ordering.config import ORDER_CODE, OrderConfig
-from evaluation.ordering.exporting import export_order
+from evaluation.ordering.exporting import export_order, export_rule, exportable_rule
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.ordering.learning import joined, lessons_before
-from evaluation.ordering.playing import OrderPolicy, rule_policies
+from evaluation.ordering.playing import EASY, OrderPolicy, rule_policies
 from evaluation.ordering.predicting import scorer_of, some_index
 from evaluation.ordering.programs import OrderTrainingConfig, problem_config, programs_for
 from evaluation.ordering.running import (
@@ -34,7 +34,9 @@ from evaluation.ordering.running import (
 )
 from evaluation.ordering.tables import widened, with_tables
 from evaluation.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
+from evaluation.ordering.winning import winner_of
 from evaluation.pipeline import (
+    load_comparison,
     refuse_foreign,
     refuse_foreign_policy,
     trained_in,
@@ -58,6 +60,7 @@ from twin.ordering.types import Jobs, Pool
 from twin.ordering.windows import chosen
 from twin.problems import KEY, ORDERING, refuse_other_problem
 
+NOT_COMPARED = "the index, held against no rule: compare it, and export with --comparison"
 LEARNED, SETTINGS = "learned.npz", "training.json"
 MOST_WEEKS = 4
 
@@ -224,6 +227,9 @@ def build_queue_comparison(
         plan, made, policies, twin.pool, weeks, progress,
         facts=queue_facts(archive, jobs, twin.pool), notes=[FIXED, *notes, *said], intervals=order.intervals,
     )  # fmt: skip
+    if policy is not None:
+        told = f"to hand over (schedtwin export --comparison): {winner_of(comparison).words}"
+        comparison = replace(comparison, notes=(*comparison.notes, told))
     paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
     hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
     settings = {"weeks": to_plain(weeks), "intervals": to_plain(order.intervals)}
@@ -270,29 +276,71 @@ def build_queue_bundle(
     policy_path: Path,
     *,
     seed: int | None = None,
+    rule: str | None = None,
+    comparison_path: Path | None = None,
     licence: str | None = None,
     replace_old: bool = False,
 ) -> dict[str, Any]:
-    """Exports one seed's index as the bundle `out`: the seed asked for, or the one that predicts held-out jobs best.
+    """Exports one seed's index as the bundle `out`, or a rule for the same pool.
+
+    Args:
+        out: folder of the bundle.
+        policy_path: of the policy.
+        seed: which index: the one that predicts held-out jobs best if None.
+        rule: name of a rule to export in its place.
+        comparison_path: a comparison of this policy; where it says that a rule is better, that rule is exported.
+        licence: terms under which the bundle may be used.
+        replace_old: whether an older bundle may be replaced.
+
+    Returns:
+        `seed`, None of a rule, and in words what is exported (`chosen`).
 
     Raises:
-        ConfigError: no such seed.
+        ConfigError: no such seed, no such rule, or a comparison of something else.
         ProductError: this is no policy of a queue, or the exported copies do not decide as it does.
     """
     policy, manifest = load_queue_policy(policy_path), read_manifest(policy_path, "policy")
     seeds, facts = policy.config.seeds, manifest.extra
+    words = f"the rule {rule}{EASY}, as asked" if rule else NOT_COMPARED
+    if comparison_path is not None:
+        _refuse_other_comparison(comparison_path, manifest.content_hash)
+        winner = winner_of(load_comparison(comparison_path))
+        rule, words = (rule, words) if rule else winner
+    trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
+    trained_on |= {"chosen": words} | policy.pool.told
+    made_from: dict[str, Any] = {"made_from": {"policy": manifest.content_hash}, "licence": licence}
+    if rule is not None:
+        found = exportable_rule(rule)
+        export_rule(
+            found,
+            out,
+            policy.pool,
+            policy.config,
+            trained_on=trained_on,
+            replace_old=replace_old,
+            **made_from,
+        )
+        return {"seed": None, "chosen": words}
     place = int(np.argmin(facts["losses"]))
     if seed is not None and seed not in seeds:
         raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
     place = place if seed is None else seeds.index(seed)
-    trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
-    trained_on |= trained_in(manifest) | policy.pool.told
     export_order(
         scorer_of(policy.learned.indices[place], policy.pool), out, policy.pool, policy.config,
-        trained_on=trained_on, made_from={"policy": manifest.content_hash}, seed=seeds[place], licence=licence,
-        certificate=facts.get("certificate"), replace_old=replace_old,
+        trained_on=trained_on | trained_in(manifest), seed=seeds[place], certificate=facts.get("certificate"),
+        replace_old=replace_old, **made_from,
     )  # fmt: skip
-    return {"seed": seeds[place]}
+    return {"seed": seeds[place], "chosen": words}
+
+
+def _refuse_other_comparison(path: Path, policy_hash: str) -> None:
+    """Makes sure that a comparison judged a policy; ConfigError."""
+    judged = read_manifest(path, "comparison").made_from.get("policy")
+    if judged != policy_hash:
+        raise ConfigError(
+            "the comparison judged another policy", where=str(path), allowed="schedtwin compare ARCHIVE TWIN POLICY",
+            advice="compare this policy, or leave the comparison out",
+        )  # fmt: skip
 
 
 def _tick_s(twin: QueueTwin) -> float:

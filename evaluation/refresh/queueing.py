@@ -17,9 +17,8 @@ from evaluation.judges.contender import OtherSystemError
 from evaluation.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
 from evaluation.ordering.comparing import REFERENCES, REPLAY, compare_orders
 from evaluation.ordering.config import OrderConfig, as_settings
-from evaluation.ordering.exporting import load_order
+from evaluation.ordering.exporting import policy_of_bundle
 from evaluation.ordering.fitting import build_queue_twin
-from evaluation.ordering.learned import index_policy
 from evaluation.ordering.playing import rule_policies
 from evaluation.ordering.replaying import EPOCH, queue_of
 from evaluation.ordering.running import queue_facts
@@ -110,10 +109,10 @@ def refuse_other(bundle: Path, twin_path: Path) -> None:
 
     Raises:
         OtherSystemError: It orders another pool.
-        ProductError: It is no index, so the replay cannot play it.
+        ProductError: It is neither index nor rule, so the replay cannot play it.
     """
     pool = load_queue_twin(twin_path).pool
-    _, own = load_order(bundle)
+    _, own = policy_of_bundle(bundle)
     if (own.processors, own.name) != (pool.processors, pool.name):
         raise OtherSystemError(
             "the running policy was trained for another pool",
@@ -149,7 +148,7 @@ def judge_orders(
     )
     plan = plan_weeks(jobs, twin.pool, weeks, [(days[0] - EPOCH).days])
     policies = [
-        index_policy([[load_order(bundle)[0]]], twin.pool)._replace(name=name, description=CONTENDERS[name])
+        policy_of_bundle(bundle)[0]._replace(name=name, description=CONTENDERS[name], kind="trained")
         for name, bundle in ((NEW, new), (RUNNING, running))
     ]
     rules = [rule for rule in rule_policies(twin.pool) if rule.name in REFERENCES]

@@ -14,6 +14,7 @@ import numpy as np
 
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
+from offline_rl.runner import queue_rules
 from offline_rl.runner.network import ExportedPolicy
 
 PARTS = 1000
@@ -187,7 +188,23 @@ def _of_jobs(
         "user_running": _counts(visible, running),
         "place": place / setting["num_visible"],
         "waited": wait_s / DAY_S,
+        **_of_rule(visible, wait_s, setting),
     }  # fmt: skip
+
+
+def _of_rule(
+    visible: Sequence[WaitingJob], wait_s: np.ndarray, setting: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """The places in the order of the rule that the bundle holds, if it holds one."""
+    if "rule" not in setting:
+        return {}
+    jobs = {
+        "arrival_s": np.array([one.arrival_s for one in visible]) - setting["rule_origin_s"],
+        "wait_s": wait_s,
+        "processors": np.array([one.processors for one in visible]),
+        "requested_s": np.array([one.requested_s for one in visible]),
+    }
+    return {"rule_place": queue_rules.places(setting["rule"], jobs) / setting["num_visible"]}
 
 
 def _of_pool(

@@ -10,6 +10,7 @@ from evaluation import cli
 from evaluation.configuration import load_config
 from evaluation.ordering.learning import learn_index, lessons_before
 from evaluation.ordering.steps import build_queue_policy, load_queue_policy, training_of, weeks_after
+from evaluation.ordering.winning import winner_of
 from evaluation.pipeline import load_comparison
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
@@ -105,6 +106,30 @@ def test_the_index_is_exported_with_what_is_known_of_its_twin(trained, tmp_path,
     assert policy.decide(waiting, [], {}, 2.0) == 1
     assert run("export", own / "policy", "--seed", 5, "--out", tmp_path / "other") == 2
     assert "no index of seed 5" in capsys.readouterr().err
+
+
+def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
+    folder, own = trained
+    words = ("export", own / "policy", "--out", tmp_path / "bundle", "--replace")
+    assert run(*words, "--rule", "saf") == 0
+    assert "the rule saf+easy, as asked" in capsys.readouterr().out
+    assert load_queue(tmp_path / "bundle").setting["rule"] == "saf"
+    compared = (folder / "archive", folder / "twin", own / "policy", "--config", own / "order.toml")
+    assert run("compare", *compared, "--out", tmp_path / "comparison") == 0
+    assert "to hand over (schedtwin export --comparison)" in capsys.readouterr().out
+    assert run(*words, "--comparison", tmp_path / "comparison") == 0
+    winner = winner_of(load_comparison(tmp_path / "comparison"))
+    contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
+    assert contract["trained_on"]["chosen"] == winner.words
+    assert contract["setting"].get("rule") == winner.rule
+    made = read_manifest(tmp_path / "comparison").made_from
+    for kind in ("comparison", "policy"):
+        with writing(tmp_path / f"other {kind}", kind, made_from=made | {"policy": "f" * 64}):
+            pass
+    assert run(*words, "--comparison", tmp_path / "other comparison") == 2
+    assert "judged another policy" in capsys.readouterr().err
+    assert run("export", tmp_path / "other policy", "--out", tmp_path / "placing", "--rule", "saf") == 2
+    assert "only the policy of a queue" in capsys.readouterr().err
 
 
 def test_what_does_not_belong_together_is_refused(trained, tmp_path, capsys):

@@ -1,0 +1,121 @@
+"""Published rules in bundles: they decide as the rules do, and replace an index that is worse."""
+
+import numpy as np
+import pytest
+
+from evaluation.bootstrap import Estimate, Verdict
+from evaluation.comparison import Cell, Comparison, Difference, ShiftFacts
+from evaluation.ordering.exporting import OWN_ORDER, export_rule, exportable_rule, policy_of_bundle
+from evaluation.ordering.programs import OrderTrainingConfig
+from evaluation.ordering.winning import winner_of
+from logs_schema.errors import ConfigError, ProductError
+from offline_rl.runner import RunningJob, WaitingJob, load_queue
+from offline_rl.runner.queue_rules import SCORES, places
+from tests.ordering.test_learning_weeks import busy_log
+from twin.ordering.replay import replay
+from twin.ordering.rules import RULES, Waiting
+from twin.ordering.types import Pool
+
+DAYS = {"first_day": "2001-09-01", "last_day": "2001-09-28", "num_days": 28}
+ORIGIN_S = 1_001_721_600.0  # 2001-09-29
+BY_NAME = {rule.name: rule for rule in RULES}
+
+
+def drawn_queue(rng, num_jobs=40):
+    """Waiting jobs with ties, in order of arrival, and the instant of the decision."""
+    arrival_s = ORIGIN_S + np.sort(rng.integers(-3600, 864_000, num_jobs)).astype(float)
+    processors, requested_s = 2.0 ** rng.integers(0, 5, num_jobs), 600.0 * rng.integers(1, 9, num_jobs)
+    return arrival_s, processors, requested_s, float(arrival_s[-1] + rng.integers(0, 9))
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_places_are_those_of_the_rule(name):
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        arrival_s, processors, requested_s, now_s = drawn_queue(rng)
+        jobs = {"arrival_s": arrival_s - ORIGIN_S, "wait_s": now_s - arrival_s}
+        found = places(name, jobs | {"processors": processors, "requested_s": requested_s})
+        waiting = Waiting(arrival_s - ORIGIN_S, processors, requested_s, np.full(len(arrival_s), np.nan))
+        score = BY_NAME[name].score(waiting, now_s - ORIGIN_S)
+        np.testing.assert_array_equal(np.argsort(found), np.argsort(score, kind="stable"))
+    assert set(SCORES) == set(OWN_ORDER) == set(BY_NAME) - {"logged_order"}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rule") / "bundle"
+    export_rule(
+        BY_NAME["f1"],
+        folder,
+        Pool(16.0, name="fast"),
+        OrderTrainingConfig(),
+        trained_on=DAYS | {"pool": "fast"},
+    )
+    return folder
+
+
+@pytest.mark.parametrize("backend", ["numpy", "onnx"])
+def test_a_bundle_takes_the_first_of_its_rule(bundle, backend):
+    policy, rng = load_queue(bundle, backend), np.random.default_rng(2)
+    assert (policy.setting["rule"], policy.setting["rule_origin_s"], policy.setting["backfill"]) == (
+        "f1",
+        ORIGIN_S,
+        "by_f1",
+    )
+    for _ in range(30):
+        arrival_s, processors, requested_s, now_s = drawn_queue(rng)
+        jobs = [WaitingJob(*job) for job in zip(arrival_s, processors, requested_s, strict=True)]
+        waiting = Waiting(arrival_s - ORIGIN_S, processors, requested_s, np.full(len(jobs), np.nan))
+        expected = int(np.argmin(BY_NAME["f1"].score(waiting, now_s - ORIGIN_S)))
+        assert policy.decide(jobs, [RunningJob(3.0, now_s + 9.0)], {}, now_s) == expected
+
+
+def test_a_bundle_of_a_rule_is_played_by_replay(bundle):
+    policy, pool = policy_of_bundle(bundle)
+    assert (policy.name, pool.processors, pool.easy, pool.name) == ("f1+easy", 16.0, True, "fast")
+    jobs = busy_log(num_days=7)
+    assert np.isfinite(replay(jobs, pool, BY_NAME["f1"]).start_s).all()
+
+
+def test_a_rule_that_no_bundle_can_hold_is_refused():
+    with pytest.raises(ConfigError, match="'logged_order' is no rule that a bundle can hold"):
+        exportable_rule("logged_order")
+    assert exportable_rule("f1+easy") is BY_NAME["f1"]
+    with pytest.raises(ProductError, match="unknown here"):
+        places("lottery", {"wait_s": np.zeros(2)})
+
+
+def told(verdicts, means):
+    """A comparison that says so of the index: rule -> verdict by shift, and rule -> mean slowdown."""
+    shifts = (0, 7)
+    nothing = Estimate(0.0, None, None, 8, "")
+    differences = tuple(
+        Difference("replay", shift, "index", f"{rule}+easy", "bounded_slowdown", nothing, said)
+        for rule, both in verdicts.items()
+        for shift, said in zip(shifts, both, strict=True)
+    )
+    cells = tuple(
+        Cell("replay", shift, f"{rule}+easy", "bounded_slowdown", Estimate(mean, None, None, 8, ""))
+        for rule, mean in means.items()
+        for shift in shifts
+    )
+    facts = tuple(ShiftFacts(shift, ("2001-09-30",), 9) for shift in shifts)
+    return Comparison({}, (), "", 0.95, "bounded_slowdown", (), (), facts, (), cells, differences, ())
+
+
+WORSE, BETTER, LEVEL = Verdict.WORSE, Verdict.BETTER, Verdict.CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "means", "rule", "said"),
+    [
+        ({"f1": (LEVEL, WORSE), "saf": (WORSE, WORSE)}, {"f1": 9.0, "saf": 12.0}, "f1", "week; worse than saf+easy"),
+        ({"f1": (LEVEL, WORSE), "sjf": (BETTER, LEVEL)}, {"f1": 9.0, "sjf": 2.0}, "f1", "not the index"),
+        ({"f1": (BETTER, WORSE)}, {"f1": 9.0}, None, "the index"),
+        ({"logged_order": (WORSE, WORSE), "f1": (LEVEL, LEVEL)}, {"f1": 9.0}, None, "no rule with EASY does better"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_is_better_is_handed_over_in_place_of_the_index(verdicts, means, rule, said):
+    winner = winner_of(told(verdicts, means))
+    assert winner.rule == rule
+    assert said in winner.words
