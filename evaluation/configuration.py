@@ -33,7 +33,7 @@ class LogConfig:
 
     Attributes:
         format: Name of a log format, for example "wagap"; empty for a simulated log.
-        paths: Files or folders of the raw log, relative to the configuration file.
+        paths: Files or folders of the raw log, relative to the configuration file; single steps do without.
         origin: Date of the log's time zero, for logs that hide it.
         preset: Preset of the ground truth; empty for a real log.
         days: Days to simulate.
@@ -56,8 +56,6 @@ class LogConfig:
                 where=f"format = {self.format!r}, preset = {self.preset!r}",
                 advice='for a real log: format = "wagap", paths = ["folder"]',
             )
-        if self.format and not self.paths:
-            raise ConfigError("a log format without paths", where="[log]", advice='add paths = ["folder"]')
 
 
 @dataclass(frozen=True)

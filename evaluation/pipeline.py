@@ -22,7 +22,7 @@ from evaluation.ordering.foreign import holds_training, refuse_other_pool
 from evaluation.records import to_plain
 from evaluation.report import write_report
 from evaluation.reporting import make_report
-from evaluation.shifts import ShiftConfig, ShiftPlan, choose_train_days, parse_shifts, plan_shifts
+from evaluation.shifts import ShiftConfig, ShiftPlan, choose_train_days, kept_back, parse_shifts, plan_shifts
 from evaluation.spreading import spread_of
 from evaluation.unfinished import Unfinished
 from logs_schema import Archive
@@ -52,6 +52,8 @@ POPULATION = "population"
 """Folder of the population within a twin's."""
 CURVES = "game.npz"
 """File in a twin's folder: every look of the adversarial game, if one was played."""
+KEPT_BACK = "days_kept_back"
+"""In a twin's manifest: why it learned from fewer days than were asked for, where it did."""
 NO_GAME = GameConfig()
 NO_CERTIFICATE = "trained in a twin without a certificate"
 
@@ -82,6 +84,9 @@ def build_twin(
     """
     archive = Archive(archive_path)
     train_days = train_days_of(archive, days, shifts)
+    fewer = _kept_back(archive, train_days, days, shifts)
+    if fewer:
+        progress.note(f"warning: {fewer}")
     encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
@@ -103,6 +108,7 @@ def build_twin(
         "spread": spread_of(twin.report),
         "num_carried_overflow": twin.windows.num_overflow,
         "population": asking,
+        **({KEPT_BACK: fewer} if fewer else {}),
         **game,
     }
 
@@ -140,6 +146,13 @@ def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tu
         num_days=days.num_days,
         tail_days=shifts.max_width_days,
     )
+
+
+def _kept_back(archive: Archive, train_days: Sequence[dt.date], days: DaysConfig, shifts: ShiftConfig) -> str:
+    return kept_back(
+        archive.days("requests"), train_days, days.num_days,
+        largest_shift_days=max(parse_shifts(shifts.shifts)), tail_days=shifts.max_width_days,
+    )  # fmt: skip
 
 
 def plan_of(archive: Archive, train_days: Sequence[dt.date], shifts: ShiftConfig) -> ShiftPlan:
@@ -203,6 +216,7 @@ def build_policy(
     shutil.rmtree(unfinished, ignore_errors=True)
     return {
         "seeds": list(config.seeds),
+        "training_reward": schedulers.reward_curve[:, -1].round(6).tolist(),
         "reward_with_member_kept_aside": schedulers.held_out_curve.max(axis=1).round(6).tolist(),
         "kl_to_clone": schedulers.kl_curve[:, -1].round(6).tolist(),
         **(certification or {}),
@@ -245,8 +259,9 @@ def build_comparison(
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     with progress.stage("report"):
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
-        if policy_path is not None:
-            report = replace(report, limits=(training_in_words(policy_path), *report.limits))
+        said = [] if policy_path is None else [training_in_words(policy_path)]
+        said += [text for text in [read_manifest(twin_path).extra.get(KEPT_BACK)] if text]
+        report = replace(report, limits=(*said, *report.limits))
         write_report(report, out)
     keep.remove()
     return {"main_metric": comparison.main_metric}

@@ -73,9 +73,9 @@ def learning_charts(
     charts += [
         Chart("Behaviour cloning", "gradient steps", "cross-entropy (nats a decision)", clone,
               "The clone keeps the parameters of the lowest held-out point."),
-        Chart("Training in the twin", "updates", "mean reward of a decision, in the twin", rewards,
-              "What the twin promises, less the doubt of its members and with durations that stray."),
-        Chart("With the member kept aside", "updates", "mean reward of a greedy decision", held_out,
+        Chart("Training in the twin", "updates", "training reward (mean of a decision)", rewards,
+              "Less the doubt of the members and with durations that stray: no value of a policy."),
+        Chart("Value with the member kept aside", "updates", "mean reward of a greedy decision", held_out,
               "Every seed keeps the policy of its highest point; the judges say what comes of it."),
     ]  # fmt: skip
     return tuple(charts)

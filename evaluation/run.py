@@ -124,6 +124,8 @@ def archive_step(log: LogConfig, here: Path) -> Step:
             lambda out, _, progress: _simulate(log, out / ARCHIVE, progress),
             config=log,
         )
+    if not log.paths:
+        raise ConfigError("a log format without paths", where="[log]", advice='add paths = ["folder"]')
     paths = [here / path for path in log.paths]
     origin = None if log.origin is None else dt.datetime(log.origin.year, log.origin.month, log.origin.day)
 

@@ -8,7 +8,7 @@ said, not invented.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -153,6 +153,37 @@ def choose_train_days(
             advice="choose a window inside the archive",
         )
     return chosen
+
+
+def kept_back(
+    days: Iterable[date],
+    train_days: Sequence[date],
+    num_days: int | None,
+    *,
+    largest_shift_days: int,
+    tail_days: int,
+) -> str:
+    """Why training has fewer days than were asked for, in words; empty where it has as many.
+
+    Args:
+        days: Days of the archive that have requests.
+        train_days: Those that are learned from, as `choose_train_days` found them.
+        num_days: Calendar days asked for, or None.
+        largest_shift_days, tail_days: As of `choose_train_days`.
+    """
+    present = sorted(set(days))
+    width_days = (train_days[-1] - present[0]).days + 1
+    if num_days is None or width_days >= num_days:
+        return ""
+    begun = f"{width_days} of the {num_days} days asked for are learned from: the log begins on {present[0]}"
+    if train_days[-1] == present[-1]:
+        return f"{begun} and ends on {present[-1]}"
+    first_kept, num_kept = train_days[-1] + timedelta(days=1), (present[-1] - train_days[-1]).days
+    return (
+        f"{begun}, and {first_kept} to {present[-1]} ({num_kept} days) are kept back to test on, since the largest "
+        f"shift is {largest_shift_days} days and up to {tail_days} are pooled to one test; ask for shorter shifts "
+        "([shifts] shifts, max_width_days), or name the days ([days] last_day)"
+    )
 
 
 def plan_shifts(

@@ -42,12 +42,11 @@ def run(arguments: Namespace) -> int:
     from evaluation.certify.keeping import KIND, PAGE, build_certificate, folder_beside, load_certificate
     from evaluation.certify.page import as_table
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.configuration import RunConfig, load_config
+    from evaluation.commands.settings import settings_of
     from evaluation.records import to_plain
     from logs_schema.product import read_manifest, writing
 
-    settings = load_config(arguments.config) if arguments.config is not None else RunConfig()
-    config = settings.certify
+    config = settings_of(arguments).certify
     if arguments.seed is not None:
         config = replace(config, seed=arguments.seed)
     days = None if arguments.days is None else parse_days(arguments.days)

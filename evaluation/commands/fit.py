@@ -94,6 +94,7 @@ def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:
     text = (
         f"twin of {len(days)} days, {days[0]} to {days[-1]}: {facts['num_train_offers']:,} offers, held-out "
         f"log-likelihood {facts['held_out_log_likelihood']:.3f} nats an offer\n"
+        f"{_kept_back_in_words(facts)}"
         f"{spread_in_words(facts['spread'])}\n"
         f"{_game_in_words(facts)}"
         f"{_in_words(facts['population'])}\n"
@@ -101,6 +102,10 @@ def _fit_placement(arguments: Namespace, config: "RunConfig") -> int:
     )
     show_result(arguments, facts, text)
     return 0
+
+
+def _kept_back_in_words(facts: dict[str, Any]) -> str:
+    return f"warning: {facts['days_kept_back']}\n" if "days_kept_back" in facts else ""
 
 
 def _game_in_words(facts: dict[str, Any]) -> str:

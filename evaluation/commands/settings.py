@@ -43,12 +43,18 @@ def asked_of(arguments: Namespace) -> "Asked":
 
 
 def settings_of(arguments: Namespace) -> "RunConfig":
-    """The configuration, with the seed of the command line in its place."""
+    """The configuration, with the seed of the command line in its place; a log that is not where it says is told of."""
+    import sys
     from dataclasses import replace
 
     from evaluation.configuration import RunConfig, load_config
 
     config = load_config(arguments.config) if arguments.config is not None else RunConfig()
+    paths = config.log.paths if config.log is not None else ()
+    gone = [path for path in paths if not (arguments.config.parent / path).exists()]
+    if gone:
+        told = f"[log] paths of {arguments.config} are not there: {', '.join(gone)}"
+        print(f"warning: {told}; this step reads products alone, schedtwin run would refuse", file=sys.stderr)
     return config if arguments.seed is None else replace(config, seed=arguments.seed)
 
 

@@ -1,8 +1,9 @@
 """`schedtwin train`: schedulers in a twin."""
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluation.certify.keeping import Certification
@@ -49,14 +50,18 @@ def run(arguments: Namespace) -> int:
                 out, arguments.twin, config.train, config.seed, progress, certification=found.facts()
             ),
         )
-    lines = [
-        f"seed {seed}: mean reward {reward:.4f} in the twin, {kl:.3f} nats from the clone"
-        for seed, reward, kl in zip(
-            facts["seeds"], facts["reward_with_member_kept_aside"], facts["kl_to_clone"], strict=True
-        )
-    ]
-    show_result(arguments, facts, "\n".join([*lines, *_last_words(arguments, found)]))
+    show_result(arguments, facts, "\n".join([*told_of_seeds(facts), *_last_words(arguments, found)]))
     return 0
+
+
+def told_of_seeds(facts: Mapping[str, Any]) -> list[str]:
+    """What training says of every seed: the reward that it trained on is no value of the policy."""
+    columns = ("seeds", "reward_with_member_kept_aside", "training_reward", "kl_to_clone")
+    return [
+        f"seed {seed}: mean reward of a decision {value:.4f} with the member kept aside; training reward {reward:.4f} "
+        f"at the end, {kl:.3f} nats from the clone"
+        for seed, value, reward, kl in zip(*(facts[name] for name in columns), strict=True)
+    ]
 
 
 def _train_orders(arguments: Namespace, config: "RunConfig", found: "Certification") -> int:

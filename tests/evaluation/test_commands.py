@@ -4,11 +4,14 @@ import json
 import resource
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from evaluation import cli
+from evaluation.commands.settings import settings_of
+from evaluation.commands.train import told_of_seeds
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 8
@@ -98,6 +101,32 @@ def test_import_help_lists_the_formats(capsys):
         run("import", "--help")
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("swf", "wagap", "lumos", "openb", "alibaba2018", "philly"))
+
+
+def test_a_single_step_needs_no_log_and_warns_of_one_that_is_not_there(tmp_path, capsys):
+    config = tmp_path / "job.toml"
+    for text, told in (
+        ('[log]\nformat = "swf"\n', ""),
+        ('[log]\nformat = "swf"\npaths = ["."]\n', ""),
+        (
+            '[log]\nformat = "swf"\npaths = ["gone"]\n',
+            f"warning: [log] paths of {config} are not there: gone",
+        ),
+    ):
+        config.write_text(text)
+        assert settings_of(Namespace(config=config, seed=7)).seed == 7
+        shown = capsys.readouterr().err
+        assert shown.startswith(told)
+        assert bool(shown) == bool(told)
+
+
+def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():
+    facts = {
+        "seeds": [3], "reward_with_member_kept_aside": [0.75], "training_reward": [0.5], "kl_to_clone": [0.1],
+    }  # fmt: skip
+    (said,) = told_of_seeds(facts)
+    assert "0.7500 with the member kept aside; training reward 0.5000 at the end, 0.100 nats" in said
+    assert "in the twin" not in said
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,6 @@ def test_tables_become_configs_beside_what_they_configure(tmp_path: Path) -> Non
         ("[days]\nlast_day = 3", "not a date"),
         ("train = 3", "not a table"),
         ('[log]\nformat = "swf"\npreset = "small"\npaths = ["a"]', "not both"),
-        ('[log]\nformat = "swf"', "without paths"),
         ("seed = ", "not TOML"),
         ('[shifts]\nshifts = "tomorrow"', "not a list of time shifts"),
         ('[days]\nview = "sideways"', "summary, full"),

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from evaluation import pipeline
 from evaluation import run as whole_job
-from evaluation.configuration import LogConfig, RunConfig
+from evaluation.configuration import DaysConfig, LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.refresh import job as daily_job
 from evaluation.refresh.config import RefreshConfig
@@ -198,11 +199,39 @@ def test_the_folder_stays_locked_between_the_parts_of_a_job(native_log, tmp_path
     run_job([], work, SilentProgress())  # nobody is at work here any more
 
 
+def test_a_job_needs_the_paths_of_its_log(tmp_path):
+    with pytest.raises(ConfigError, match="without paths"):
+        whole_job.run(
+            RunConfig(log=LogConfig(format="swf")),
+            tmp_path,
+            tmp_path / "work",
+            SilentProgress(),
+            title="none",
+        )
+
+
+def test_a_fit_warns_of_days_asked_for_and_kept_back(native_log, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "fit_encoding", lambda *_, **__: (_ for _ in ()).throw(Between))
+    notes = StringIO()
+    (archive,) = run_job(
+        [whole_job.archive_step(native_log.log, tmp_path)], tmp_path, SilentProgress()
+    ).values()
+    with pytest.raises(Between):
+        pipeline.build_twin(
+            tmp_path / "twin", archive / "archive", DaysConfig(num_days=9), native_log.shifts, native_log.twin, 0,
+            SilentProgress(notes), population=native_log.population,
+        )  # fmt: skip
+    assert notes.getvalue().startswith(
+        "warning: 1 of the 9 days asked for are learned from: the log begins on"
+    )
+
+
 KILLED_JOB = """
 import sys, time
 from pathlib import Path
+from evaluation import pipeline
 from evaluation import run as whole_job
-from evaluation.configuration import LogConfig, RunConfig
+from evaluation.configuration import DaysConfig, LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from logs_schema.progress import SilentProgress
 from evaluation.refresh import job as daily_job
