@@ -110,6 +110,9 @@ def _run_placements(
 
 def _refuse_untestable(archive: Archive, config: RunConfig) -> None:
     """Says before anything is learned that it could not be trained in or compared; ConfigError."""
+    from evaluation.ordering.fitting import refuse_several_queues
+
+    refuse_several_queues(archive)
     refuse_uneven_streams(config.train, config.twin.num_members)
     refuse_uneven_lives(config.judge, config.twin.num_members)
     answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))

@@ -170,8 +170,9 @@ def _node_capacities(nodes: pa.Table) -> Capability:
     classes = {name for name in nodes["node_class"].to_pylist() if name is not None}
     memory = 1 - nodes["memory_gib"].null_count / nodes.num_rows
     virtual = any(nodes["virtual"].to_pylist())
+    pools = "one pool" if nodes.num_rows == 1 else f"{nodes.num_rows:,} pools"
     reason = (
-        "one pool of unnamed machines"
+        f"{pools} of unnamed machines"
         if virtual
         else f"{nodes.num_rows:,} nodes of {len(classes) or 1} classes"
     )

@@ -17,14 +17,13 @@ from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
 from twin.ordering.keeping import fit_queue, save_queue
+from twin.ordering.pools import pool_sizes
 from twin.ordering.types import Jobs
 from twin.problems import KEY, ORDERING, PLACEMENT
 
 ROOM_DAYS = 56
 """Days after training that are left for a certificate, where the log is long enough: eight weeks."""
-ONE_POOL = (
-    "the archive knows one pool only: nothing to place, so this is a twin of its queue (--problem ordering)"
-)
+ONE_POOL = "the archive knows no choice of a node: nothing to place, so this is a twin of a queue (--problem ordering)"
 
 
 class Asked(NamedTuple):
@@ -36,8 +35,23 @@ class Asked(NamedTuple):
 
 
 def only_ordering(archive: Archive) -> bool:
-    """Whether there is nothing to place in an archive: one pool."""
-    return archive.nodes().num_rows == 1
+    """Whether there is nothing to place in an archive: one pool, or several between which nobody chose."""
+    nodes = archive.nodes()
+    if nodes.num_rows < 2:
+        return nodes.num_rows == 1
+    return all(nodes["virtual"].to_pylist()) and "decisions" in archive.facts.get("limits", {})
+
+
+def refuse_several_queues(archive: Archive) -> None:
+    """Says that there is nothing to place in an archive of several machines between which nobody chose; ConfigError."""
+    sizes = pool_sizes(archive) if only_ordering(archive) else {}
+    if len(sizes) > 1:
+        raise ConfigError(
+            f"the log holds the queues of {len(sizes)} pools, and nobody chose between them: nothing to place",
+            where=f"{archive.path}, table nodes, column node_class",
+            allowed=", ".join(sizes),
+            advice=f'learn the order of one queue: [order] with pool = "{next(iter(sizes))}"',
+        )
 
 
 def choose_problem(config: RunConfig, archive: Path, asked: Asked) -> tuple[OrderConfig | None, str]:

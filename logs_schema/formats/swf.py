@@ -11,13 +11,14 @@ Readings of the format:
   wait says when it was cancelled: `finish` without `start`.
   Lines with status 2 to 4 are parts of jobs and go to the quarantine.
 * A negative time, zero processors or a zero requested time breaks a row; a run time of zero does not.
-* The header's MaxProcs (else MaxNodes) is the capacity of one virtual node, `pool`. There is no placement
-  decision to learn from: `offered_node` and `candidates` are null.
+* The header's MaxProcs (else MaxNodes) is the capacity of one virtual node, `pool`; where field 16 names partitions,
+  every one is a virtual node and a class of its own (`logs_schema.formats.swf_partitions`). There is no placement
+  decision to learn from: `offered_node` and `candidates` are null, but for a job of a partition that never started.
 * A log that a simulator wrote says so in its header, and its waits are then not history.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -37,6 +38,7 @@ from logs_schema.formats.reading import (
     tabulate,
 )
 from logs_schema.formats.swf_jobs import KIB_PER_GIB, NUM_FIELDS, SwfJob, parse_job
+from logs_schema.formats.swf_partitions import Partitions, partitions_of, pool_name
 from logs_schema.tables import NODES, REQUESTS
 
 NAME = "swf"
@@ -69,8 +71,11 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     path = data_files(paths)[0]
     header = read_header(path)
     capacity = pool_capacity(header)
-    if capacity is not None:
-        yield pool_chunk(path.name, capacity)
+    partitions = partitions_of(path, header, capacity, given.capacity)
+    if partitions is not None:
+        yield pool_chunk(path.name, partitions.processors)
+    elif capacity is not None:
+        yield pool_chunk(path.name, {POOL: capacity})
     clock_s = clock_start_s(path, header, given.origin)
 
     def parse_row(_: int, line: str) -> Row | None:
@@ -79,9 +84,20 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
         fields = line.split()
         if len(fields) != NUM_FIELDS:
             raise BadRow("field_count")
-        return job_row(parse_job(fields), clock_s)
+        job = parse_job(fields)
+        row = job_row(job, clock_s)
+        if partitions is None:
+            return row
+        return {**row, **in_partition(job, row["start"], partitions.processors)}
 
     yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
+
+
+def in_partition(job: SwfJob, start_s: float | None, pools: Container[str]) -> Row:
+    """Where a job ran, or was meant to run: in the pool of its partition."""
+    name = None if job.partition is None else pool_name(job.partition)
+    node = name if name in pools else None
+    return {"ran_node": None if start_s is None else node, "offered_node": node if start_s is None else None}
 
 
 def job_row(job: SwfJob, clock_s: float) -> Row:
@@ -112,22 +128,46 @@ def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]
     """What the header says: clock, time zone, installation, and whether a simulator wrote the waits."""
     path = data_files(paths)[0]
     header = read_header(path)
+    capacity = pool_capacity(header)
+    partitions = partitions_of(path, header, capacity, given.capacity)
     limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
+    if partitions is not None:
+        limits = {"decisions": "whoever submits names the partition", "tiers": "the log tells of none"}
     simulator = simulated_by(header)
     if simulator:
         limits["true_waits"] = f"simulated by {simulator}: an exact counterfactual, not history"
-    if pool_capacity(header) is None:
+    if capacity is None and partitions is None:
         limits["node_capacities"] = "the header gives neither MaxProcs nor MaxNodes"
     return describe(
         NAME,
         clock=RELATIVE_CLOCK if clock_is_relative(path, header) else ABSOLUTE_CLOCK,
         limits=limits,
-        notes=("Processors asked for are field 8, else field 5.", "Days are days in UTC."),
+        notes=(
+            "Processors asked for are field 8, else field 5.",
+            "Days are days in UTC.",
+            *partition_notes(partitions),
+        ),
         time_zone=header.get("TimeZoneString", ""),
         installation=header.get("Installation", header.get("Computer", "")),
         acknowledge=header.get("Acknowledge", ""),
         policy=path.name.split(".")[0] if simulator else "",
     )
+
+
+def partition_notes(partitions: Partitions | None) -> list[str]:
+    """How partitions were read, and which sizes are guesses."""
+    if partitions is None:
+        return []
+    sizes = ", ".join(
+        f"{name} {size:,g}" + (f" ({words})" if (words := partitions.described.get(name)) else "")
+        for name, size in partitions.processors.items()
+    )
+    notes = [f"Field 16 is the partition: every one is a pool of its own, with processors: {sizes}."]
+    if partitions.guessed:
+        notes.append(
+            f"The header does not say how large {', '.join(partitions.guessed)} is: a guess, the most in use at once."
+        )
+    return notes
 
 
 def read_header(path: Path) -> dict[str, str]:
@@ -151,17 +191,20 @@ def pool_capacity(header: Mapping[str, str]) -> float | None:
     return None
 
 
-def pool_chunk(source: str, cpu_cores: float) -> Chunk:
-    """The one virtual node that stands for the whole machine."""
-    row = {
-        "node_id": POOL,
-        "node_class": POOL,
-        "site": SITE,
-        "tier": "pool",
-        "cpu_cores": cpu_cores,
-        "virtual": True,
-    }
-    return Chunk(NODES.name, tabulate(NODES, [row]), source, 1, None, derived=True)
+def pool_chunk(source: str, pools: Mapping[str, float]) -> Chunk:
+    """The virtual nodes that stand for whole machines, with their processors."""
+    rows = [
+        {
+            "node_id": name,
+            "node_class": name,
+            "site": SITE,
+            "tier": "pool",
+            "cpu_cores": processors,
+            "virtual": True,
+        }
+        for name, processors in pools.items()
+    ]
+    return Chunk(NODES.name, tabulate(NODES, rows), source, 1, None, derived=True)
 
 
 def clock_start_s(path: Path, header: Mapping[str, str], origin: datetime | None) -> float:

@@ -52,6 +52,7 @@ class SwfJob(NamedTuple):
         user: User number, as text.
         executable: Executable number, as text.
         queue: Queue number, as text.
+        partition: Partition number, as text.
     """
 
     job: str
@@ -65,6 +66,7 @@ class SwfJob(NamedTuple):
     user: str | None
     executable: str | None
     queue: str | None
+    partition: str | None
 
     @property
     def never_ran(self) -> bool:
@@ -119,6 +121,7 @@ def parse_job(fields: Sequence[str]) -> SwfJob:
         user=label_or_none(fields[11]),
         executable=label_or_none(fields[13]),
         queue=label_or_none(fields[14]),
+        partition=label_or_none(fields[15]),
     )
 
 

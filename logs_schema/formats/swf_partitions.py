@@ -1,0 +1,152 @@
+"""Partitions of a Standard Workload Format log: several machines in one file, told by field 16.
+
+The field is taken for the machine a job was sent to where nothing speaks against it: there are from 2 to
+`MOST_PARTITIONS` numbers, nearly all jobs that ran have one, and together they do not use more than the whole machine
+of the header has (partitions that share processors would). Otherwise the log is one pool.
+
+A partition has the processors that were given at import, else those of the header, in either of two ways:
+
+    ; MaxProcs: 1152 (1: 1024, 2: 128)
+    ; Partition: 2 hybrid nodes, 128 processors
+
+else the most that were in use at once, a guess. So it is where the header says less than nine tenths of that: then it
+counts something else, such as nodes.
+"""
+
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from logs_schema.formats.files import numbered_lines
+
+MOST_PARTITIONS = 32
+KNOWN = 0.99
+"""Share of the jobs that ran whose partition must be known."""
+OVER = 1.05
+"""How far the partitions' peaks may exceed the whole machine: ends are logged late, sizes change."""
+COUNTS_OTHERS = 0.9
+PROCESSORS = re.compile(r"(?:MaxProcs\W*([\d,]+)|([\d,]+)\s*(?:proc|core|cpu))", re.IGNORECASE)
+SIZES = re.compile(r"(\d+)\s*[:=]\s*([\d,]+)")
+DESCRIBED = re.compile(r"\s*;\s*Partitions?:\s*(\d+)\b\W*(.*\S)?")
+FIELDS = (1, 2, 3, 4, 7, 15)
+"""Submit, wait, run, processors, processors asked for, partition."""
+
+
+class Partitions(NamedTuple):
+    """The machines of a log.
+
+    Attributes:
+        processors: Name of the pool -> its size, in order of the partitions' numbers.
+        guessed: Names of those whose size is the peak of use.
+        described: Name -> what the header says of it.
+    """
+
+    processors: dict[str, float]
+    guessed: tuple[str, ...]
+    described: dict[str, str]
+
+
+def pool_name(partition: str) -> str:
+    """What the pool of a partition is called."""
+    return f"partition-{partition}"
+
+
+def partitions_of(
+    path: Path, header: Mapping[str, str], whole: float | None, given: Mapping[str, float]
+) -> Partitions | None:
+    """The partitions of a log; None where it is one pool.
+
+    Args:
+        path: The log.
+        header: Its header, by name.
+        whole: Processors of the whole machine, if the header says.
+        given: Processors by name of the pool, told by whoever imports.
+    """
+    used = _peaks(path)
+    if used is None or (whole is not None and sum(used.values()) > OVER * whole):
+        return None
+    described = _described(path)
+    told = _sizes(header) | {
+        number: size for number, words in described.items() if (size := _processors(words)) is not None
+    }
+    processors, guessed = {}, []
+    for number in sorted(used, key=int):
+        name = pool_name(number)
+        if name in given:
+            processors[name] = given[name]
+        elif told.get(number, 0.0) >= COUNTS_OTHERS * used[number]:
+            processors[name] = told[number]
+        else:
+            processors[name] = used[number]
+            guessed.append(name)
+    words = {pool_name(number): words for number, words in described.items() if number in used}
+    return Partitions(processors, tuple(guessed), words)
+
+
+def _peaks(path: Path) -> dict[str, float] | None:
+    """Most processors in use at once, by number of the partition; None where field 16 is none."""
+    codes: dict[str, int] = {}
+    columns = {name: array("d") for name in ("begin", "end", "processors", "code")}
+    num_unknown = 0
+    for _, line in numbered_lines(path):
+        fields = line.split()
+        if len(fields) != 18 or fields[0].startswith(";"):
+            continue
+        try:
+            submit, wait, run, allocated, asked, number = (float(fields[index]) for index in FIELDS)
+        except ValueError:
+            continue
+        processors = asked if asked > 0 else allocated
+        if not (0 <= wait < np.inf and 0 < run < np.inf and 0 < processors < np.inf and abs(submit) < np.inf):
+            continue
+        if number < 0 or number != int(number):
+            num_unknown += 1
+            continue
+        code = codes.setdefault(str(int(number)), len(codes))
+        if len(codes) > MOST_PARTITIONS:
+            return None
+        for name, value in zip(columns, (submit + wait, submit + wait + run, processors, code), strict=True):
+            columns[name].append(value)
+    num_known = len(columns["code"])
+    if len(codes) < 2 or num_known < KNOWN * (num_known + num_unknown):
+        return None
+    begin, end, processors_used, code_of = (np.array(column) for column in columns.values())
+    return {
+        number: _peak(*(column[code_of == code] for column in (begin, end, processors_used)))
+        for number, code in codes.items()
+    }
+
+
+def _peak(begin: np.ndarray, end: np.ndarray, processors: np.ndarray) -> float:
+    """Who ends leaves before who starts."""
+    change = np.concatenate([-processors, processors])
+    order = np.lexsort((change > 0, np.concatenate([end, begin])))
+    return float(np.cumsum(change[order]).max())
+
+
+def _described(path: Path) -> dict[str, str]:
+    """Number of a partition -> what its line in the header says."""
+    found: dict[str, str] = {}
+    for _, line in numbered_lines(path):
+        if line.strip() and not line.lstrip().startswith(";"):
+            break
+        if match := DESCRIBED.match(line):
+            found.setdefault(match[1], match[2] or "")
+    return found
+
+
+def _sizes(header: Mapping[str, str]) -> dict[str, float]:
+    """The sizes of partitions that the header gives in brackets."""
+    brackets: Sequence[str] = re.findall(r"\(([^)]*)\)", header.get("MaxProcs", header.get("MaxNodes", "")))
+    found = [pair for text in brackets for pair in SIZES.findall(text)]
+    return {number: float(size.replace(",", "")) for number, size in found if size.strip(",")}
+
+
+def _processors(words: str) -> float | None:
+    match = PROCESSORS.search(words)
+    text = "" if match is None else (match[1] or match[2]).replace(",", "")
+    return float(text) if text else None
