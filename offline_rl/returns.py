@@ -33,8 +33,8 @@ def generalised_advantage(td_t: Array, discount_t: Array, lambda_t: Array) -> Ar
     """Generalised advantage estimation: `A_tm1 = td_t + discount_t * lambda_t * A_t`, with nothing after the
     end.
 
-    A truncated episode is bootstrapped by the last value inside `td_t`. A discount of zero cuts the series in
-    two.
+    A truncated episode is bootstrapped by the last value inside `td_t`. A discount of zero, which a step that
+    terminates an episode carries, cuts the series in two.
 
     Args:
         td_t: [T] one-step errors.

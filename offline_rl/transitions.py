@@ -1,13 +1,15 @@
 """Transitions: what learners from logs need of two decisions that follow each other in one seat.
 
 A trajectory of T steps holds T - 1 of them in every stream. A decision whose outcome is not known, that the environment
-had to replace, or after which the seat has nothing to decide, has no weight: nothing is made up for it.
+had to replace, or after which the seat has nothing to decide, has no weight: nothing is made up for it. After one that
+terminates its episode nothing is to be decided and nothing is earned: it counts, with a discount of zero.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.tree_util import Partial
 
 from offline_rl.algorithm import num_streams_of, time_as_stream
@@ -25,7 +27,7 @@ class Transitions(NamedTuple):
     legal: PyTree  # [choices, seats, T - 1, B]
     action: PyTree  # [seats, T - 1, B]
     reward: Array  # worth of the decision's own outcome, in units of `reward_unit`
-    discount: Array  # of the following decision, in (0, 1]
+    discount: Array  # of the following decision, in [0, 1]; 0 where the episode has terminated
     weight: Array  # 1 where the transition counts, else 0
     next_features: Array
     next_legal: PyTree
@@ -51,7 +53,8 @@ def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
     observation, legal, action, reward = time_as_stream(parts)
     active, settled, illegal = time_as_stream((trajectory.active, trajectory.settled, trajectory.illegal))
     features = flatten_features(observation, active.ndim).astype(jnp.float32)
-    counts = (active & settled & ~illegal)[..., :-1, :] & active[..., 1:, :]
+    terminated = trajectory.terminated[:-1]
+    counts = (active & settled & ~illegal)[..., :-1, :] & (active[..., 1:, :] | terminated[None])
     discount = elapsed_discount(trajectory.elapsed_s[:-1], horizon_s)
     discount = jnp.broadcast_to(discount[None], counts.shape)
     weight = counts.astype(jnp.float32)
@@ -61,7 +64,7 @@ def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
         jax.tree.map(lambda leaf: leaf[..., :-1, :], legal),
         jax.tree.map(lambda leaf: leaf[..., :-1, :], action),
         reward[..., :-1, :] * unit,
-        discount,
+        jnp.where(terminated[None], 0.0, discount),
         weight,
         features[..., 1:, :],
         jax.tree.map(lambda leaf: leaf[..., 1:, :], legal),
@@ -70,7 +73,8 @@ def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
 
 def pairs_from_logs(trajectory: Trajectory, num_pairs: int) -> Experience:
     """Experience from logs: at every update `num_pairs` random pairs of consecutive steps, as a trajectory of two
-    steps in `num_pairs` streams; drawn with replacement, the policy is ignored.
+    steps in `num_pairs` streams; drawn with replacement, the policy is ignored. Where an episode terminates with the
+    last step, last steps are drawn too, followed by one at which nothing is decided.
 
     Raises:
         TrainingError: The trajectory has no two steps, or no pair is asked for.
@@ -82,18 +86,21 @@ def pairs_from_logs(trajectory: Trajectory, num_pairs: int) -> Experience:
             allowed="at least one pair, from at least two steps",
         )
     rows = _rows(trajectory)
+    num_firsts = num_steps if np.any(trajectory.terminated[-1]) else num_steps - 1
 
     def draw(rows: Trajectory, key: Array, _policy: Policy) -> Trajectory:
         key_step, key_stream = jax.random.split(key)
-        step = jax.random.randint(key_step, (num_pairs,), 0, num_steps - 1)
+        step = jax.random.randint(key_step, (num_pairs,), 0, num_firsts)
         stream = jax.random.randint(key_stream, (num_pairs,), 0, num_streams)
 
         def pair(leaf: Array, offsets: tuple[int, ...]) -> Array:
-            return jnp.stack([jnp.moveaxis(leaf[stream, step + offset], 0, -1) for offset in offsets])
+            rows = [jnp.minimum(step + offset, leaf.shape[1] - 1) for offset in offsets]
+            return jnp.stack([jnp.moveaxis(leaf[stream, row], 0, -1) for row in rows])
 
         drawn = jax.tree.map(lambda leaf: pair(leaf, (0, 1)), rows._replace(global_observation=()))
         seen = jax.tree.map(lambda leaf: pair(leaf, (0, 1, 2)), rows.global_observation)
-        return drawn._replace(global_observation=seen)
+        is_step = jnp.stack([step >= 0, step + 1 < num_steps])[:, None]
+        return drawn._replace(global_observation=seen, active=drawn.active & is_step)
 
     return Partial(draw, rows)
 

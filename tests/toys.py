@@ -172,7 +172,8 @@ def toy_response(
             steps, jnp.int32(length) - shorter, batch, nothing, jnp.zeros((DEPTH, *streams), jnp.int32)
         )
         news = ToyNews(jnp.zeros((DEPTH, *streams), bool), nothing, batch)
-        return private, Outcome(jnp.zeros(streams), steps >= private.length, news)
+        no = jnp.zeros(streams, bool)  # batches do not influence each other: what ends here goes on elsewhere
+        return private, Outcome(jnp.zeros(streams), no, steps >= private.length, news)
 
     def advance(
         key: Array, private: ToyPrivate, state: ToyState, action: PyTree
@@ -197,7 +198,8 @@ def toy_response(
         told = jax.tree.map(lambda leaf: jnp.where(due[:, None], leaf, jnp.nan), outcome)
         batch = draw_batch(key_batch, streams) if drawn else _batch_of(steps + 1)
         following = ToyPrivate(steps + 1, private.length, batch, outcome, wait)
-        return following, Outcome(elapsed_s, steps + 1 >= private.length, ToyNews(due, told, batch))
+        ends, no = steps + 1 >= private.length, jnp.zeros(streams, bool)
+        return following, Outcome(elapsed_s, no, ends, ToyNews(due, told, batch))
 
     def foretell(private: ToyPrivate, state: ToyState) -> ToyState:
         pending = state.pending

@@ -29,7 +29,8 @@ class Outcome(NamedTuple):
     """What a Response reveals between one decision and the next."""
 
     elapsed_s: Array  # [*streams], >= 0: time from this decision to the next one
-    done: Array  # [*streams] bool: no further decision will be asked for in this episode
+    terminated: Array  # [*streams] bool: the episode is over for good: nothing is earned after it
+    truncated: Array  # [*streams] bool: no further decision follows here, but the system it models goes on
     news: PyTree  # of the problem's own kind: answers, starts, finishes, the next requests
     note: PyTree = None  # leaves [..., seats, *streams]: what the answers depended on and nobody observes
 
@@ -83,7 +84,8 @@ class EnvironmentState(NamedTuple):
     problem: PyTree
     response: PyTree
     step: Array  # [] int32: steps since reset
-    done: Array  # [*streams] bool
+    done: Array  # [*streams] bool: terminated or truncated
+    terminated: Array  # [*streams] bool
 
 
 class Transition(NamedTuple):
@@ -91,7 +93,8 @@ class Transition(NamedTuple):
 
     action: PyTree  # leaves [seats, *streams]: the action taken, after illegal ones were replaced
     elapsed_s: Array  # [*streams]
-    done: Array  # [*streams] bool: after this step
+    terminated: Array  # [*streams] bool: the episode ended for good with this step
+    done: Array  # [*streams] bool: the episode is over after this step, terminated or truncated
     illegal: Array  # [seats, *streams] bool: the action was illegal and replaced by the first legal one
     facts: PyTree  # leaves [..., seats, *streams]: `Problem.facts` of the action taken
     left: Records  # the records that left the state in this step
@@ -117,9 +120,7 @@ class Trajectory(NamedTuple):
     """One rollout: `T` steps of `num_seats` seats in every stream; late outcomes are credited to their decision."""
 
     observation: PyTree  # leaves [T, ..., seats, *streams]
-    global_observation: (
-        PyTree  # leaves [T + 1, ..., *streams]; the last one is for bootstrapping a truncated value
-    )
+    global_observation: PyTree  # leaves [T + 1, ..., *streams]; for bootstrapping what follows a step
     legal: PyTree  # leaves [T, choices, seats, *streams]
     active: Array  # [T, seats, *streams] bool
     action: PyTree  # leaves [T, seats, *streams]: as taken, after illegal ones were replaced
@@ -130,6 +131,9 @@ class Trajectory(NamedTuple):
     facts: PyTree  # leaves [T, ..., seats, *streams]: what was known of every decision at once
     outcome: PyTree  # leaves [T, seats, *streams]: what came of it, however late; as far as known where not settled
     elapsed_s: Array  # [T, *streams]: time to the next decision
-    done: Array  # [T, *streams] bool: the episode ended with this step
+    terminated: (
+        Array  # [T, *streams] bool: the episode ended for good with this step: its value after it is 0
+    )
+    done: Array  # [T, *streams] bool: the episode is over after this step; what follows is padding
     illegal: Array  # [T, seats, *streams] bool
     note: PyTree = None  # leaves [T, ..., seats, *streams]: `Outcome.note`; never shown to a policy

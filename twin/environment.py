@@ -1,9 +1,10 @@
 """Joins a Problem and a Response, and owns every invariant of their game.
 
 Legality: an illegal action never reaches the problem; the first legal choice takes its place and the step says so.
-Termination: a stream that is done stays done. Its seats are inactive, its clock stands still, nothing in it changes.
+Ends: a stream that is done stays done. Its seats are inactive, its clock stands still, nothing in it changes.
+Termination: an episode that ends for good is worth nothing after its last step. One that is cut short (truncated: the
+system it models goes on) is bootstrapped from what was seen last.
 Crediting: decisions are numbered `step * num_seats + seat`; outcomes come back under that number, however late.
-An episode ends by truncation (the system it models goes on), so values are bootstrapped, not cut to zero.
 """
 
 import jax
@@ -49,14 +50,17 @@ def environment(problem: Problem, response: Response) -> Environment:
 
     def reset(key: Array, streams: Streams = ()) -> EnvironmentState:
         private, outcome = response.init(key, streams)
-        return EnvironmentState(problem.start(outcome), private, jnp.int32(0), outcome.done)
+        done = outcome.terminated | outcome.truncated
+        return EnvironmentState(problem.start(outcome), private, jnp.int32(0), done, outcome.terminated)
 
     def step(key: Array, state: EnvironmentState, action: PyTree) -> tuple[EnvironmentState, Transition]:
         action, illegal = _legalise(problem, state, action)
         facts = problem.facts(state.problem, action)
         private, outcome = response.advance(key, state.response, state.problem, action)
         elapsed_s = jnp.where(state.done, 0.0, outcome.elapsed_s)
-        outcome = outcome._replace(elapsed_s=elapsed_s, done=outcome.done | state.done)
+        outcome = outcome._replace(elapsed_s=elapsed_s)
+        terminated = outcome.terminated & ~state.done
+        done = state.done | outcome.terminated | outcome.truncated
         seat = jnp.arange(problem.num_seats, dtype=jnp.int32).reshape((-1,) + (1,) * state.done.ndim)
         decision = jnp.where(state.done[None], -1, state.step * problem.num_seats + seat)
         public, left = problem.apply(state.problem, action, outcome, decision)
@@ -65,8 +69,8 @@ def environment(problem: Problem, response: Response) -> Environment:
                 lambda old, new: jnp.where(beside(state.done, new), old, new), state.problem, public
             )
         left = left._replace(decision=jnp.where(beside(state.done, left.decision), -1, left.decision))
-        following = EnvironmentState(public, private, state.step + 1, outcome.done)
-        return following, Transition(action, elapsed_s, outcome.done, illegal, facts, left, outcome.note)
+        following = EnvironmentState(public, private, state.step + 1, done, state.terminated | terminated)
+        return following, Transition(action, elapsed_s, terminated, done, illegal, facts, left, outcome.note)
 
     def settle(state: EnvironmentState) -> Records:
         return problem.remaining(response.foretell(state.response, state.problem))

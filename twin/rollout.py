@@ -107,7 +107,7 @@ def unroll(
     reward = jnp.where(settled & active, problem.reward(transition.facts, outcome), 0.0)
     return Trajectory(
         observation, global_observation, legal, active, transition.action, reward, settled, transition.facts, outcome,
-        transition.elapsed_s, transition.done, transition.illegal, transition.note,
+        transition.elapsed_s, transition.terminated, transition.done, transition.illegal, transition.note,
     )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def unfolding_response(
         system = begin_unfolding(world, today, depth, midnight)
         system, (clock_s, request, more) = follow(key, system, jnp.ones(streams, bool))
         told = news(system.jobs, jnp.zeros(streams, bool), clock_s, request, more)
-        return system, Outcome(jnp.zeros(streams, jnp.float32), ~more, told)
+        return system, Outcome(jnp.zeros(streams, jnp.float32), jnp.zeros_like(more), ~more, told)
 
     def advance(
         key: Array, system: Unfolding, state: PlacementState, node: Array
@@ -79,7 +79,7 @@ def unfolding_response(
         )
         system, (clock_s, request, more) = follow(key_next, system, asked)
         told = news(system.jobs, accepted, clock_s, request, more)
-        return system, Outcome(clock_s - state.clock_s, ~more, told)
+        return system, Outcome(clock_s - state.clock_s, jnp.zeros_like(more), ~more, told)
 
     def foretell(system: Unfolding, state: PlacementState) -> PlacementState:
         never = jnp.full_like(system.now_s, jnp.inf)

@@ -103,9 +103,9 @@ def advantage_weighted(
     def advantages(trajectory: Trajectory, value: Array, unit: Array) -> Array:
         """[T, seats, B]; a seat that has nothing to decide, and a decision without outcome, adds nothing."""
         known = trajectory.active & trajectory.settled
-        discount = jnp.broadcast_to(
-            elapsed_discount(trajectory.elapsed_s, config.horizon_s)[:, None], value.shape
-        )
+        discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
+        discount = jnp.where(trajectory.terminated, 0.0, discount)
+        discount = jnp.broadcast_to(discount[:, None], value.shape)
         following = jnp.concatenate([value[1:], value[-1:]])
         error = temporal_difference(trajectory.reward * unit, discount, value, following)
         error = jnp.where(known, error, 0.0)

@@ -5,7 +5,8 @@ global observation and is used in training only. The rewards of a step's seats s
 (Dec-POMDP), and all seats share the stream's advantage. Source: paper 003, section III-A; Yu et al. 2022 for
 the normalised value.
 
-Time between decisions varies, so each step is discounted by its own elapsed time. Decisions whose outcome is
+Time between decisions varies, so each step is discounted by its own elapsed time. An episode that terminates is worth
+nothing afterwards, one that is cut short what the critic expects of what was seen last. Decisions whose outcome is
 not known when the rollout ends have no weight in the policy's loss, and their step is taken to have gone as
 the critic expected.
 """
@@ -255,6 +256,7 @@ def _prepare(
 def _advantage(trajectory: Trajectory, value: Array, config: PPOConfig) -> tuple[Array, Array]:
     """The team's advantage [T, B] and where the step's reward is known in full [T, B] float."""
     discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
+    discount = jnp.where(trajectory.terminated, 0.0, discount)
     is_known = jnp.all(trajectory.settled | ~trajectory.active, axis=1)
     team = jnp.sum(trajectory.reward, axis=1)
     error = jnp.where(is_known, temporal_difference(team, discount, value[:-1], value[1:]), 0.0)

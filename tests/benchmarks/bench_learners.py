@@ -73,6 +73,7 @@ def made_log(*, continuous: bool) -> Trajectory:
         facts=(),
         outcome=(),
         elapsed_s=jnp.ones((NUM_STEPS, NUM_STREAMS)),
+        terminated=jnp.zeros((NUM_STEPS, NUM_STREAMS), bool),
         done=jnp.zeros((NUM_STEPS, NUM_STREAMS), bool),
         illegal=~yes,
     )

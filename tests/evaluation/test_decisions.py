@@ -65,7 +65,19 @@ def trajectory(deadline_s=100.0):
     outcome = PlacementOutcome(arrival_s + 5.0, arrival_s + 25.0, status)
     nothing = SHAPE.full(0.0)
     return Trajectory(
-        None, None, None, active, node, nothing, active, facts, outcome, nothing, nothing > 1, nothing > 1
+        None,
+        None,
+        None,
+        active,
+        node,
+        nothing,
+        active,
+        facts,
+        outcome,
+        nothing,
+        nothing > 1,
+        nothing > 1,
+        nothing > 1,
     )
 
 

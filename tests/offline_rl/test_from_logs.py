@@ -178,6 +178,21 @@ def test_pairs_are_consecutive_steps_of_one_stream():
         transitions(WALKS._replace(active=WALKS.active[:1]), HORIZON_S)
 
 
+def test_a_pair_s_first_step_is_a_last_one_only_to_end_the_episode():
+    ends = np.arange(WALKS.terminated.shape[1]) % 2 == 0
+    walks = WALKS._replace(terminated=altered(WALKS.terminated, -1, ends))
+    pairs = drawn_from(pairs_from_logs(walks, 2000))
+    seen = jax.tree.map(np.asarray, transitions_of(pairs))
+    state, following = (np.argmax(one[:, 0, 0], axis=0) for one in (seen.features, seen.next_features))
+    is_last, counts = ~np.asarray(pairs.active)[1, 0], seen.weight[0, 0] > 0
+    assert 0 < is_last.sum() < 200
+    np.testing.assert_array_equal(is_last & counts, np.asarray(pairs.terminated)[0])
+    np.testing.assert_array_equal(seen.discount[0, 0] == 0, is_last & counts)
+    inside = np.arange(2000)[~is_last]
+    assert counts[inside].all()
+    np.testing.assert_array_equal(FOLLOWING[state, np.asarray(pairs.action)[0, 0]][inside], following[inside])
+
+
 def test_mixed_experience_puts_the_second_s_streams_behind_the_first_s():
     other = logged_walks(num_streams=64, seed=1)
     both = drawn_from(mixed(from_logs(WALKS, 64), from_logs(other, 32)))

@@ -54,6 +54,7 @@ def as_trajectory(states, actions, last) -> Trajectory:
         facts=(),
         outcome=(),
         elapsed_s=np.full((shape[0], shape[2]), STEP_S, np.float32),
+        terminated=no[:, 0],
         done=no[:, 0],
         illegal=no,
     )

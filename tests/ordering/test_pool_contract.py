@@ -160,6 +160,9 @@ def test_the_runner_sees_the_same_and_decides_as_jax(trajectory, loops, tmp_path
 def test_rewards_sum_to_what_waiting_cost(trajectory, loops):
     """Minus the sum of bounded slowdowns, less what had accrued before there was anything to decide."""
     assert trajectory.done[-1].all()
+    assert (
+        trajectory.terminated.sum(axis=0) == 1
+    ).all()  # nobody waits any more: nothing costs after the end
     assert trajectory.settled[trajectory.active].all()
     for stream, loop in enumerate(loops):
         start, floor = np.array(loop.start), np.maximum(loop.run, 10)

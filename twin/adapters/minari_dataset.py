@@ -85,13 +85,14 @@ def _episode(
     )  # the last observation stands for its successor
     ended = np.zeros(length, bool)
     ended[-1] = True
+    terminated = np.asarray(trajectory.terminated)[first:last, stream]
     action = np.asarray(jax.tree.leaves(trajectory.action)[0])[first:last, 0, stream]
     mask, elapsed_s = legal[seen, :, 0, stream].astype(np.int8), np.asarray(trajectory.elapsed_s)[:, stream]
     return {
         "observations": features[seen, :, stream].astype(np.float32),
         "actions": action.astype(np.int64),
         "rewards": np.asarray(trajectory.reward)[first:last, 0, stream].astype(float),
-        "terminations": np.zeros(length, bool),
-        "truncations": ended,
+        "terminations": terminated,
+        "truncations": ended & ~terminated,
         "infos": {"action_mask": mask, "elapsed_s": elapsed_s[seen].astype(float).tolist()},
     }

@@ -30,8 +30,8 @@ class TimeStep(NamedTuple):
     legal: PyTree  # leaves [choices, seats]
     active: Array  # [seats] bool: who must decide; the others' actions are ignored
     reward: Array  # [seats]: of the decisions whose outcome became known in this step
-    terminated: Array  # [] bool: no further decision will be asked for
-    truncated: Array  # [] bool: the episode has reached its number of steps
+    terminated: Array  # [] bool: the episode has ended for good
+    truncated: Array  # [] bool: it has been cut short, or has reached its number of steps
     elapsed_s: Array  # [] since the decision before
     num_open: Array  # [] int32, at the end of the episode: decisions that were never paid
 
@@ -106,8 +106,8 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
             legal=problem.legal(system.problem),
             active=problem.active(system.problem) & ~system.done[None],
             reward=reward,
-            terminated=system.done,
-            truncated=ends & ~system.done,
+            terminated=system.terminated,
+            truncated=ends & ~system.terminated,
             elapsed_s=elapsed_s,
             num_open=jnp.sum(is_open, dtype=jnp.int32),
         )

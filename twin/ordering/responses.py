@@ -74,13 +74,17 @@ def size_in_parts(pool: Pool) -> int:
 
 
 def _told(config: OrderingConfig, going: Going) -> tuple[Hidden, Outcome]:
-    """The outcome of a step: the pool as it stands, and what waiting has cost since the last decision."""
+    """The outcome of a step: the pool as it stands, and what waiting has cost since the last decision.
+
+    Without a decision to come nobody waits any more and nothing costs: the episode ends for good.
+    """
     pool = going.pool
     waiting = numbers(config.queue_size, pool.clock) < pool.num_waiting[None]
     cost = accrued(config, pool.queue.arrival, going.hidden.run, going.since[None], pool.clock[None])
     outcome = add_waiting(going.outcome, cost, waiting)
     elapsed_s = (pool.clock - going.since).astype(jnp.float32) * config.tick_s
-    return going.hidden, Outcome(elapsed_s, ~pool.deciding, PoolNews(pool, outcome))
+    no = jnp.zeros_like(pool.deciding)
+    return going.hidden, Outcome(elapsed_s, ~pool.deciding, no, PoolNews(pool, outcome))
 
 
 def starts_of(state: EnvironmentState, config: OrderingConfig) -> Array:

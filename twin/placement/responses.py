@@ -126,7 +126,8 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
             first.clock_s, jnp.zeros_like(first.active), *shown, first.request, first.active,
             available(streams), first.carried,
         )  # fmt: skip
-        outcome = Outcome(jnp.zeros(streams, jnp.float32), first.done, news)
+        no = jnp.zeros_like(first.done)  # requests go on beyond the window
+        outcome = Outcome(jnp.zeros(streams, jnp.float32), no, first.done, news)
         return _Private(private, answers.init(key_answers, streams), hidden), outcome
 
     def advance(
@@ -144,7 +145,8 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
             following.clock_s, fate.accepted & state.active, *shown, following.request, following.active,
             available(state.clock_s.shape),
         )  # fmt: skip
-        outcome = Outcome(following.clock_s - state.clock_s, following.done, news, note)
+        no = jnp.zeros_like(following.done)
+        outcome = Outcome(following.clock_s - state.clock_s, no, following.done, news, note)
         return _Private(arrivals_state, memory, hidden), outcome
 
     def foretell(private: _Private, state: PlacementState) -> PlacementState:

@@ -49,7 +49,8 @@ def frame_response(case: Instance, dispatch: Dispatch, config: FrameConfig, begi
     def init(key: Array, streams: Streams) -> tuple[EnvironmentState, Outcome]:
         state = environment(problem, slot_response(case, begin_s)).reset(key, streams)
         nothing = jax.tree.map(jnp.zeros_like, _load(case, state))
-        return state, Outcome(jnp.zeros(streams, jnp.float32), state.done, _news(state, nothing))
+        zero_s = jnp.zeros(streams, jnp.float32)
+        return state, Outcome(zero_s, state.terminated, state.done, _news(state, nothing))
 
     def advance(
         key: Array, state: EnvironmentState, _known: FrameState, action: Scaling
@@ -72,7 +73,7 @@ def frame_response(case: Instance, dispatch: Dispatch, config: FrameConfig, begi
         (after, total), _ = jax.lax.scan(sample, (state, nothing), keys)
         mean = jax.tree.map(lambda leaf: leaf / num_samples, total)
         elapsed_s = after.problem.placement.clock_s - state.problem.placement.clock_s
-        return after, Outcome(elapsed_s, after.done, _news(after, mean))
+        return after, Outcome(elapsed_s, after.terminated, after.done, _news(after, mean))
 
     return Response(init, advance, lambda _private, state: state)
 

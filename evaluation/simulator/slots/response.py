@@ -74,7 +74,7 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         orchestrator: Who changes the deployment; nobody by default.
 
     Returns:
-        The response to `slot_problem(case)`. Episodes end with the world's day.
+        The response to `slot_problem(case)`. Episodes are truncated at the end of the world's day.
     """
     config, failing = case.config, on_clock(case.world, case.by_site, begin_s)
 
@@ -87,7 +87,8 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         clock_s = jnp.zeros(streams, jnp.float32)
         view = _view(case, private, first_deployed(case, streams), nothing_counted(streams), clock_s)
         news = _news(case, private, view, clock_s, begin_s, _available(case, failing, clock_s))
-        return private, Outcome(clock_s, clock_s > 0.0, news)
+        no = clock_s > 0.0
+        return private, Outcome(clock_s, no, no, news)
 
     def advance(key: Array, private: Private, state: SlotState, node: Array) -> tuple[Private, Outcome]:
         slot = private.slot + 1
@@ -120,7 +121,7 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         available = _available(case, failing, until_s)
         news = _news(case, private, view, until_s, begin_s, available, sent.accepted)
         done = begin_s + until_s >= case.by_site.day_s
-        return private, Outcome(until_s - from_s, done, news)
+        return private, Outcome(until_s - from_s, jnp.zeros_like(done), done, news)
 
     def foretell(private: Private, state: SlotState) -> SlotState:
         """Answers that are on their way back will arrive; nothing else is settled yet."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError
+from tests.small_games import stopping
 from tests.toys import toy_problem, toy_response
 from tests.twin.mechanical import mechanical
 from twin.adapters import stepwise
@@ -64,14 +65,21 @@ def test_several_seats_and_actions_of_several_parts_are_stepped_and_batched():
     assert int(looks.num_open[:, -1].sum()) == 0  # this response foretells every fate
 
 
-def test_an_episode_that_ends_by_itself_is_terminated_and_stays_so():
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_episode_that_ends_for_good_is_terminated_one_cut_short_truncated(ends):
+    game = stepwise(stopping(ends=ends), 4)
+    _, look = jax.jit(game.step)(KEY, game.reset(KEY)[0], jnp.zeros(1, jnp.int32))
+    assert (bool(look.terminated), bool(look.truncated)) == (ends, not ends)
+
+
+def test_an_episode_that_is_cut_short_stays_so():
     game = stepwise(ENDING, LENGTH)
     step = jax.jit(game.step)
     episode, look = jax.jit(game.reset)(KEY)
     for index in range(12):
         episode, look = step(jax.random.fold_in(KEY, index), episode, jnp.array([3], jnp.int32))
-    assert bool(look.terminated)
-    assert not bool(look.truncated)
+    assert not bool(look.terminated)
+    assert bool(look.truncated)
     assert float(look.reward.sum()) == 0.0
     with pytest.raises(ConfigError, match="episodes of 0 steps"):
         stepwise(ENDING, 0)
