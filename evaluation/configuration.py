@@ -35,6 +35,7 @@ class LogConfig:
         format: Name of a log format, for example "wagap"; empty for a simulated log.
         paths: Files or folders of the raw log, relative to the configuration file; single steps do without.
         origin: Date of the log's time zero, for logs that hide it.
+        capacity: Cores of the machine ("786432") or of its pools ("batch=4096"), for logs that do not tell them.
         preset: Preset of the ground truth; empty for a real log.
         days: Days to simulate.
         behaviour: Who decides in the simulated log.
@@ -44,6 +45,7 @@ class LogConfig:
     format: str = ""
     paths: tuple[str, ...] = ()
     origin: dt.date | None = None
+    capacity: tuple[str, ...] = ()
     preset: str = ""
     days: int = 40
     behaviour: str = "mix"

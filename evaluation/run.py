@@ -31,6 +31,7 @@ from evaluation.shifts import answerable
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.formats.pool_size import parse_capacity
 from logs_schema.importing import find_format, import_log, source_files
 from logs_schema.progress import Progress
 from offline_rl.recipes.training import refuse_uneven_streams
@@ -132,13 +133,21 @@ def archive_step(log: LogConfig, here: Path) -> Step:
     paths = [here / path for path in log.paths]
     origin = None if log.origin is None else dt.datetime(log.origin.year, log.origin.month, log.origin.day)
 
+    capacity = dict(map(parse_capacity, log.capacity))
+
     def build(out: Path, _: Products, progress: Progress) -> Mapping[str, Any]:
         with progress.stage("import", unit="rows") as stage:
-            report = import_log(log.format, paths, out / ARCHIVE, origin=origin, progress=stage)
+            report = import_log(
+                log.format, paths, out / ARCHIVE, origin=origin, capacity=capacity, progress=stage
+            )
         return {"rows": dict(report.rows)}
 
     files = {str(index): path for index, path in enumerate(source_files(find_format(log.format), paths))}
-    settings = {"format": log.format, "origin": None if origin is None else origin.isoformat()}
+    settings: dict[str, Any] = {
+        "format": log.format,
+        "origin": None if origin is None else origin.isoformat(),
+    }
+    settings |= {"capacity": capacity} if capacity else {}
     return Step("archive", "job-archive", build, files=files, config=settings)
 
 

@@ -5,13 +5,14 @@ the log does not support it although columns are filled (its `limits`, `logs_sch
 Whatever a log does not support is later reported as *not applicable*, never invented.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import SHIFTS_DAYS, LogDays
 
 Answer = Literal["yes", "partial", "no"]
@@ -125,7 +126,7 @@ def capability_matrix(
         fraction = coverage.fraction(question.name)
         reason = _share(fraction, question.name)
         lines.append(Capability(question.name, _answer(fraction), fraction, reason, question.enables))
-    lines += [_node_capacities(nodes), _tiers(nodes), _days(days)]
+    lines += [_node_capacities(nodes, set(guesses(facts))), _tiers(nodes), _days(days)]
     for name, enables in SAMPLE_TABLES.items():
         rows = sample_rows.get(name, 0)
         reason = f"{rows:,} rows" if rows else "the log has no such table"
@@ -163,7 +164,7 @@ def percent(fraction: float) -> str:
     return "under 0.1 %" if fraction < 0.001 else f"{min(100 * fraction, 99.9):.1f} %"
 
 
-def _node_capacities(nodes: pa.Table) -> Capability:
+def _node_capacities(nodes: pa.Table, guessed: Set[str]) -> Capability:
     enables = "legality by capacity, exact bookkeeping, utilisation"
     if not nodes.num_rows:
         return Capability("node_capacities", "no", 0.0, "no inventory of nodes", enables)
@@ -178,6 +179,12 @@ def _node_capacities(nodes: pa.Table) -> Capability:
     )
     if memory < ENOUGH:
         reason += ", memory unknown" if memory == 0 else f", memory known for {percent(memory)}"
+    num_guessed = sum(node in guessed for node in nodes["node_id"].to_pylist())
+    if num_guessed:
+        fraction = 1 - num_guessed / nodes.num_rows
+        return Capability(
+            "node_capacities", "partial", fraction, f"{reason}, {num_guessed} guessed from use", enables
+        )
     return Capability("node_capacities", "yes", 1.0, reason, enables)
 
 

@@ -5,7 +5,7 @@ real logs overrun their requests and their capacities. Only an archive that noth
 usable: one without rows, or with more than a fifth of its rows in quarantine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from logs_schema.capabilities import Coverage, capability_matrix
 from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing, counted
 from logs_schema.check_text import render
 from logs_schema.errors import first
+from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import LogDays, log_days
 from logs_schema.peak_use import RESOURCES, PeakUse
 
@@ -28,6 +29,8 @@ __all__ = ["CheckReport", "check_archive", "render"]
 LARGEST_QUARANTINED_SHARE = 0.2
 TOLERANCE = 1e-6
 """Relative excess over a capacity that is rounding and not a finding."""
+FAR_OVER = 1.5
+"""A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
 
 COLUMNS = tuple(dict.fromkeys((*capabilities.COLUMNS, *peak_use.COLUMNS, "requested_run_s")))
 
@@ -53,7 +56,8 @@ def check_archive(path: Path | str) -> CheckReport:
         use.add(batch)
         clock.add(batch)
     nodes = archive.nodes()
-    capacities = tuple(_capacity_lines(use.finish(), nodes))
+    guessed = guesses(archive.facts)
+    capacities = tuple(_capacity_lines(use.finish(), nodes, set(guessed)))
     unknown_nodes = _unknown_nodes(use, nodes)
     timing = clock.timing(archive.facts.get("num_out_of_order"))
     samples = {name: tables[name].rows for name in capabilities.SAMPLE_TABLES if name in tables}
@@ -71,6 +75,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *_row_warnings(tables, days, timing),
             *first_broken(archive, {name: table.rules for name, table in tables.items()}),
             *_node_warnings(capacities, unknown_nodes),
+            *_guess_warnings(guessed),
         ),
         problems=tuple(_problems(tables)),
     )
@@ -117,10 +122,20 @@ class _Clock:
         )
 
 
-def _capacity_lines(use: PeakUse, nodes: pa.Table) -> Iterator[CapacityLine]:
-    """Peaks against capacities: node by node, or by site where some requests' nodes are unknown."""
+def _capacity_lines(use: PeakUse, nodes: pa.Table, guessed: Set[str]) -> Iterator[CapacityLine]:
+    """Peaks against capacities: node by node, or by site where some requests' nodes are unknown.
+
+    Args:
+        use: The peaks.
+        nodes: The inventory.
+        guessed: Nodes whose capacity is a guess from their use.
+    """
     by_site = use.num_without_node > 0
     named = nodes["site" if by_site else "node_id"].to_pylist()
+    ids = nodes["node_id"].to_pylist()
+    unsure = {
+        f"site {name}" if by_site else name for node, name in zip(ids, named, strict=True) if node in guessed
+    }
     for index, resource in enumerate(RESOURCES):
         capacity: dict[str, float] = {}
         for name, amount in zip(named, nodes[resource].to_pylist(), strict=True):
@@ -137,7 +152,8 @@ def _capacity_lines(use: PeakUse, nodes: pa.Table) -> Iterator[CapacityLine]:
         over.sort(key=lambda place: place.capacity / place.peak)
         shares = [place.peak / place.capacity for place in checked if place.capacity > 0]
         kind = "site" if by_site else "node"
-        yield CapacityLine(resource, kind, len(checked), tuple(over), max(shares, default=0.0))
+        num_guessed = sum(place.place in unsure for place in checked)
+        yield CapacityLine(resource, kind, len(checked), tuple(over), max(shares, default=0.0), num_guessed)
 
 
 def _unknown_nodes(use: PeakUse, nodes: pa.Table) -> tuple[str, ...]:
@@ -177,6 +193,23 @@ def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[st
             )
     if unknown_nodes:
         yield f"requests ran on nodes that the inventory does not know: {first(unknown_nodes)}"
+
+
+def _guess_warnings(guessed: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    for node, guess in guessed.items():
+        cores, median, largest = (guess[name] for name in ("cores", "median_use", "largest_request"))
+        beyond = [
+            f"{cores / base:,.3g} times {name} ({base:,.5g})"
+            for name, base in (("the median use", median), ("the largest request", largest))
+            if base > 0
+        ]
+        far = (median > 0 and cores > FAR_OVER * median) or (largest > 0 and cores > FAR_OVER * largest)
+        yield (
+            f"the capacity of {node} is a guess: {cores:,.5g} cores, the largest use at once, "
+            f"{' and '.join(beyond)}; "
+            + ("it may well be too large (requests may overlap that never ran together): " if far else "")
+            + "whether use exceeds capacity cannot be told; give it with schedtwin import --capacity"
+        )
 
 
 def _problems(tables: dict[str, TableCounts]) -> Iterator[str]:

@@ -41,6 +41,7 @@ class CapacityLine:
         num_places: Places checked: those that ran a request and whose capacity is known.
         over: Places whose peak is above their capacity, worst first.
         largest_share: Largest peak divided by its capacity; 0 if nothing was checked.
+        num_guessed: Places checked whose capacity is a guess from their very use, which cannot exceed it.
     """
 
     resource: str
@@ -48,6 +49,7 @@ class CapacityLine:
     num_places: int
     over: tuple[PlaceUse, ...]
     largest_share: float
+    num_guessed: int = 0
 
 
 @dataclass(frozen=True)

@@ -167,9 +167,9 @@ def _capacities(report: CheckReport) -> RenderableType:
         table.add_row(
             line.resource,
             counted(line.num_places, line.kind),
-            Text(f"{len(line.over):,}", style="yellow" if line.over else "green"),
+            Text(f"{len(line.over):,}", style="yellow" if line.over or line.num_guessed else "green"),
             f"{100 * line.largest_share:.1f} %",
-            worst,
+            worst or (f"{line.num_guessed:,} guessed from this very use" if line.num_guessed else ""),
         )
     return _titled("Concurrent use against capacity", table)
 

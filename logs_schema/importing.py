@@ -4,6 +4,7 @@ A format is a module of `logs_schema.formats` with
 
 * `NAME`, `DESCRIPTION`, and `EXPECTED` (what its lines look like, for messages);
 * `read(paths, given)`, an iterator of chunks, rejects and lines, and `facts(paths, given)`, what rows cannot say;
+* optionally `TAKES_CAPACITY`: whether the size of its pools may be given, which the log does not (always) tell;
 * optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
 """
 
@@ -75,6 +76,7 @@ def import_log(
     out: Path | str,
     *,
     origin: datetime | None = None,
+    capacity: Mapping[str, float] | None = None,
     replace: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> ImportReport:
@@ -85,6 +87,7 @@ def import_log(
         paths: The log's files, or a folder that holds them.
         out: Folder of the archive to write.
         origin: Date of the log's time zero, for logs that hide it; UTC if it has no time zone.
+        capacity: Cores of a pool by its name, for logs that do not tell the size of their machine.
         replace: Whether an archive already at `out` may be replaced.
         progress: Called with the number of rows read so far, after each chunk.
 
@@ -102,7 +105,9 @@ def import_log(
     refuse_other_formats(module, files)
     if origin is not None and origin.tzinfo is None:
         origin = origin.replace(tzinfo=UTC)
-    given = Given(origin)
+    given = Given(origin, dict(capacity or {}))
+    if given.capacity and not getattr(module, "TAKES_CAPACITY", False):
+        refuse_capacity(module, files)
     facts = module.facts(files, given) | {"origin": origin.isoformat() if origin else None}
     if origin is not None and facts["clock"] == ABSOLUTE_CLOCK:
         refuse_origin(module, files)
@@ -166,6 +171,17 @@ def refuse_origin(module: ModuleType, files: Sequence[Path]) -> None:
         where=f"{first(files)}, read as {module.NAME}",
         allowed="an origin for logs whose instants count from a hidden one",
         advice="leave the origin out",
+    )
+
+
+def refuse_capacity(module: ModuleType, files: Sequence[Path]) -> None:
+    """FormatError: a capacity was given for a log of a format without pools of unknown size."""
+    takers = [other.NAME for other in _modules() if getattr(other, "TAKES_CAPACITY", False)]
+    raise FormatError(
+        f"a capacity was given, and {module.NAME} logs have no pool whose size could be",
+        where=first(files),
+        allowed=f"capacities for {', '.join(takers)}",
+        advice="leave the capacity out; native and wagap logs bring their own nodes",
     )
 
 

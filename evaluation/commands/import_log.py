@@ -27,6 +27,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=_instant,
         help="date of the log's time zero, where the log hides it (UTC)",
     )
+    parser.add_argument(
+        "--capacity",
+        metavar="[POOL=]CORES",
+        action="append",
+        default=[],
+        type=_capacity,
+        help="cores of the machine, or of one of its pools, where the log does not tell them; may be repeated",
+    )
     parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
 
 
@@ -55,11 +63,22 @@ def run(arguments: Namespace) -> int:
             arguments.paths,
             arguments.out,
             origin=arguments.origin,
+            capacity=dict(arguments.capacity),
             replace=arguments.replace,
             progress=stage,
         )
     show_result(arguments, report.to_json(), text(report))
     return 0
+
+
+def _capacity(text: str) -> tuple[str, float]:
+    from logs_schema.errors import ConfigError
+    from logs_schema.formats.pool_size import parse_capacity
+
+    try:
+        return parse_capacity(text)
+    except ConfigError as error:
+        raise ArgumentTypeError(f"{error.what}; allowed: {error.allowed}") from error
 
 
 def _instant(text: str) -> datetime:

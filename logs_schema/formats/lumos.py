@@ -5,7 +5,8 @@ Readings of the format:
 * `submit_time` is in seconds since 1970; start is submit + wait, finish is start + run.
 * Hidden users and projects are written 0 and become null.
 * Cores asked for are `cpu_num`, nodes `node_num`. The log does not tell the machine's size: the virtual node
-  `pool` has the largest number of nodes in use at once, times the cores per node (Theta: 4,392 x 64).
+  `pool` has the cores given, else as a guess the largest number of nodes in use at once, times the cores per node
+  (Theta: 4,392 x 64). Facts call it a guess.
 * Status Pass is completed, Killed killed, Failed failed, anything else unknown.
 * A negative time, a zero requested time, or no nodes break a row; a run longer than requested does not.
 * There is no placement decision to learn from: `offered_node` and `candidates` are null.
@@ -30,6 +31,7 @@ from logs_schema.formats.fields import (
     positive,
 )
 from logs_schema.formats.files import find_files, numbered_lines, only_file
+from logs_schema.formats.pool_size import GUESSED, PoolUse, given_cores, pool_use
 from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Chunk, Given, Item, Row, parse_lines, tabulate
 from logs_schema.formats.swf_jobs import whole_label
 from logs_schema.tables import NODES, REQUESTS
@@ -39,6 +41,7 @@ DESCRIPTION = "lumos CSV of one machine (ALCF Theta and others), plain or .gz"
 NUMBERS = ("gpu_num", "cpu_num", "node_num", "submit_time", "wait_time", "run_time", "wall_time")
 COLUMNS = ("job", "user", "project", *NUMBERS, "new_status")
 EXPECTED = f"a header with {', '.join(COLUMNS)}"
+TAKES_CAPACITY = True
 SITE = "cluster"
 POOL = "pool"
 STATUSES = {"Pass": "completed", "Killed": "killed", "Failed": "failed"}
@@ -57,11 +60,18 @@ class Job(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The machine as far as the log shows it: nodes in use at once, cores and GPUs per node."""
+    """The machine as far as the log shows it: its use in nodes, and cores and GPUs per node."""
 
-    num_nodes: float
+    use: PoolUse
     cores_per_node: float
     gpus_per_node: float
+
+    def num_nodes(self, given: Given) -> float:
+        """Nodes of the machine: as many as hold the cores given, else as were in use at once."""
+        cores = given_cores(given, (POOL,)).get(POOL)
+        if cores is None or not self.cores_per_node:
+            return max(self.use.peak, self.use.largest)
+        return cores / self.cores_per_node
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
@@ -108,14 +118,15 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     path = data_files(paths)[0]
     header = Header(path, COLUMNS)
     size = machine_size(path, header)
-    if size.num_nodes:
+    num_nodes = size.num_nodes(given)
+    if num_nodes:
         pool = {
             "node_id": POOL,
             "node_class": POOL,
             "site": SITE,
             "tier": "pool",
-            "cpu_cores": size.num_nodes * size.cores_per_node,
-            "gpus": size.num_nodes * size.gpus_per_node,
+            "cpu_cores": num_nodes * size.cores_per_node,
+            "gpus": num_nodes * size.gpus_per_node,
             "virtual": True,
         }
         yield Chunk(NODES.name, tabulate(NODES, [pool]), path.name, 1, None, derived=True)
@@ -156,8 +167,8 @@ def hidden_or_label(text: str) -> str | None:
 
 
 def machine_size(path: Path, header: Header) -> Size:
-    """Reads the log once: the largest number of nodes in use at once, and the largest share of a node."""
-    times_s, changes = array("d"), array("d")
+    """Reads the log once: the nodes in use at once, and the largest share of a node."""
+    starts_s, finishes_s, nodes = array("d"), array("d"), array("d")
     cores_per_node = gpus_per_node = 0.0
     for line_number, line in numbered_lines(path):
         if line_number == 1 or not line.strip():
@@ -166,28 +177,28 @@ def machine_size(path: Path, header: Header) -> Size:
             job = parse_job(header.fields(line))
         except BadRow:
             continue
-        start_s = job.submit_s + job.wait_s
-        times_s.extend((start_s, start_s + job.run_s))
-        changes.extend((job.nodes, -job.nodes))
+        starts_s.append(job.submit_s + job.wait_s)
+        finishes_s.append(job.submit_s + job.wait_s + job.run_s)
+        nodes.append(job.nodes)
         cores_per_node = max(cores_per_node, job.cores / job.nodes)
         gpus_per_node = max(gpus_per_node, job.gpus / job.nodes)
-    when, change = np.asarray(times_s), np.asarray(changes)
-    peak = float(np.cumsum(change[np.lexsort((change, when))]).max(initial=0))
-    return Size(max(peak, float(change.max(initial=0))), cores_per_node, gpus_per_node)
+    use = pool_use(np.asarray(starts_s), np.asarray(finishes_s), np.asarray(nodes))
+    return Size(use, cores_per_node, gpus_per_node)
 
 
 def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows: the machine's size as far as use shows it."""
     path = data_files(paths)[0]
     size = machine_size(path, Header(path, COLUMNS))
+    source = "given" if given.capacity else "guessed from the largest use at once"
     return describe(
         NAME,
         clock=ABSOLUTE_CLOCK,
         limits={"decisions": "one pool: there was nothing to choose", "tiers": "one pool"},
         notes=(
-            f"The pool's capacity is the largest use seen: {size.num_nodes:g} nodes "
-            f"of {size.cores_per_node:g} cores.",
+            f"The pool's capacity is {source}: {size.num_nodes(given):g} nodes of {size.cores_per_node:g} cores.",
             "Hidden users and projects (written 0) are null.",
         ),
         acknowledge="DIR-LAB lumos; Argonne Leadership Computing Facility",
+        **({} if given.capacity else {GUESSED: {POOL: size.use.guess(size.cores_per_node)}}),
     )

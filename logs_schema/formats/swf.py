@@ -11,9 +11,10 @@ Readings of the format:
   wait says when it was cancelled: `finish` without `start`.
   Lines with status 2 to 4 are parts of jobs and go to the quarantine.
 * A negative time, zero processors or a zero requested time breaks a row; a run time of zero does not.
-* The header's MaxProcs (else MaxNodes) is the capacity of one virtual node, `pool`; where field 16 names partitions,
-  every one is a virtual node and a class of its own (`logs_schema.formats.swf_partitions`). There is no placement
-  decision to learn from: `offered_node` and `candidates` are null, but for a job of a partition that never started.
+* The capacity given, else the header's MaxProcs (else MaxNodes), is that of one virtual node, `pool`; where field 16
+  names partitions, every one is a virtual node and a class of its own (`logs_schema.formats.swf_partitions`). There is
+  no placement decision to learn from: `offered_node` and `candidates` are null, but for a job of a partition that never
+  started.
 * A log that a simulator wrote says so in its header, and its waits are then not history.
 """
 
@@ -26,6 +27,7 @@ from typing import Any
 
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.files import find_files, numbered_lines, only_file
+from logs_schema.formats.pool_size import GUESSED, given_cores
 from logs_schema.formats.reading import (
     EPOCH,
     NOTHING_GIVEN,
@@ -44,6 +46,7 @@ from logs_schema.tables import NODES, REQUESTS
 NAME = "swf"
 DESCRIPTION = "Standard Workload Format (Parallel Workloads Archive), plain or .gz"
 EXPECTED = "18 numbers separated by blanks, after header lines that begin with ';'"
+TAKES_CAPACITY = True
 SITE = "cluster"
 POOL = "pool"
 LOOKS_LIKE_EPOCH_S = 5e8
@@ -70,12 +73,9 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     """
     path = data_files(paths)[0]
     header = read_header(path)
-    capacity = pool_capacity(header)
-    partitions = partitions_of(path, header, capacity, given.capacity)
-    if partitions is not None:
-        yield pool_chunk(path.name, partitions.processors)
-    elif capacity is not None:
-        yield pool_chunk(path.name, {POOL: capacity})
+    processors, partitions = machine(path, header, given)
+    if processors:
+        yield pool_chunk(path.name, processors)
     clock_s = clock_start_s(path, header, given.origin)
 
     def parse_row(_: int, line: str) -> Row | None:
@@ -128,16 +128,17 @@ def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]
     """What the header says: clock, time zone, installation, and whether a simulator wrote the waits."""
     path = data_files(paths)[0]
     header = read_header(path)
-    capacity = pool_capacity(header)
-    partitions = partitions_of(path, header, capacity, given.capacity)
+    processors, partitions = machine(path, header, given)
     limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
     if partitions is not None:
         limits = {"decisions": "whoever submits names the partition", "tiers": "the log tells of none"}
     simulator = simulated_by(header)
     if simulator:
         limits["true_waits"] = f"simulated by {simulator}: an exact counterfactual, not history"
-    if capacity is None and partitions is None:
-        limits["node_capacities"] = "the header gives neither MaxProcs nor MaxNodes"
+    if not processors:
+        limits["node_capacities"] = (
+            "the header gives neither MaxProcs nor MaxNodes, and no capacity was given"
+        )
     return describe(
         NAME,
         clock=RELATIVE_CLOCK if clock_is_relative(path, header) else ABSOLUTE_CLOCK,
@@ -151,7 +152,30 @@ def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]
         installation=header.get("Installation", header.get("Computer", "")),
         acknowledge=header.get("Acknowledge", ""),
         policy=path.name.split(".")[0] if simulator else "",
+        **({GUESSED: guessed} if (guessed := partition_guesses(partitions)) else {}),
     )
+
+
+def machine(
+    path: Path, header: Mapping[str, str], given: Given
+) -> tuple[Mapping[str, float], Partitions | None]:
+    """Processors by pool, none where nobody tells them; and the partitions, None where the log is one pool.
+
+    Raises:
+        FormatError: A capacity was given for a pool that is not there.
+    """
+    whole = pool_capacity(header)
+    partitions = partitions_of(path, header, whole, given.capacity)
+    if partitions is not None:
+        given_cores(given, tuple(partitions.processors))
+        return partitions.processors, partitions
+    cores = given_cores(given, (POOL,)).get(POOL, whole)
+    return {} if cores is None else {POOL: cores}, None
+
+
+def partition_guesses(partitions: Partitions | None) -> dict[str, dict[str, float]]:
+    """The fact about partitions whose size is a guess."""
+    return {} if partitions is None else {name: partitions.used[name].guess() for name in partitions.guessed}
 
 
 def partition_notes(partitions: Partitions | None) -> list[str]:

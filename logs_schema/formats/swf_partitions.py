@@ -22,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from logs_schema.formats.files import numbered_lines
+from logs_schema.formats.pool_size import PoolUse, pool_use
+from logs_schema.formats.reading import LATEST_EPOCH_S
 
 MOST_PARTITIONS = 32
 KNOWN = 0.99
@@ -43,11 +45,13 @@ class Partitions(NamedTuple):
         processors: Name of the pool -> its size, in order of the partitions' numbers.
         guessed: Names of those whose size is the peak of use.
         described: Name -> what the header says of it.
+        used: Name -> its use over time.
     """
 
     processors: dict[str, float]
     guessed: tuple[str, ...]
     described: dict[str, str]
+    used: dict[str, PoolUse]
 
 
 def pool_name(partition: str) -> str:
@@ -66,8 +70,8 @@ def partitions_of(
         whole: Processors of the whole machine, if the header says.
         given: Processors by name of the pool, told by whoever imports.
     """
-    used = _peaks(path)
-    if used is None or (whole is not None and sum(used.values()) > OVER * whole):
+    used = _uses(path)
+    if used is None or (whole is not None and sum(use.peak for use in used.values()) > OVER * whole):
         return None
     described = _described(path)
     told = _sizes(header) | {
@@ -78,17 +82,18 @@ def partitions_of(
         name = pool_name(number)
         if name in given:
             processors[name] = given[name]
-        elif told.get(number, 0.0) >= COUNTS_OTHERS * used[number]:
+        elif told.get(number, 0.0) >= COUNTS_OTHERS * used[number].peak:
             processors[name] = told[number]
         else:
-            processors[name] = used[number]
+            processors[name] = used[number].peak
             guessed.append(name)
     words = {pool_name(number): words for number, words in described.items() if number in used}
-    return Partitions(processors, tuple(guessed), words)
+    uses = {pool_name(number): use for number, use in used.items()}
+    return Partitions(processors, tuple(guessed), words, uses)
 
 
-def _peaks(path: Path) -> dict[str, float] | None:
-    """Most processors in use at once, by number of the partition; None where field 16 is none."""
+def _uses(path: Path) -> dict[str, PoolUse] | None:
+    """Processors in use over time, by number of the partition; None where field 16 is none."""
     codes: dict[str, int] = {}
     columns = {name: array("d") for name in ("begin", "end", "processors", "code")}
     num_unknown = 0
@@ -101,7 +106,9 @@ def _peaks(path: Path) -> dict[str, float] | None:
         except ValueError:
             continue
         processors = asked if asked > 0 else allocated
-        if not (0 <= wait < np.inf and 0 < run < np.inf and 0 < processors < np.inf and abs(submit) < np.inf):
+        if not (
+            wait >= 0 and run > 0 and 0 < processors < np.inf and abs(submit) + wait + run < LATEST_EPOCH_S
+        ):
             continue
         if number < 0 or number != int(number):
             num_unknown += 1
@@ -116,16 +123,9 @@ def _peaks(path: Path) -> dict[str, float] | None:
         return None
     begin, end, processors_used, code_of = (np.array(column) for column in columns.values())
     return {
-        number: _peak(*(column[code_of == code] for column in (begin, end, processors_used)))
+        number: pool_use(*(column[code_of == code] for column in (begin, end, processors_used)))
         for number, code in codes.items()
     }
-
-
-def _peak(begin: np.ndarray, end: np.ndarray, processors: np.ndarray) -> float:
-    """Who ends leaves before who starts."""
-    change = np.concatenate([-processors, processors])
-    order = np.lexsort((change > 0, np.concatenate([end, begin])))
-    return float(np.cumsum(change[order]).max())
 
 
 def _described(path: Path) -> dict[str, str]:

@@ -68,6 +68,8 @@ def test_import_replaces_only_when_asked(log, tmp_path, capsys):
         (("swf", "{log}.absent"), "log.swf.absent"),
         (("lumos", "{log}"), "it looks like swf"),
         (("swf", "{log}", "--origin", "yesterday"), "no date"),
+        (("swf", "{log}", "--capacity", "many"), "is no capacity"),
+        (("swf", "{log}", "--capacity", "batch=9"), "no pool of this log"),
     ],
 )
 def test_import_refuses_what_it_cannot_read(log, tmp_path, capsys, words, message):

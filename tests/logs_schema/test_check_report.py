@@ -191,6 +191,12 @@ def test_the_importers_limits_overrule_filled_columns(tmp_path):
     assert (line.answer, line.fraction, line.reason) == ("no", 1.0, "simulated")
 
 
+def test_pools_of_unnamed_machines_are_counted(tmp_path):
+    nodes = [NODE | {"node_id": name, "virtual": True} for name in ("n1", "n2", "n3")]
+    report = checked(tmp_path, [request(1, 0)], nodes=nodes)
+    assert capability(report, "node_capacities").reason == "3 pools of unnamed machines, memory unknown"
+
+
 def test_two_sites_have_tiers(tmp_path):
     nodes = [NODE, NODE | {"node_id": "c", "site": "cloud", "tier": "cloud"}]
     report = checked(tmp_path, [request(1, 0)], nodes=nodes)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation import cli
-from logs_schema import Archive, import_log
+from logs_schema import Archive, FormatError, check_archive, import_log
 from logs_schema.formats import swf
 from logs_schema.formats.reading import Given
 from logs_schema.formats.swf_partitions import partitions_of
@@ -142,3 +142,16 @@ def test_a_job_about_placement_is_refused_by_name(archive, tmp_path, capsys):
         cli.main(["run", str(tmp_path / "job.toml"), "--out", str(tmp_path / "work"), "--no-progress"]) == 2
     )
     assert "queues of 3 pools, and nobody chose between them" in capsys.readouterr().err
+
+
+def test_guessed_partitions_are_warnings_of_the_check(tmp_path):
+    path = written(tmp_path, "log.swf", *HEADER, *machines(20))
+    import_log("swf", [path], tmp_path / "a", capacity={"partition-10": 8.0})
+    report = check_archive(tmp_path / "a")
+    (warning,) = [text for text in report.warnings if "guess" in text]
+    assert warning.startswith("the capacity of partition-1 is a guess: 64 cores")
+    assert report.capacities[0].num_guessed == 1
+    with pytest.raises(
+        FormatError, match=r"'pool', which is no pool[\s\S]*partition-1, partition-2, partition-10"
+    ):
+        import_log("swf", [path], tmp_path / "b", capacity={"pool": 8.0})
