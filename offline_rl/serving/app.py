@@ -3,7 +3,7 @@
 | path | |
 |---|---|
 | `POST /filter`, `POST /prioritize` | a Kubernetes scheduler extender (`offline_rl.serving.extender`) |
-| `POST /decide`, `POST /events` | plain JSON (`offline_rl.serving.plain`) |
+| `POST /decide`, `POST /events`, `POST /nodes` | plain JSON (`offline_rl.serving.plain`) |
 | `POST /reload` | load the bundle anew; refused from other machines where no token is set |
 | `GET /healthz`, `GET /readyz` | alive; able to answer. No token needed |
 | `GET /metrics` | Prometheus |
@@ -28,7 +28,7 @@ from offline_rl.errors import PolicyInputError
 from offline_rl.serving.errors import AskError
 from offline_rl.serving.extender import GO, args_of, filter_error, filter_result, host_priorities, spelling_of
 from offline_rl.serving.kubernetes import NodeObjects
-from offline_rl.serving.plain import ask_of_json, events_of_json
+from offline_rl.serving.plain import ask_of_json, events_of_json, inventory_of_json
 from offline_rl.serving.service import Service
 
 Scope = MutableMapping[str, Any]
@@ -73,6 +73,7 @@ class App:
             "/prioritize": ("POST", self._prioritize),
             "/decide": ("POST", self._decide),
             "/events": ("POST", self._events),
+            "/nodes": ("POST", self._nodes),
             "/reload": ("POST", self._reload),
             "/healthz": ("GET", self._healthz),
             "/readyz": ("GET", self._readyz),
@@ -151,6 +152,9 @@ class App:
         events = events_of_json(_json(body), self.service.clock())
         known = self.service.report(events)
         return 200, {"known": known, "unknown": len(events) - known}
+
+    async def _nodes(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
+        return 200, {"num_nodes": self.service.stock(inventory_of_json(_json(body)))}
 
     async def _reload(self, scope: Scope, _body: bytes, _begun_s: float) -> Reply:
         if self.token is None and not _is_loopback(scope):

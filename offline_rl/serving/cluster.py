@@ -3,34 +3,38 @@
 kube-scheduler's questions say nothing about running pods, so the server keeps book itself: a request counts as held by
 the node that it was offered to. Reported events (`POST /events`) correct this. A request of which nobody reports
 anything is taken to start when it was decided and to end after its expected run time: as in training, where the log
-says nothing. These assumptions never reach the decision log.
+says nothing. These assumptions never reach the decision log. Whether starts are reported is learned from what becomes
+of requests: most of those that left were reported, or most were not.
+
+Everything is bounded, and nothing stays for ever: not the requests, not the names of nodes that only questions know
+(*guests*: forgotten when they hold nothing and there are too many), not a start of which no end is reported.
 """
 
 import heapq
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from offline_rl.runner import Decision, Held, Node
 from offline_rl.serving.asks import Ask
+from offline_rl.serving.inventory import MAX_NAMES, Inventory
 from offline_rl.serving.plain import Event
 from offline_rl.serving.policies import Books, Question, ServedPolicy
+from offline_rl.serving.tallies import MAX_GUESTS, Tallies, cores_of
 
 MAX_HELD = 200_000
 """Requests in flight that are remembered; beyond that the oldest is forgotten."""
 PATIENCE_S = 600.0
 """Where starts are reported: how long a request without one stays, at least."""
-MAX_KINDS = 1000
-"""Kinds of requests (by what they ask for), and sets of candidates, that are remembered."""
-STRANGER = 0
-"""Row of candidates that nobody has described."""
-_SLACK = 1.000001
-RESOURCES = ("cpu_cores", "memory_gib", "gpus")
-_MACHINE = tuple(f"machine_{name}" for name in RESOURCES)
-Wanted = tuple[tuple[str, float, float], ...]
-"""(resource, amount in total, amount per machine) of what a request asks for."""
+LOST_S = 30 * 86_400.0
+"""How long a request that was reported to start stays without an end, at least; and at least ten times its run."""
+GUESTS_AGAIN_S = 1.0
+"""Seconds at least between two openings of the policy's books for the sake of guests; and fifty times what one took."""
+NEWS_WEIGHT = 0.02
+"""Weight of the last request that left, in the share of those of which something was reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,61 +91,63 @@ class Cluster:
     """
 
     def __init__(self, policy: ServedPolicy) -> None:
-        self.hears_events = False
+        self.inventory, self.tallies = Inventory(), Tallies()
         self.placements: dict[str, Placement] = {}
-        self._ends: list[tuple[float, str, float]] = []
-        self._facts: dict[str, Node] = {}
-        self._noted: dict[str, Node] = {}
-        self._closed: set[str] = set()
-        self._row_of: dict[str, int] = {"": STRANGER}
-        self._rows = np.array([[math.nan], [0.0], [0.0]])  # cores, cores committed, requests held; by row
-        self._too_small: dict[Wanted, dict[str, str]] = {}
-        self._sets: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._rows_of_set: dict[tuple[str, ...], np.ndarray] = {}
+        self._reported: float | None = None  # share of the requests that left of which something was reported
+        self._ends: list[tuple[float, str, float, bool]] = []
+        self._holders: dict[
+            tuple[str, ...], int
+        ] = {}  # set of candidates -> requests that were offered to it
+        self._num_names = 0
         self._books: Books | None = None
         self._older: Books | None = None  # of the same policy, about fewer nodes: what they learned is kept
+        self._guests_in_books: frozenset[str] = frozenset()
+        self._new_guests, self._guests_after_s = False, -math.inf
         self.use(policy)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All nodes ever heard of, in order of appearance."""
-        return tuple(self._facts)
+        """All nodes of training and of the inventory, in order of appearance."""
+        return tuple(self.inventory.facts)
+
+    @property
+    def hears_events(self) -> bool:
+        """Whether starts and ends are reported, as far as what became of requests tells."""
+        return self._reported is not None and self._reported > 0.5
 
     def use(self, policy: ServedPolicy) -> None:
-        """Keeps books for another policy from now on; facts that came with questions stay."""
+        """Keeps books for another policy from now on; the inventory stays."""
         self._policy, self._books, self._older = policy, None, None
-        for node in policy.nodes:
-            if node.name not in self._facts:
-                self._note(node)
+        self.inventory.train(policy.nodes)
+        self.tallies.know(self.inventory.facts)
 
-    def note(self, machines: Iterable[Node]) -> None:
-        """Remembers facts about nodes; what they do not say stays as it was."""
-        for machine in machines:
-            if self._noted.get(machine.name) is machine:
-                continue
-            self._noted[machine.name] = machine
-            known = self._facts.get(machine.name)
-            if known is None:
-                self._note(machine)
-            elif machine != known and (merged := _merged(known, machine)) != known:
-                self._note(merged)
+    def stock(self, nodes: Iterable[Node]) -> None:
+        """Takes an inventory in place of the last one; nodes of training stay known as training knew them."""
+        before = self.inventory.facts
+        self.inventory.state(nodes)
+        facts = self.inventory.facts
+        self.tallies.know(self.inventory.facts)
+        if before.keys() != facts.keys() or any(
+            replace(before[name], available=node.available) != node for name, node in facts.items()
+        ):
+            self._close_books()
+        elif self._books is not None:
+            for node in self._of_policy(facts.values()):
+                self._books.set_available(node.name, node.available)
 
     def view(self, ask: Ask) -> View:
         """The candidates of a question, with what speaks against each of them."""
-        names, number = self._sets.setdefault(ask.names, ask.names), len(ask.names)
-        failed: dict[str, str] = {}
-        unresolvable: dict[str, str] = {}
-        too_small = self._nodes_too_small(ask)
-        if too_small or self._closed:
-            for name in names:
-                if name in self._closed:
-                    failed[name] = "not available"
-                elif name in too_small:
-                    unresolvable[name] = too_small[name]
+        names, number = self.tallies.interned(ask.names), len(ask.names)
+        own = self.inventory.own(ask)
+        failed, unresolvable = self.inventory.verdicts(ask, own)
         feasible = np.ones(number, bool)
         if failed or unresolvable:
             feasible = np.fromiter((n not in failed and n not in unresolvable for n in names), bool, number)
-        cores, committed, num_held = self._rows[:, self._rows_of(names)]
+        cores, committed, num_held = self.tallies.of(names)
+        if own:
+            for position, name in enumerate(names):
+                if name in own:
+                    cores[position] = cores_of(own[name])
         return View(
             names=names,
             cores=cores,
@@ -154,23 +160,29 @@ class Cluster:
 
     def question(self, ask: Ask, now_s: float) -> Question:
         """What the policy is asked: everything as it is now, so that it may be answered later and elsewhere."""
-        return self._open(now_s).question(replace(ask.request, candidates=ask.names), now_s)
+        books, request = self._open(now_s), replace(ask.request, candidates=ask.names)
+        own = {node.name: node for node in self._of_policy(self.inventory.own(ask).values())}
+        if not own:
+            return books.question(request, now_s)
+        known = self._of_policy(self.inventory.facts.values())
+        nodes = {node.name: node for node in known} | own
+        return books.question(request, now_s, tuple(nodes.values()))
 
     def placement(self, ask: Ask, view: View, node: str, now_s: float) -> Placement:
         """A decision, ready to be filed: without what came with the question and is known elsewhere."""
         names = view.names if view.feasible.all() else tuple(np.array(view.names, object)[view.feasible])
-        names = self._sets.setdefault(names, names)  # of equal sets of candidates one is kept
+        names = self.tallies.interned(names)
         return Placement(replace(ask, names=names, machines={}), node, node, now_s)
 
     def place(self, placement: Placement) -> None:
         """Files a decision; an older one about the same request is void."""
         identity, now_s = placement.ask.request_id, placement.decided_s
         self._forget(identity)
-        if len(self.placements) >= MAX_HELD:
+        while self.placements and (len(self.placements) >= MAX_HELD or self._num_names > MAX_NAMES):
             self._forget(next(iter(self.placements)))
         run_s = self.expected_run_s(placement.ask)
         stays_s = max(run_s, PATIENCE_S) if self.hears_events else run_s
-        heapq.heappush(self._ends, (now_s + stays_s, identity, now_s))
+        self._expect_end(now_s + stays_s, placement)
         self._hold(placement, None if self.hears_events else now_s)
 
     def weigh(self, placement: Placement, propensity: float | None) -> Placement:
@@ -181,11 +193,11 @@ class Cluster:
         return weighed
 
     def report(self, event: Event) -> Placement | None:
-        """Notes a start or a finish; the request's placement, or None if the server does not hold it."""
-        self.hears_events = True
+        """Notes a start or a finish; the request's placement; None, and nothing noted, if it is not held."""
         placement = self.placements.get(event.request_id)
         if placement is None:
             return None
+        self._note_departure(was_reported=True)
         time_s = max(event.time_s, placement.decided_s)
         ran = event.status not in ("dropped", "rejected")
         started_s = placement.start_s if placement.start_s is not None or not ran else time_s
@@ -198,6 +210,7 @@ class Cluster:
         if ran and placement.start_s is None:
             self._hold(moved, None)
             self._open(time_s).start(event.request_id, time_s)
+            self._expect_end(time_s + max(LOST_S, 10.0 * self.expected_run_s(placement.ask)), moved)
         elif event.status is None:
             self._hold(moved, started_s)
         if event.status is not None:
@@ -208,10 +221,10 @@ class Cluster:
         """Forgets requests that nobody reports about and whose time is over; how many."""
         count = 0
         while self._ends and self._ends[0][0] <= now_s:
-            _, identity, decided_s = heapq.heappop(self._ends)
-            placement = self.placements.get(identity)
-            if placement and placement.decided_s == decided_s and placement.start_s is None:
-                self._forget(identity)
+            end = heapq.heappop(self._ends)
+            if self._is_current(end):
+                self._forget(end[1])
+                self._note_departure(was_reported=False)
                 count += 1
         return count
 
@@ -227,11 +240,14 @@ class Cluster:
 
     def _open(self, now_s: float) -> Books:
         """The books; after a change of nodes or policy new ones, with all that is in flight."""
+        if self._new_guests and now_s >= self._guests_after_s:
+            self._close_books()
         if self._books is None:
-            node_of = (
-                self._policy.node_of_machine
-            )  # a machine is not told beside the class that stands for it
-            nodes = [node for name, node in self._facts.items() if node_of.get(name, name) == name]
+            begun_s = time.monotonic()
+            nodes = list(self._of_policy(self.inventory.facts.values()))
+            if self._policy.any_nodes:
+                self._guests_in_books = frozenset(self.tallies.guests()[:MAX_GUESTS])
+                nodes += map(Node, self._guests_in_books)
             self._books = self._policy.open_books(nodes, now_s)
             if self._older is not None:
                 self._books.remember(self._older)
@@ -239,15 +255,28 @@ class Cluster:
                 self._books.set_available(node.name, node.available)
             for placement in self.placements.values():
                 self._enter(self._books, placement, placement.start_s)
+            self._new_guests = False
+            self._guests_after_s = now_s + max(GUESTS_AGAIN_S, 50.0 * (time.monotonic() - begun_s))
         return self._books
+
+    def _close_books(self) -> None:
+        self._older, self._books = self._books or self._older, None
+
+    def _of_policy(self, nodes: Iterable[Node]) -> Iterator[Node]:
+        """Those that the policy is told about: a machine is not, beside the class that stands for it."""
+        node_of = self._policy.node_of_machine
+        return (node for node in nodes if node_of.get(node.name, node.name) == node.name)
 
     def _hold(self, placement: Placement, start_s: float | None) -> None:
         """Files a request under its node: waiting, or running without its wait having been seen."""
-        name, identity = placement.node, placement.ask.request_id
-        if name not in self._facts:
-            self._note(Node(name))
+        name, identity, names = placement.node, placement.ask.request_id, placement.ask.names
+        if self._policy.any_nodes and name not in self.inventory.facts:
+            self._new_guests |= name not in self._guests_in_books
         self.placements[identity] = placement
-        self._rows[1:, self._row_of[name]] += placement.ask.request.cpu_cores, 1.0
+        if names not in self._holders:
+            self._num_names += len(names)
+        self._holders[names] = self._holders.get(names, 0) + 1
+        self.tallies.add(name, placement.ask.request.cpu_cores)
         if self._books is not None:
             self._enter(self._books, placement, start_s)
 
@@ -265,73 +294,39 @@ class Cluster:
         placement = self.placements.pop(identity, None)
         if placement is None:
             return
-        row = self._row_of[placement.node]
-        self._rows[1:, row] -= placement.ask.request.cpu_cores, 1.0
-        if self._rows[2, row] == 0.0:
-            self._rows[1, row] = 0.0  # what rounding left
+        names = placement.ask.names
+        self._holders[names] -= 1
+        if not self._holders[names]:
+            del self._holders[names]
+            self._num_names -= len(names)
+        self.tallies.remove(placement.node, placement.ask.request.cpu_cores)
         if self._books is not None:
             self._books.finish(identity, ran_until_s)
 
-    def _note(self, node: Node) -> None:
-        known = self._facts.get(node.name)
-        self._facts[node.name] = node
-        if known is None:
-            self._row_of[node.name] = self._rows.shape[1]
-            self._rows = np.concatenate([self._rows, np.zeros((3, 1))], axis=1)
-            self._rows_of_set.clear()
-        self._rows[0, self._row_of[node.name]] = math.nan if node.cpu_cores is None else node.cpu_cores
-        (self._closed.discard if node.available else self._closed.add)(node.name)
-        self._too_small.clear()
-        same = known is not None and replace(known, available=node.available) == node
-        if same and self._books is not None:
-            if self._policy.node_of_machine.get(node.name, node.name) == node.name:
-                self._books.set_available(node.name, node.available)
-        else:
-            self._older, self._books = self._books or self._older, None
+    def _expect_end(self, end_s: float, placement: Placement) -> None:
+        """Remembers when a request is to be forgotten if nobody reports anything more about it."""
+        if len(self._ends) > 2 * len(self.placements) + 1000:  # most are about older decisions
+            self._ends = [end for end in self._ends if self._is_current(end)]
+            heapq.heapify(self._ends)
+        has_start = placement.start_s is not None
+        heapq.heappush(self._ends, (end_s, placement.ask.request_id, placement.decided_s, has_start))
 
-    def _rows_of(self, names: tuple[str, ...]) -> np.ndarray:
-        """[n] the row of each candidate."""
-        rows = self._rows_of_set.get(names)
-        if rows is None:
-            if len(self._sets) >= MAX_KINDS:
-                self._sets.clear()
-                self._rows_of_set.clear()
-            rows = np.array([self._row_of.get(name, STRANGER) for name in names], int)
-            self._rows_of_set[names] = rows
-        return rows
+    def _is_current(self, end: tuple[float, str, float, bool]) -> bool:
+        _, identity, decided_s, has_start = end
+        placement = self.placements.get(identity)
+        return (
+            placement is not None
+            and placement.decided_s == decided_s
+            and (placement.start_s is not None) == has_start
+        )
 
-    def _nodes_too_small(self, ask: Ask) -> dict[str, str]:
-        """Node -> why it can never take such a request; kept until a node changes."""
-        request = ask.request
-        asked = zip(RESOURCES, (request.cpu_cores, request.memory_gib, request.gpus), strict=True)
-        wanted = tuple((name, amount, amount / request.num_nodes) for name, amount in asked if amount > 0.0)
-        known = self._too_small.get(wanted)
-        if known is None:
-            if len(self._too_small) >= MAX_KINDS:
-                self._too_small.clear()
-            known = {
-                name: trouble for name, node in self._facts.items() if (trouble := _too_small(node, wanted))
-            }
-            self._too_small[wanted] = known
-        return known
+    def _note_departure(self, *, was_reported: bool) -> None:
+        news = float(was_reported)
+        self._reported = (
+            news if self._reported is None else self._reported + NEWS_WEIGHT * (news - self._reported)
+        )
 
 
 def by_name(decision: Decision) -> dict[str, int]:
     """Node -> its position among the nodes of a decision."""
     return {name: position for position, name in enumerate(decision.nodes)}
-
-
-def _merged(known: Node, told: Node) -> Node:
-    facts = ("site", "is_cloud", *RESOURCES, *_MACHINE)
-    said = {name: value for name in facts if (value := getattr(told, name)) is not None}
-    return replace(known, available=told.available, **said)
-
-
-def _too_small(node: Node, wanted: Wanted) -> str:
-    """Why a node can never take the request; empty if it can, as far as anybody knows."""
-    for name, total, each in wanted:
-        whole, largest = getattr(node, name), getattr(node, f"machine_{name}")
-        for amount, limit in ((total, whole), (each, whole if largest is None else largest)):
-            if limit is not None and amount > limit * _SLACK:
-                return f"asks for {amount:g} {name}, the node has {limit:g}"
-    return ""

@@ -33,14 +33,12 @@ from typing import Any
 from offline_rl.runner import Node, Request
 from offline_rl.serving.asks import Ask, instant_of, list_of, mapping_of, number_of, text_of
 from offline_rl.serving.errors import AskError
+from offline_rl.serving.inventory import MAX_NODES
 from offline_rl.serving.quantities import GIB, amount_of
 
 PREFIX = "schedtwin.io/"
 ZONE = "topology.kubernetes.io/zone"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
-
-MAX_NODES = 20_000
-"""Node objects remembered."""
 
 Amounts = tuple[float, float, float]
 """Cores, memory in GiB, GPUs."""
@@ -91,24 +89,27 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
 
 
 class NodeObjects:
-    """Reads node objects, each version of them once: a node's `resourceVersion` changes whenever the node does."""
+    """Reads node objects, and again only where something that is read from them has changed.
+
+    A node's `resourceVersion` changes with every change, but whoever asks may write any; so what counts is compared.
+    """
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[object, object, Node]] = {}
+        self._read: dict[str, tuple[object, object, object, Node]] = {}
 
     def machine(self, item: dict[str, Any], where: str) -> Node:
-        """As `machine_of`; an object that was read before gives the same facts again."""
-        metadata = mapping_of(item.get("metadata"), where)
-        name, uid, version = metadata.get("name"), metadata.get("uid"), metadata.get("resourceVersion")
-        if type(name) is not str or type(version) is not str:
-            return machine_of(item, where)
-        known = self._read.get(name)
-        if known is not None and known[0] == version and known[1] == uid:
-            return known[2]
+        """As `machine_of`; an object like the last one of its name gives the same facts again."""
+        metadata, status = mapping_of(item.get("metadata"), where), mapping_of(item.get("status"), where)
+        name, labels = metadata.get("name"), metadata.get("labels")
+        resources, spec = status.get("allocatable") or status.get("capacity"), item.get("spec")
+        closed = spec.get("unschedulable") if isinstance(spec, dict) else spec
+        known = self._read.get(name) if isinstance(name, str) else None
+        if known is not None and known[0] == labels and known[1] == resources and known[2] == closed:
+            return known[3]
+        machine = machine_of(item, where)
         if len(self._read) >= MAX_NODES:
             self._read.clear()
-        machine = machine_of(item, where)
-        self._read[name] = (version, uid, machine)
+        self._read[machine.name] = (labels, resources, closed, machine)
         return machine
 
 
@@ -155,7 +156,7 @@ def asked_amounts(spec: dict[str, Any]) -> Amounts:
     largest: Amounts = (0.0, 0.0, 0.0)
     for one in list_of(spec.get("initContainers"), "spec.initContainers"):
         asked = _of_container(one, "spec.initContainers")
-        if one.get("restartPolicy") == "Always":
+        if one is not None and one.get("restartPolicy") == "Always":
             sidecars.append(asked)
             largest = _largest(largest, _sum(sidecars))
         else:

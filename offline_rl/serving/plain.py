@@ -1,10 +1,13 @@
-"""The plain JSON door: `POST /decide` asks, `POST /events` tells what became of requests.
+"""The plain JSON door: `POST /decide` asks, `POST /events` tells what became of requests, `POST /nodes` what there is.
 
     {"request": {"request_id": "r1", "service": "resize", "site": "edge-1", "cpu_cores": 2, "deadline_s": 5},
      "nodes": ["n1", {"name": "n2", "cpu_cores": 8, "site": "edge-1"}]}
 
 The request's keys are columns of the table `requests` that are known when deciding; a node is a name, or an object with
 the fields of `offline_rl.runner.Node` that say what it is. Without `nodes`, all nodes known to the server are meant.
+What a question says of a node holds for that question alone; the inventory holds for all, until the next one:
+
+    {"nodes": [{"name": "n2", "cpu_cores": 8, "site": "edge-1"}]}    or what `kubectl get nodes -o json` prints
 
     {"request_id": "r1", "event": "start", "time": "2024-05-01T12:00:00Z", "node": "n2"}
     {"request_id": "r1", "event": "finish", "status": "completed"}
@@ -21,6 +24,8 @@ from logs_schema.errors import first
 from offline_rl.runner import Node, Request
 from offline_rl.serving.asks import Ask, instant_of, list_of, mapping_of, number_of, text_of
 from offline_rl.serving.errors import AskError
+from offline_rl.serving.inventory import MAX_NODES
+from offline_rl.serving.kubernetes import machine_of
 
 LABELS = ("site", "service", "scenario", "queue")
 AMOUNTS = ("cpu_cores", "memory_gib", "gpus", "num_nodes", "requested_run_s", "deadline_s", "input_mib")
@@ -85,6 +90,29 @@ def ask_of_json(content: Any, known: Sequence[str], now_s: float) -> Ask:
     )
 
 
+def inventory_of_json(content: Any) -> list[Node]:
+    """Reads the content of `POST /nodes`: `nodes` as in a question, or `items` of Kubernetes' node objects.
+
+    Raises:
+        AskError: A node is malformed or stands twice, or there are too many; none of them counts.
+    """
+    if isinstance(content, dict) and "items" in content:
+        listed = list_of(content["items"], "items")
+        nodes = [
+            machine_of(mapping_of(item, f"items[{index}]"), f"items[{index}]")
+            for index, item in enumerate(listed)
+        ]
+    else:
+        listed = list_of(_object(content, "the content", ("nodes",)).get("nodes"), "nodes")
+        names, machines = _nodes(listed, ())
+        nodes = [machines.get(name) or Node(name) for name in names]
+    if len(listed) > MAX_NODES:
+        raise AskError("too many nodes", where=f"{len(listed)} nodes", allowed=f"{MAX_NODES}")
+    if len({node.name for node in nodes}) != len(listed):
+        raise AskError("a node stands twice in the inventory", allowed="each name once")
+    return nodes
+
+
 def events_of_json(content: Any, now_s: float) -> list[Event]:
     """Reads the content of `POST /events`.
 
@@ -125,7 +153,10 @@ def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[st
         return tuple(known), {}
     names: dict[str, None] = {}
     machines: dict[str, Node] = {}
-    for index, one in enumerate(list_of(content, "nodes")):
+    listed = list_of(content, "nodes")
+    if len(listed) > MAX_NODES:
+        raise AskError("too many nodes", where=f"{len(listed)} nodes", allowed=f"{MAX_NODES}")
+    for index, one in enumerate(listed):
         where = f"nodes[{index}]"
         said = _object({"name": one} if isinstance(one, str) else one, where, _NODE_KEYS)
         name = text_of(said.get("name"), f"{where}.name")

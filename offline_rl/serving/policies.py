@@ -12,11 +12,13 @@ import numpy as np
 
 from logs_schema.errors import SchedtwinError
 from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, load
+from offline_rl.runner.features import LOAD
 from offline_rl.runner.loading import Backend
 from offline_rl.runner.table import NodeTable
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.worker import Worker
 
+OLDEST = LOAD.index("oldest_wait_s")
 Question = Callable[[], Decision]
 """A question with everything it needs: may be asked later, and in another thread."""
 
@@ -39,19 +41,38 @@ class Books(Protocol):
     def set_available(self, node: str, available: bool) -> None:
         """Whether a node can be offered now."""
 
-    def question(self, request: Request, clock_s: float) -> Question:
-        """What the policy would decide now."""
+    def question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
+        """What the policy would decide now; `nodes` where other facts than those of the books are to hold."""
 
 
 class LedgerBooks(Ledger):
     """The runner's books, which can be asked later about how things stood."""
 
-    def question(self, request: Request, clock_s: float) -> Question:
+    def question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
         """What the policy would decide now; see `Books`."""
-        held, available = self.load(clock_s), self._available.copy()
-        return partial(
-            self._policy.decide_on, self._as_it_is(request.service), held, available, request, clock_s
-        )
+        held, table = self.load(clock_s), self._as_it_is(request.service)
+        if (
+            nodes
+        ):  # laying facts over what training knew takes time: not here, but where the question is answered
+            return partial(self._decide_about, nodes, table, held, request, clock_s)
+        return partial(self._policy.decide_on, table, held, self._available.copy(), request, clock_s)
+
+    def _decide_about(
+        self, nodes: tuple[Node, ...], known: NodeTable, held: np.ndarray, request: Request, clock_s: float
+    ) -> Decision:
+        """Decides about nodes as a question describes them, which hold what these books say."""
+        table = self._policy.table_of(nodes)
+        rows = np.array([known.row_of.get(name, -1) for name in table.names], int)
+        nothing = np.zeros((len(held), 1))
+        nothing[OLDEST] = -np.inf
+        units = table.facts.run_units.copy()
+        units[:, rows >= 0] = known.facts.run_units[:, rows[rows >= 0]]
+        is_available = {node.name: node.available for node in nodes}
+        available = np.array([is_available.get(name, False) for name in table.names], bool)
+        return self._policy.decide_on(
+            replace(table, facts=table.facts._replace(run_units=units)),
+            np.concatenate([held, nothing], axis=1)[:, rows], available, request, clock_s,
+        )  # fmt: skip
 
     def _as_it_is(self, service: str | None) -> NodeTable:
         """The table for requests of a service, which what the books learn later does not change."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offline_rl.runner import Decision
+from offline_rl.runner import Decision, Node
 from offline_rl.serving.asks import Ask
 from offline_rl.serving.choosing import (
     NOBODY,
@@ -23,9 +23,10 @@ from offline_rl.serving.choosing import (
     share_of,
     ten_point_scores,
 )
-from offline_rl.serving.cluster import MAX_KINDS, Cluster, Placement, View, by_name
+from offline_rl.serving.cluster import Cluster, Placement, View, by_name
 from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.fallbacks import LEAST_LOADED, Fallback
+from offline_rl.serving.inventory import Remembered
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.plain import Event
 from offline_rl.serving.policies import PolicySlot, Question
@@ -113,11 +114,7 @@ class Service:
         self._policy = slot.policy
         self.cluster = Cluster(self._policy)
         self._rng = np.random.default_rng(config.seed)
-        self._positions: tuple[tuple[str, ...], dict[str, int], dict[tuple[str, ...], np.ndarray]] = (
-            (),
-            {},
-            {},
-        )
+        self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
         self._said: set[str] = set()
 
@@ -126,7 +123,7 @@ class Service:
 
         kube-scheduler does not ask for priorities where one node is left.
         """
-        now_s = self._turn(ask)
+        now_s = self._turn()
         view = self.cluster.view(ask)
         left = np.flatnonzero(view.feasible)
         if len(left) == 1:
@@ -144,7 +141,7 @@ class Service:
             begun_s: When it arrived, on the clock of `time.monotonic`; now by default.
         """
         deadline_s = (time.monotonic() if begun_s is None else begun_s) + self.config.deadline_s
-        now_s = self._turn(ask)
+        now_s = self._turn()
         view = self.cluster.view(ask)
         if not view.feasible.any():
             self.metrics.nothing_feasible.inc()
@@ -168,6 +165,13 @@ class Service:
         else:
             self._record_reply(placement, answer, Reply(reason=BUSY), fallback)
         return answer
+
+    def stock(self, nodes: list[Node]) -> int:
+        """Takes an inventory in place of the last one; how many nodes are known now."""
+        self._turn()
+        self.cluster.stock(nodes)
+        self.metrics.known_nodes.set(len(self.cluster.names))
+        return len(self.cluster.names)
 
     def report(self, events: list[Event]) -> int:
         """Notes what became of requests; how many of the events were about requests that the server holds."""
@@ -230,25 +234,26 @@ class Service:
     def _position(self, decision: Decision, names: tuple[str, ...]) -> np.ndarray:
         """[n] where each candidate stands among the nodes of the decision; -1 for strangers."""
         nodes, place, known = self._positions
-        if nodes is not decision.nodes or len(known) > MAX_KINDS:
-            place, known = by_name(decision), {}
+        if nodes is not decision.nodes:
+            place, known = by_name(decision), Remembered()
             machines = self._policy.node_of_machine
             place |= {
                 name: place[node] for name, node in machines.items() if name not in place and node in place
             }
             self._positions = decision.nodes, place, known
-        if names not in known:
-            known[names] = np.array([place.get(name, -1) for name in names], int)
-        return known[names]
+        position = known.get(names)
+        if position is None:
+            position = np.array([place.get(name, -1) for name in names], int)
+            known.keep(names, position, len(names))
+        return position
 
-    def _turn(self, ask: Ask) -> float:
+    def _turn(self) -> float:
         """What is done before every question; returns the clock."""
         if self.slot.policy is not self._policy:
             self._policy = self.slot.policy
             self.cluster.use(self._policy)
         now_s = self.clock()
         self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
-        self.cluster.note(ask.machines.values())
         return now_s
 
     def _place(self, ask: Ask, answer: Answer, now_s: float) -> Placement:

@@ -48,12 +48,14 @@ class MadeBooks:
     def set_available(self, node: str, available: bool) -> None:
         pass
 
-    def question(self, request: Request, clock_s: float) -> Callable[[], Decision]:
-        candidates = set(request.candidates or ())
-        legal = np.array([name in candidates for name in self.names], bool)
-        scores = np.arange(len(self.names), dtype=np.float32)
-        best = self.names[int(np.flatnonzero(legal)[-1])] if legal.any() else None
-        decision = Decision(best, self.names, scores, legal, 0, 0)
+    def question(
+        self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()
+    ) -> Callable[[], Decision]:
+        candidates, names = set(request.candidates or ()), tuple(node.name for node in nodes) or self.names
+        legal = np.array([name in candidates for name in names], bool)
+        scores = np.arange(len(names), dtype=np.float32)
+        best = names[int(np.flatnonzero(legal)[-1])] if legal.any() else None
+        decision = Decision(best, names, scores, legal, 0, 0)
         return lambda: self.answer(decision)
 
 

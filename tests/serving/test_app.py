@@ -56,6 +56,45 @@ def test_the_plain_door_decides_and_listens():
     assert app.service.cluster.placements == {}
 
 
+def test_what_one_caller_says_of_nodes_or_of_unknown_requests_changes_nothing_for_others():
+    app = App(made_service())
+    usual = {"request": {"request_id": "r", "cpu_cores": 2}}
+    lies = [{"name": name, "cpu_cores": 0, "available": False} for name in NAMES]
+    status, answer = asked(app, "/decide", {"request": {"request_id": "lie", "cpu_cores": 2}, "nodes": lies})
+    assert (status, answer["node"], len(answer["infeasible"])) == (200, None, 4)
+    forged = node_object("node-3", cpu="0", unschedulable=True)
+    forged["metadata"] |= {"uid": "x", "resourceVersion": "1"}
+    true = node_object("node-3")
+    true["metadata"] |= {"uid": "x", "resourceVersion": "1"}
+    for item, num_left in ((forged, 0), (true, 1)):
+        content = {"Pod": pod(), "Nodes": {"items": [item]}}
+        assert len(asked(app, "/filter", content)[1]["Nodes"]["items"]) == num_left
+    unknown = [{"request_id": f"nobody-{number}", "event": "start", "node": "x"} for number in range(100)]
+    assert asked(app, "/events", unknown) == (200, {"known": 0, "unknown": 100})
+    assert metric(app.service, "unknown_events_total") == 100
+    assert not app.service.cluster.hears_events
+    assert asked(app, "/decide", usual)[1]["node"] == "node-3"
+
+
+def test_the_inventory_holds_for_all_until_the_next_one():
+    app = App(made_service())
+    usual = {"request": {"request_id": "r", "cpu_cores": 2}}
+    closed = [{"name": "node-3", "available": False}, {"name": "big", "cpu_cores": 64}]
+    assert asked(app, "/nodes", {"nodes": closed}) == (200, {"num_nodes": 5})
+    answer = asked(app, "/decide", usual)[1]
+    assert (answer["node"], answer["infeasible"]) == ("big", {"node-3": "not available"})
+    app.service.slot.reload()
+    assert asked(app, "/decide", usual)[1]["node"] == "big"
+    listed = {"kind": "List", "apiVersion": "v1", "items": [node_object("node-3", cpu="1")]}
+    assert asked(app, "/nodes", listed) == (200, {"num_nodes": 4})
+    assert asked(app, "/decide", usual)[1]["infeasible"] == {"node-3": "asks for 2 cpu_cores, the node has 1"}
+    assert asked(app, "/nodes", {"nodes": []}) == (200, {"num_nodes": 4})
+    assert asked(app, "/decide", usual)[1]["node"] == "node-3"
+    for wrong in ({}, {"nodes": [{}]}, {"nodes": ["a", "a"]}, {"items": [1]}, {"nodes": ["a"] * 20_001}, []):
+        assert asked(app, "/nodes", wrong)[0] == (200 if wrong == {} else 400)
+    assert app.service.cluster.names == NAMES
+
+
 def test_errors_are_in_the_error_field_where_there_is_one(app):
     status, result = asked(app, "/filter", {"Pod": {"metadata": {}}, "NodeNames": []})
     assert status == 200
@@ -184,6 +223,7 @@ def in_64_bits(value: object) -> bool:
 @example(
     ("Pod", "spec", "containers"), [{"resources": {"requests": {"cpu": 1e308, "memory": "9" * 40 + "Ei"}}}]
 )
+@example(("Pod", "spec", "initContainers"), [None])
 def test_a_question_spoiled_anywhere_is_answered_or_refused_never_a_crash(app, place, value):
     body = dumped(spoiled(place, value))
     status, result = asked(app, "/prioritize", body)

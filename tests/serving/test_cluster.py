@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 
 from offline_rl.runner import Held, Node, Request, load
+from offline_rl.serving import cluster as cluster_module
+from offline_rl.serving import tallies
+from offline_rl.serving.app import App
 from offline_rl.serving.asks import Ask
-from offline_rl.serving.cluster import MAX_KINDS, PATIENCE_S, Cluster, Placement
+from offline_rl.serving.cluster import LOST_S, PATIENCE_S, Cluster, Placement
+from offline_rl.serving.inventory import MAX_KINDS
 from offline_rl.serving.plain import Event
 from offline_rl.serving.policies import load_policy
 from tests.serving.bundles import RUN_S, make_bundle
-from tests.serving.making import NAMES, made_policy, made_service, metric
+from tests.serving.making import NAMES, asked, made_policy, made_service, metric
 
 
 def ask(identity: str = "r", names=NAMES, **wanted) -> Ask:
@@ -53,7 +57,7 @@ def test_where_starts_are_reported_a_request_waits_for_its_own_and_runs_until_it
     placed(cluster, "a", "node-1", 0.0, requested_run_s=1.0)
     moved = cluster.report(Event("a", 5.0, "node-2", None))
     assert (moved.node, moved.offered, moved.start_s, moved.finish_s) == ("node-2", "node-1", 5.0, None)
-    assert cluster.expire(1e9) == 0  # a start was reported, so will be the end
+    assert cluster.expire(LOST_S) == 0  # a start was reported, so will be the end
     ended = cluster.report(Event("a", 9.0, None, "completed"))
     assert (ended.node, ended.start_s, ended.finish_s) == ("node-2", 5.0, 9.0)
     assert cluster.report(Event("a", 9.0, None, "completed")) is None
@@ -89,7 +93,7 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
         cluster.report(Event(identity, 5.0, told, status))
     ends = [one for one in made[0].ended if one[1] is not None]
     assert ends == [("ran", 5.0)]
-    cluster.note(
+    cluster.stock(
         [Node("node-9", cpu_cores=4.0)]
     )  # a new node: new books, which know what the old ones learned
     cluster.question(ask(), 9.0)
@@ -109,7 +113,7 @@ def test_events_before_the_decision_are_not_believed():
 
 def test_what_cannot_be_is_told_from_what_cannot_be_now():
     cluster = Cluster(made_policy())
-    cluster.note(
+    cluster.stock(
         [Node("node-0", available=False), Node("node-1", cpu_cores=2.0), Node("big", memory_gib=1000.0)]
     )
     asked = ask(names=(*NAMES, "big", "stranger"), cpu_cores=4.0, memory_gib=80.0)
@@ -120,7 +124,7 @@ def test_what_cannot_be_is_told_from_what_cannot_be_now():
     assert np.array(view.names)[view.feasible].tolist() == ["big", "stranger"]
     spread = ask(names=("node-2",), cpu_cores=32.0, num_nodes=2.0)
     assert not cluster.view(spread).feasible.any()  # 16 on each would do, 32 in one node's total do not
-    cluster.note([Node("node-0")])
+    cluster.stock([Node("node-0", cpu_cores=2.0)])
     assert "node-0" in cluster.view(asked).unresolvable
 
 
@@ -129,7 +133,8 @@ def test_memory_of_kinds_is_bounded_and_stays_right():
     for number in range(3 * MAX_KINDS):
         view = cluster.view(ask(names=(f"x{number}", "node-1"), cpu_cores=1.0 + number))
         assert view.feasible.tolist() == [True, 1.0 + number <= 16.0]
-    assert max(len(cluster._sets), len(cluster._too_small), len(cluster._rows_of_set)) <= MAX_KINDS
+    kinds = (cluster.tallies._sets, cluster.inventory._too_small, cluster.tallies._rows_of_set)
+    assert max(map(len, kinds)) <= MAX_KINDS
 
 
 @pytest.fixture(scope="module")
@@ -174,10 +179,137 @@ def test_a_node_heard_of_later_can_be_named(bundle):
     cluster = Cluster(load_policy(bundle))
     only = ask(names=("new",))
     assert cluster.question(only, 0.0)().node is None
-    cluster.note([Node("new", cpu_cores=8.0, site="zone-a")])
+    cluster.stock([Node("new", cpu_cores=8.0, site="zone-a")])
     assert cluster.question(only, 0.0)().node == "new"
-    cluster.note([Node("new", available=False)])
+    cluster.stock([Node("new", available=False, cpu_cores=8.0, site="zone-a")])
     assert cluster.question(only, 0.0)().node is None
+    cluster.stock([])
+    assert "new" not in cluster.names
+
+
+def told(identity: str, *nodes: Node, **wanted) -> Ask:
+    return Ask(
+        identity, 0.0, Request(**wanted), tuple(node.name for node in nodes), {n.name: n for n in nodes}
+    )
+
+
+def test_what_a_question_says_of_nodes_holds_for_that_question_alone(bundle):
+    cluster = Cluster(load_policy(bundle))
+    usual = ask(cpu_cores=2.0)
+    before = cluster.question(usual, 0.0)()
+    lie = [Node(name, available=False, cpu_cores=0.0, memory_gib=1e9, site="nowhere") for name in NAMES]
+    assert not cluster.view(told("lie", *lie, cpu_cores=2.0)).feasible.any()
+    assert cluster.question(told("lie", *lie, cpu_cores=2.0), 0.0)().node is None
+    view, after = cluster.view(usual), cluster.question(usual, 0.0)()
+    assert view.feasible.all()
+    assert view.cores.tolist() == [16.0] * 4
+    assert after.node == before.node
+    np.testing.assert_array_equal(after.scores, before.scores)
+    cluster.use(load_policy(bundle))
+    assert cluster.view(usual).feasible.all()
+
+
+def test_a_question_of_its_own_facts_is_answered_as_the_runner_answers_them_books_included(bundle):
+    policy, cluster = load(bundle), Cluster(load_policy(bundle))
+    small = [Node("node-1", cpu_cores=4.0), Node("new", cpu_cores=32.0, memory_gib=64.0, site="zone-b")]
+    held = {name: [] for name in (*NAMES, "new")}
+    for number, name in enumerate(("node-0", "node-1", "new", "new", "node-3")):
+        own = told(f"r{number}", *small, cpu_cores=1.0, service="resize")
+        placement = cluster.placement(own, cluster.view(own), name, float(number))
+        cluster.place(placement)
+        held[name].append(Held(float(number), float(number), RUN_S, "resize", 1.0))
+    asked = told("last", *small, Node("node-2"), cpu_cores=2.0, service="resize", site="zone-a")
+    found = cluster.question(asked, 4.0)()
+    nodes = [Node(name, held=tuple(held[name])) for name in NAMES]
+    nodes[1] = replace(nodes[1], cpu_cores=4.0)
+    nodes.append(replace(small[1], held=tuple(held["new"])))
+    wanted = Request(cpu_cores=2.0, service="resize", site="zone-a", candidates=asked.names)
+    expected = policy.decide(nodes, wanted, 4.0)
+    assert (found.nodes, found.node) == (expected.nodes, expected.node)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+
+
+def test_facts_that_agree_with_the_inventory_need_no_table_of_their_own(bundle):
+    opened = []
+    served = load_policy(bundle)
+    cluster = Cluster(
+        replace(served, open_books=lambda *facts: opened.append(served.open_books(*facts)) or opened[-1])
+    )
+    same = told("r", *(Node(name, cpu_cores=16.0) for name in NAMES))
+    assert cluster.inventory.own(same) == {}
+    assert cluster.question(same, 0.0).func.__name__ == "decide_on"
+    assert len(opened) == 1
+
+
+def test_events_about_unknown_requests_change_nothing():
+    cluster = Cluster(made_policy())
+    for number in range(100):
+        assert cluster.report(Event(f"nobody-{number}", 5.0, "node-0", None)) is None
+    assert not cluster.hears_events
+    placed(cluster, "a", "node-1", 0.0, requested_run_s=10.0)
+    assert cluster.expire(10.0) == 1
+
+
+def test_one_reporter_among_many_that_report_nothing_does_not_speak_for_them():
+    cluster = Cluster(made_policy())
+    for number in range(50):
+        placed(cluster, f"a{number}", "node-1", 0.0, requested_run_s=10.0)
+    assert cluster.expire(10.0) == 50
+    placed(cluster, "mine", "node-1", 20.0)
+    cluster.report(Event("mine", 21.0, None, None))
+    assert not cluster.hears_events
+    for number in range(60):  # all report
+        placed(cluster, f"b{number}", "node-1", 30.0)
+        cluster.report(Event(f"b{number}", 31.0, None, None))
+    assert cluster.hears_events
+    for number in range(60):  # and nobody does any more
+        placed(cluster, f"c{number}", "node-1", 40.0)
+    assert cluster.expire(40.0 + PATIENCE_S) == 60
+    assert not cluster.hears_events
+
+
+def test_a_start_without_an_end_is_forgotten_in_the_end():
+    cluster = Cluster(made_policy())
+    placed(cluster, "a", "node-1", 0.0, requested_run_s=10.0)
+    cluster.report(Event("a", 1.0, None, None))
+    assert (cluster.expire(LOST_S), cluster.expire(1.0 + LOST_S)) == (0, 1)
+    assert cluster.placements == {}
+
+
+def test_names_that_only_questions_know_are_forgotten_when_they_hold_nothing(monkeypatch):
+    monkeypatch.setattr(tallies, "MAX_GUESTS", 50)
+    cluster = Cluster(made_policy())
+    for number in range(1000):
+        placed(cluster, "r", f"guest-{number}", float(number))
+    assert cluster.tallies.num_names <= 4 + 1 + 2 * 50
+    assert cluster.tallies.num_rows <= 256
+    assert cluster.names == NAMES
+    view = cluster.view(ask(names=("guest-999", "guest-0")))
+    assert view.num_held.tolist() == [1.0, 0.0]
+
+
+def test_names_of_candidates_in_flight_are_bounded(monkeypatch):
+    monkeypatch.setattr(cluster_module, "MAX_NAMES", 1000)
+    cluster = Cluster(made_policy())
+    for number in range(100):
+        names = tuple(f"{number}-{index}" for index in range(100))
+        asked = ask(f"r{number}", names=names)
+        cluster.place(cluster.placement(asked, cluster.view(asked), names[0], 0.0))
+    assert len(cluster.placements) <= 11
+    assert cluster._num_names == 100 * len(cluster.placements) == 100 * len(cluster._holders)
+    for number in range(3000):  # asked again and again
+        placed(cluster, "same", "node-0", float(number), requested_run_s=1e9)
+    assert len(cluster._ends) < 2000
+
+
+def test_ten_thousand_new_names_in_a_question_cost_others_nothing():
+    service = made_service()
+    nodes = [{"name": f"n{number}", "cpu_cores": 4} for number in range(10_000)]
+    status, answer = asked(App(service), "/decide", {"request": {"request_id": "r"}, "nodes": nodes})
+    assert (status, len(answer["scores"])) == (200, 10_000)
+    assert service.cluster.names == NAMES
+    assert service.cluster._books.names == NAMES
+    assert service.cluster.tallies.num_names == 6
 
 
 def test_both_backends_decide_alike(tmp_path):

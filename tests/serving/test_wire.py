@@ -101,7 +101,7 @@ def test_a_node_object_gives_facts():
     assert machine_of({"metadata": {"name": "m"}}, "m") == Node("m")
 
 
-def test_a_version_of_a_node_is_read_once(monkeypatch):
+def test_a_node_is_read_again_where_what_counts_has_changed_whatever_its_version_says(monkeypatch):
     read = []
     monkeypatch.setattr(
         kubernetes, "machine_of", lambda item, where: read.append(where) or machine_of(item, where)
@@ -109,12 +109,16 @@ def test_a_version_of_a_node_is_read_once(monkeypatch):
     objects, item = NodeObjects(), node_object("n")
     item["metadata"] |= {"resourceVersion": "1", "uid": "x"}
     first = objects.machine(item, "a")
-    assert objects.machine(item, "b") is first
+    beat = node_object("n")
+    beat["metadata"] |= {"resourceVersion": "2", "uid": "x"}
+    beat["status"]["conditions"] = [{"type": "Ready", "lastHeartbeatTime": "2024-05-01T12:00:00Z"}]
+    assert objects.machine(beat, "b") is first
     changed = node_object("n", cpu="8")
     changed["metadata"] |= {"resourceVersion": "2", "uid": "x"}
     assert objects.machine(changed, "c").cpu_cores == 8.0
-    assert objects.machine(node_object("n"), "d") == first  # without a version nothing is remembered
-    assert read == ["a", "c", "d"]
+    assert not objects.machine(node_object("n", cpu="8", unschedulable=True), "d").available
+    assert objects.machine(item, "e") == first
+    assert read == ["a", "c", "d", "e"]
 
 
 def test_names_mode_and_nodes_mode_are_answered_in_kind_and_spelling():
