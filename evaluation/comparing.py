@@ -17,7 +17,6 @@ from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.comparison import (
     Comparison,
-    JudgeFacts,
     OffPolicyRow,
     PolicyFacts,
     Run,
@@ -26,6 +25,7 @@ from evaluation.comparison import (
 )
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
+from evaluation.judges.descriptions import JUDGES, POLICIES, TWIN_POLICY, USERS
 from evaluation.judges.players import GREEDY, HISTORY, SAMPLED, Players, players_of
 from evaluation.judges.user_policies import Entered, UserPolicy, enter, try_out
 from evaluation.judging import (
@@ -61,42 +61,6 @@ from twin.placement.windows import Windows
 
 COMPARISON_CODE = 8
 """Raised when code changes what a comparison says: one made by older code is made again then."""
-TWIN_POLICY, USERS = "twin", "user"
-POLICIES = (
-    *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
-    PolicyFacts("history", "history", "the logged decisions"),
-    PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
-    PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),
-    PolicyFacts("cql", "offline", "conservative Q-learning from the log alone; all seeds"),
-    PolicyFacts("iql", "offline", "implicit Q-learning from the log alone; all seeds"),
-    PolicyFacts("awr", "offline", "advantage-weighted regression from the log alone; all seeds"),
-    PolicyFacts("regularised", "imitation", "paper 000's regularised imitation, equation 8; all seeds"),
-    PolicyFacts(
-        TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"
-    ),
-)
-JUDGES = (
-    JudgeFacts(
-        "truth",
-        "the simulated system that wrote this log, lived afresh: shift 0 is the last training day again, later shifts "
-        "are that many days later. What the other judges try to foresee.",
-    ),
-    JudgeFacts(
-        "replay",
-        "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
-        "that ran on the chosen node. Exact for the logged policy, blind to the crowding that another policy causes.",
-    ),
-    JudgeFacts(
-        "twin of shifted days",
-        "logged arrivals; answers from a twin fitted on the test days, unseen in training. Sees crowding as far as the "
-        "log taught it; it is a model, not the system. The logged decisions are followed blindly in it: history does "
-        "worse here than the policy behind it would.",
-    ),
-    JudgeFacts(
-        "training twin",
-        "logged arrivals of the test days; answers from the very twin the policy was trained in: what it was promised.",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -170,8 +134,11 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
         for shift in tested
     ]
-    taken = [policy.name for policy in POLICIES]
-    entered = enter(case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), taken)
+    ours = candidates(case.schedulers, case.twin.encoding.cluster)
+    taken = dict.fromkeys([*(one.name for one in ours), *(one.name for one in TRUTH_BASELINES)])
+    entered = enter(
+        case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), tuple(taken)
+    )
     runs = list(_runs(case, tested, windows, entered, notes, progress))
     runs = [run for run in runs if run.policy not in entered.refused]
     off_policy = _off_policy(case, tested, windows, entered, notes, progress)
@@ -188,7 +155,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         archive=facts,
         train_days=[day.isoformat() for day in case.plan.train_days],
         unit_kind=" / ".join(sorted(kinds)),
-        policies=[policy for policy in (*POLICIES, *_facts_of(entered)) if policy.name in judged],
+        policies=[policy for policy in _facts_of(entered) if policy.name in judged],
         judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
         shifts=[_shift_facts(shift) for shift in case.plan.shifts],
         main_metric=case.main.name,
@@ -201,7 +168,8 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
 
 
 def _facts_of(entered: Entered) -> list[PolicyFacts]:
-    return [PolicyFacts(name, USERS, entered.words[name]) for name in entered.names]
+    ours = [policy for policy in POLICIES if policy.name not in entered.names]
+    return [*ours, *(PolicyFacts(name, USERS, entered.words[name]) for name in entered.names)]
 
 
 def _runs(
@@ -214,7 +182,10 @@ def _runs(
 ) -> Iterator[Run]:
     encoding, shape = case.twin.encoding, common_shape(windows)
     example = example_for(encoding, windows[0])
-    network = actor(example) if case.schedulers is None else network_for(case.schedulers, example)
+    if case.schedulers is not None:
+        network = network_for(case.schedulers, example)
+    else:
+        network = entered.network or actor(example)
     players = players_of(encoding.cluster, network, COMPARED)
     others = {name: bundle.encoding for name, bundle in entered.bundles.items()}
     in_windows = {**players, **entered.window_players()}
@@ -225,7 +196,7 @@ def _runs(
     tried = candidates(case.schedulers, encoding.cluster)
     if case.schedulers is None:
         nobody = jax.jit(network.init)(jax.random.key(0))
-        tried = [candidate._replace(params=nobody) for candidate in tried]
+        tried = [*(candidate._replace(params=nobody) for candidate in tried), *entered.seeds()]
     nothing = tried[0].params
     elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
     tried += [Candidate(name, name, nothing) for name in entered.players]

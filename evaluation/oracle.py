@@ -31,7 +31,7 @@ from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.losses import mask_logits
 from offline_rl.networks import Actor, Example, example_of, greedy
 from offline_rl.scorer import ScorerConfig, scorer
-from offline_rl.train import Experience, train_resumable
+from offline_rl.training_loop import Experience, train_resumable
 from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment

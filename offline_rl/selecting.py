@@ -13,7 +13,7 @@ import numpy as np
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.errors import TrainingError
-from offline_rl.train import (
+from offline_rl.training_loop import (
     Experience,
     as_argument,
     continued,

@@ -15,7 +15,7 @@ from jax.tree_util import Partial
 from offline_rl.algorithm import num_streams_of, time_as_stream
 from offline_rl.errors import TrainingError
 from offline_rl.returns import elapsed_discount
-from offline_rl.train import Experience
+from offline_rl.training_loop import Experience
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.networks import flatten_features
 

@@ -1,5 +1,23 @@
 """The digital twin: contracts, exact bookkeeping, learned responses, rollouts."""
 
+from typing import TYPE_CHECKING, Any
+
 from twin.backend import prepare
 
+if TYPE_CHECKING:
+    from twin.api import fit
+    from twin.contracts import Policy
+
 prepare()
+
+__all__ = ["Policy", "fit"]
+
+_HOMES = {"Policy": "contracts", "fit": "api"}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

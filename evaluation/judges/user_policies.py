@@ -20,10 +20,11 @@ import numpy as np
 from evaluation.baselines import Baseline
 from evaluation.judges.contender import Contender, load_contender
 from evaluation.judges.host_policy import HostPolicy, form_of
-from evaluation.judges.players import Player, of_policy
+from evaluation.judges.players import GREEDY, Player, of_policy
 from evaluation.judging import Candidate, Judge, Trial
 from logs_schema.errors import ConfigError, SchedtwinError
-from offline_rl.networks import Example
+from offline_rl.api import Trained
+from offline_rl.networks import Actor, Example
 from twin.contracts import Array, Policy
 from twin.placement.encoding import Encoding
 
@@ -40,8 +41,8 @@ _UNTRACEABLE = (
 )
 
 
-UserPolicy = Policy | Baseline | Path
-"""A function, a rule that is made for a cluster, or the folder of a bundle."""
+UserPolicy = Policy | Baseline | Trained | Path
+"""A function, a rule that is made for a cluster, what `offline_rl.training_loop` yields, or the folder of a bundle."""
 
 
 def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserPolicy]:
@@ -101,6 +102,7 @@ class Entered:
         players: Name -> player, in every judge.
         bundles: Name -> bundle made from other days than the twin; it keeps its own encoding, so only judges of the
             log's own windows can play it.
+        trained: Name -> what was trained; each seed is judged.
         hosted: Name -> those of the players that are called on the host.
         words: Name -> what the policy is, in words.
         refused: Name -> why it is left out; judging adds to it.
@@ -108,6 +110,7 @@ class Entered:
 
     players: dict[str, Player] = field(default_factory=dict)
     bundles: dict[str, Contender] = field(default_factory=dict)
+    trained: dict[str, Trained] = field(default_factory=dict)
     hosted: dict[str, HostPolicy] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     refused: dict[str, SchedtwinError] = field(default_factory=dict)
@@ -115,7 +118,20 @@ class Entered:
     @property
     def names(self) -> tuple[str, ...]:
         """All that are played."""
-        return (*self.players, *self.bundles)
+        return (*self.players, *self.bundles, *self.trained)
+
+    @property
+    def network(self) -> Actor | None:
+        """Of the first that was trained: all of its kind are played together."""
+        return next((one.network for one in self.trained.values()), None)
+
+    def seeds(self) -> list[Candidate]:
+        """Every seed of what was trained."""
+        return [
+            Candidate(name, GREEDY, one.params_of(seed))
+            for name, one in self.trained.items()
+            for seed in one.seeds
+        ]
 
     def window_players(self) -> dict[str, Player]:
         """Those that judges of the log's own windows play."""
@@ -154,6 +170,16 @@ def enter(
 
 
 def _enter_one(entered: Entered, name: str, policy: UserPolicy, encoding: Encoding, example: Example) -> None:
+    if isinstance(policy, Trained):
+        kinds = {one.network_name for one in entered.trained.values()}
+        if kinds - {policy.network_name}:
+            raise ConfigError(
+                f"policy {name!r} has a network of another kind than the others", allowed="one kind of network",
+                advice="compare a single seed of it as a function: trained.policy(seed)",
+            )  # fmt: skip
+        entered.words[name] = f"{policy.name}; all seeds"
+        entered.trained[name] = policy
+        return
     if not isinstance(policy, Path):
         rule = policy.policy(encoding.cluster) if isinstance(policy, Baseline) else policy
         ready = _tried(name, rule, example)
@@ -208,10 +234,11 @@ def try_out(
 
     One that raises, or chooses what is not legal, is refused from then on.
     """
-    own = [one for one in candidates if one.name not in entered.words]
+    alone = {*entered.players, *entered.bundles}
+    own = [one for one in candidates if one.name not in alone]
     found = list(zip(own, judge.try_out(key, own), strict=True)) if own else []
     for one in candidates:
-        if one.name not in entered.words or one.name in entered.refused:
+        if one.name not in alone or one.name in entered.refused:
             continue
         where = f"{judge.name}, shift {shift_days}d"
         trial = judge.try_out(key, [one])[0]

@@ -23,7 +23,7 @@ from evaluation.shifts import TestDays
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
 from offline_rl.networks import Actor, Example
-from offline_rl.train import from_logs, updates
+from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
 from twin.networks import flatten_features
 from twin.placement.encode import read_rows

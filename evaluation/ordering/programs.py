@@ -16,7 +16,7 @@ from logs_schema.errors import ConfigError
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
 from offline_rl.networks import Actor, example_of
 from offline_rl.scorer import ScorerConfig, scorer
-from offline_rl.train import from_logs, updates
+from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, Environment, PyTree, Trajectory
 from twin.environment import environment
 from twin.ordering.job_windows import JobWindows, replayed_jobs

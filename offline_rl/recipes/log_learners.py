@@ -18,7 +18,7 @@ from offline_rl.algorithms import (
     regularised_imitation,
 )
 from offline_rl.networks import Actor, Example
-from offline_rl.train import from_logs, refuse_divergence, updates
+from offline_rl.training_loop import from_logs, refuse_divergence, updates
 from offline_rl.transitions import pairs_from_logs
 from twin.contracts import Array, PyTree, Trajectory
 

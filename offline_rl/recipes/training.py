@@ -29,7 +29,7 @@ from offline_rl.recipes.log_learners import LEARNERS, learn_from_log
 from offline_rl.recipes.schedulers import Schedulers
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.selecting import Selected, train_selecting
-from offline_rl.train import Experience
+from offline_rl.training_loop import Experience
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.placement.doubt import disagreement
 from twin.placement.history import replay_log
@@ -172,9 +172,9 @@ def train_schedulers(
             config.held_out,
             stage,
         )
-    runs = _in_the_twin(key_seeds, twin, example, network, clone, config, progress, keep)
+    runs = train_in_twin(key_seeds, twin, example, network, clone, config, progress, keep)
     learned = learn_from_log(
-        key_logs, history, example, network, _horizon_s(twin), config.from_logs, config.seeds,
+        key_logs, history, example, network, horizon_s(twin), config.from_logs, config.seeds,
         config.from_logs_updates, progress,
     )  # fmt: skip
     return Schedulers(
@@ -188,11 +188,12 @@ def train_schedulers(
     )
 
 
-def _horizon_s(twin: PlacementTwin) -> float:
+def horizon_s(twin: PlacementTwin) -> float:
+    """Time over which later rewards are discounted to 1/e."""
     return 2.0 * twin.encoding.problem.memory_s
 
 
-def _in_the_twin(
+def train_in_twin(
     key: Array,
     twin: PlacementTwin,
     example: Example,
@@ -202,9 +203,9 @@ def _in_the_twin(
     progress: Progress,
     keep: Path | None,
 ) -> list[Selected]:
-    """PPO in the twin, one run for each seed."""
+    """PPO in the twin from the parameters of a clone, one run for each seed; unfinished runs are kept in `keep`."""
     settings = PPOConfig(
-        horizon_s=_horizon_s(twin),
+        horizon_s=horizon_s(twin),
         gae_lambda=config.gae_lambda,
         entropy=config.entropy,
         kl_to_clone=config.kl_to_clone,

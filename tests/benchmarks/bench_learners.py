@@ -36,7 +36,7 @@ from offline_rl.algorithms import (
     td3_bc,
 )
 from offline_rl.networks import example_in
-from offline_rl.train import Experience, train
+from offline_rl.training_loop import Experience, train
 from offline_rl.transitions import pairs_from_logs
 from tests.benchmarks.bench_rollout import SIZE, matmul_run
 from twin.contracts import Trajectory

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from evaluation.bootstrap import BootstrapConfig
-from evaluation.comparing import POLICIES
 from evaluation.comparison import Comparison, JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.formatting import interval, number
+from evaluation.judges.descriptions import POLICIES
 from evaluation.records import from_plain, to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
 from evaluation.report.plots import COLOURS, series_style

@@ -10,7 +10,7 @@ import pytest
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
 from offline_rl.errors import TrainingError
 from offline_rl.networks import Example, example_in, example_of
-from offline_rl.train import from_logs, in_twin, train
+from offline_rl.training_loop import from_logs, in_twin, train
 from tests.toys import Batch, best_action, best_and_random, toy_problem, toy_response
 from twin.environment import environment
 from twin.rollout import follow, rollout

@@ -21,7 +21,7 @@ from offline_rl.algorithms import (
     ppo,
 )
 from offline_rl.networks import actor, example_in, example_of
-from offline_rl.train import from_logs, in_twin, train
+from offline_rl.training_loop import from_logs, in_twin, train
 from offline_rl.transitions import pairs_from_logs, transitions
 from tests.small_games import GO_PAYS, STEP_S, stopping
 from twin.rollout import rollout

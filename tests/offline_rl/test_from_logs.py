@@ -18,7 +18,7 @@ from offline_rl.algorithms import (
 )
 from offline_rl.errors import TrainingError
 from offline_rl.networks import actor, example_in
-from offline_rl.train import from_logs, mixed, train
+from offline_rl.training_loop import from_logs, mixed, train
 from offline_rl.transitions import pairs_from_logs, transitions
 from tests.offline_rl.walks import (
     DISCOUNT,

@@ -7,7 +7,7 @@ import pytest
 
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.networks import example_of
-from offline_rl.train import in_twin, train
+from offline_rl.training_loop import in_twin, train
 from tests.twin.mechanical import ACCEPTED, FAVOURITE, mechanical
 from twin.rollout import rollout
 

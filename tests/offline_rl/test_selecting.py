@@ -8,7 +8,7 @@ import pytest
 from offline_rl.algorithm import Algorithm
 from offline_rl.errors import TrainingError
 from offline_rl.selecting import train_selecting
-from offline_rl.train import in_twin
+from offline_rl.training_loop import in_twin
 from tests.toys import toy_problem, toy_response
 from twin.environment import environment
 

@@ -14,13 +14,13 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.product import MANIFEST
 from twin.arrays import load_structure, save_arrays
-from twin.contracts import Array, Environment
+from twin.contracts import Array, Environment, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows, read_rows
 from twin.placement.encoding import Encoding, day_start_s
 from twin.placement.fit import FitProgram, FitReport, fit_answers, fit_program
-from twin.placement.history import labelled_offers, offer_program
+from twin.placement.history import labelled_offers, offer_program, replay_log
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
 from twin.placement.randomisation import Randomisation
 from twin.placement.replay import ReplayTable
@@ -30,6 +30,7 @@ from twin.placement.windows import Windows, replayed_arrivals, select
 from twin.problems import PLACEMENT, refuse_other_problem
 
 DAY = dt.timedelta(days=1)
+DEFAULT_RANDOMISATION = Randomisation(nodes=0.2, services=0.1)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,20 @@ class PlacementTwin:
         """Every second window: `fit_twin` lets windows overlap by half, and what is held out must not be elsewhere."""
         return select(self.windows, np.arange(0, self.windows.num_windows, 2))
 
+    def history(self) -> Trajectory:
+        """The log that it was fitted on as a trajectory, one stream a window, no request in two of them."""
+        return replay_log(self.disjoint_windows(), self.encoding)
+
+    def rollouts(
+        self,
+        streams: int = 320,
+        *,
+        disagreement: float = 1.0,
+        randomisation: Randomisation = DEFAULT_RANDOMISATION,
+    ) -> "Rollouts":
+        """Experience for a learner: fresh episodes in the twin, see `Rollouts`."""
+        return Rollouts(self, streams, disagreement, randomisation)
+
     def save(self, folder: Path) -> None:
         """Writes the twin into an existing folder: JSON and npz, no pickle."""
         (folder / "encoding.json").write_text(self.encoding.to_json())
@@ -93,6 +108,22 @@ class PlacementTwin:
             load_windows(folder / "windows.npz"),
             load_structure(folder / "fit.npz", report),
         )
+
+
+class Rollouts(NamedTuple):
+    """Episodes in a twin that a learner asks for, and what guards it against the twin's errors.
+
+    Attributes:
+        twin: Where they are played.
+        streams: Episodes at once, each with one member of the ensemble; one member is held out to select by.
+        disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
+        randomisation: How far durations stray from stream to stream.
+    """
+
+    twin: PlacementTwin
+    streams: int
+    disagreement: float
+    randomisation: Randomisation
 
 
 def load_encoding(folder: Path) -> Encoding:

@@ -10,7 +10,7 @@ from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.errors import TrainingError
 from offline_rl.networks import example_of
-from offline_rl.train import from_logs, in_twin, train, train_resumable
+from offline_rl.training_loop import from_logs, in_twin, train, train_resumable
 from tests.toys import toy_problem, toy_response
 from twin.arrays import load_arrays, save_arrays
 from twin.environment import environment

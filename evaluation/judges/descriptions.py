@@ -1,0 +1,41 @@
+"""What the policies and judges of a comparison of placements are, in words."""
+
+from evaluation.baselines import COMPARED, TRUTH_BASELINES
+from evaluation.comparison import JudgeFacts, PolicyFacts
+
+TWIN_POLICY, USERS = "twin", "user"
+POLICIES = (
+    *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
+    PolicyFacts("history", "history", "the logged decisions"),
+    PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
+    PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),
+    PolicyFacts("cql", "offline", "conservative Q-learning from the log alone; all seeds"),
+    PolicyFacts("iql", "offline", "implicit Q-learning from the log alone; all seeds"),
+    PolicyFacts("awr", "offline", "advantage-weighted regression from the log alone; all seeds"),
+    PolicyFacts("regularised", "imitation", "paper 000's regularised imitation, equation 8; all seeds"),
+    PolicyFacts(
+        TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"
+    ),
+)
+JUDGES = (
+    JudgeFacts(
+        "truth",
+        "the simulated system that wrote this log, lived afresh: shift 0 is the last training day again, later shifts "
+        "are that many days later. What the other judges try to foresee.",
+    ),
+    JudgeFacts(
+        "replay",
+        "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
+        "that ran on the chosen node. Exact for the logged policy, blind to the crowding that another policy causes.",
+    ),
+    JudgeFacts(
+        "twin of shifted days",
+        "logged arrivals; answers from a twin fitted on the test days, unseen in training. Sees crowding as far as the "
+        "log taught it; it is a model, not the system. The logged decisions are followed blindly in it: history does "
+        "worse here than the policy behind it would.",
+    ),
+    JudgeFacts(
+        "training twin",
+        "logged arrivals of the test days; answers from the very twin the policy was trained in: what it was promised.",
+    ),
+)
