@@ -34,11 +34,11 @@ from offline_rl.placement_contract import placement_contract
 from offline_rl.recipes.schedulers import (
     best_seed,
     load_observed,
-    load_ranges,
     load_schedulers,
     save_schedulers,
 )
 from offline_rl.recipes.training import TrainingConfig, train_schedulers
+from offline_rl.recipes.training_days import load_training_days
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
 from twin.imitation.refining import imitated_twin
@@ -363,10 +363,12 @@ def build_bundle(
     if chosen not in seeds:
         raise ConfigError(f"there is no policy of seed {chosen}", allowed=", ".join(map(str, seeds)))
     params = jax.tree.map(lambda leaf: leaf[seeds.index(chosen)], schedulers.trained)
+    days = load_training_days(policy_path)
     contract = placement_contract(
         encoding,
         network_facts(params),
-        ranges=load_ranges(policy_path),
+        ranges=None if days is None else (days.low, days.high),
+        alarm=None if days is None else days.alarm,
         trained_on=trained_in(manifest),
         certificate=manifest.extra.get("certificate"),
         licence=licence,

@@ -35,7 +35,7 @@ class FeatureFacts:
     Attributes:
         name: Its name.
         unit: Unit of the number itself.
-        low, high: Range in the logged observations of the training days; over all choices; None if not known.
+        low, high: Range on the training days, over all choices (see whoever made the contract); None if not known.
         description: What it says.
     """
 
@@ -72,6 +72,28 @@ class NetworkFacts:
 
 
 @dataclass(frozen=True)
+class AlarmFacts:
+    """What an alarm expects of days like the training days (`offline_rl.runner.watch`).
+
+    Attributes:
+        unlike_share: Share of decisions about requests unlike those of training.
+        unlike_weights: What a request counts that is like those of training, and one that is not.
+        unlike_limit: Where the sum of these is an alarm.
+        run_edges: Bounds between classes of the logarithm of run times, over what is usual; increasing.
+        slower_weights, faster_weights: What a run of every class counts, for slower and for faster runs.
+        run_limit: Where a node's sum of these is an alarm; None where too few runs are known.
+    """
+
+    unlike_share: float
+    unlike_weights: tuple[float, float]
+    unlike_limit: float
+    run_edges: tuple[float, ...] = ()
+    slower_weights: tuple[float, ...] = ()
+    faster_weights: tuple[float, ...] = ()
+    run_limit: float | None = None
+
+
+@dataclass(frozen=True)
 class PolicyContract:
     """What a caller of the policy must know.
 
@@ -87,6 +109,7 @@ class PolicyContract:
         unknown: Kind of label -> what to do where training never saw it, in words.
         trained_on: The data window: archive days and what else identifies it.
         setting: What features are computed with; plain JSON, of the problem's own kind.
+        alarm: What an alarm expects of days like the training days; None where that is not known.
         certificate: Content hash of the certificate that the twin passed; None if it passed none.
         licence: Under which terms the bundle may be used.
         schema_version: Version of the bundle's files.
@@ -103,6 +126,7 @@ class PolicyContract:
     unknown: dict[str, str] = field(default_factory=dict)
     trained_on: dict[str, Any] = field(default_factory=dict)
     setting: dict[str, Any] = field(default_factory=dict)
+    alarm: AlarmFacts | None = None
     certificate: str | None = None
     licence: str = NOT_STATED
     schema_version: int = SCHEMA_VERSION
@@ -189,6 +213,7 @@ def _parsed(content: Mapping[str, Any]) -> PolicyContract:
     content["choices"] = tuple(content["choices"])
     for name in ("unknown", "trained_on", "setting"):
         content[name] = dict(content[name])
+    content["alarm"] = alarm_of(content.get("alarm"))
     contract = PolicyContract(**content)
     _refuse_other_types(contract)
     return contract
@@ -213,6 +238,29 @@ def _refuse_other_types(contract: PolicyContract) -> None:
     for one in features:
         if (one.low is None) != (one.high is None) or not (one.low is None or _is_range(one.low, one.high)):
             raise ValueError(f"the range of '{one.name}' cannot be: {one.low} to {one.high}")
+
+
+def alarm_of(content: Mapping[str, Any] | None) -> AlarmFacts | None:
+    """An alarm from its JSON form; ValueError or TypeError where it cannot be."""
+    if content is None:
+        return None
+    told: dict[str, Any] = {
+        name: tuple(map(float, one)) if isinstance(one, list | tuple) else one
+        for name, one in _checked(AlarmFacts, content).items()
+    }
+    alarm = AlarmFacts(**told)
+    _refuse_other_alarm(alarm)
+    return alarm
+
+
+def _refuse_other_alarm(alarm: AlarmFacts) -> None:
+    limits = [alarm.unlike_share, alarm.unlike_limit] + ([] if alarm.run_limit is None else [alarm.run_limit])
+    if not all(isinstance(limit, int | float) and limit > 0.0 for limit in limits):
+        raise ValueError("the limits of the alarm must be positive")
+    num_classes = 0 if alarm.run_limit is None else len(alarm.run_edges) + 1
+    widths = [len(one) for one in (alarm.unlike_weights, alarm.slower_weights, alarm.faster_weights)]
+    if widths != [2, num_classes, num_classes] or list(alarm.run_edges) != sorted(alarm.run_edges):
+        raise ValueError("the weights of the alarm do not belong to its classes of run times")
 
 
 def _is_range(low: Any, high: Any) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from offline_rl.contract import NOT_STATED, FeatureFacts, NetworkFacts, PolicyContract
+from offline_rl.contract import NOT_STATED, AlarmFacts, FeatureFacts, NetworkFacts, PolicyContract
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, Feature, request_features
 from twin.placement.types import RESOURCES
@@ -33,6 +33,7 @@ def placement_contract(
     network: NetworkFacts,
     *,
     ranges: tuple[np.ndarray, np.ndarray] | None = None,
+    alarm: AlarmFacts | None = None,
     trained_on: Mapping[str, Any] | None = None,
     certificate: str | None = None,
     licence: str | None = None,
@@ -44,6 +45,7 @@ def placement_contract(
         network: What it is.
         ranges: Least and largest value of every feature, flattened as `flatten_features` has them, each
             [F * nodes + R]; ranges of a node's features are taken over all nodes.
+        alarm: What an alarm expects of days like the training days.
         trained_on: Facts about the data window, besides the training days.
         certificate: Content hash of the certificate of the twin it was trained in.
         licence: Under which terms the bundle may be used.
@@ -78,6 +80,7 @@ def placement_contract(
             **(trained_on or {}),
         },
         setting=setting_of(encoding),
+        alarm=alarm,
         certificate=certificate,
         licence=licence or NOT_STATED,
     )

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ProductError, first
 from offline_rl.export import network_facts, network_of
 from offline_rl.networks import Actor, Example, example_in
+from offline_rl.recipes.training_days import save_training_days, training_days
 from twin.arrays import load_nested, load_structure, save_arrays
 from twin.contracts import PyTree
 from twin.networks import flatten_features
@@ -46,8 +46,7 @@ def save_schedulers(schedulers: Schedulers, twin: PlacementTwin, folder: Path) -
     """Writes schedulers, observations and the encoding they belong to into an existing folder; no pickle."""
     save_arrays(folder / "schedulers.npz", schedulers)
     save_arrays(folder / "observed.npz", {"features": observed_features(twin)})
-    low, high = feature_ranges(twin)
-    save_arrays(folder / "ranges.npz", {"low": low, "high": high})
+    save_training_days(training_days(twin.disjoint_windows(), twin.encoding), folder)
     (folder / "encoding.json").write_text(twin.encoding.to_json())
 
 
@@ -58,27 +57,6 @@ def observed_features(twin: PlacementTwin, num_wanted: int = 256) -> np.ndarray:
     features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))
     rows = np.moveaxis(features, 1, -1)[np.asarray(history.active)]
     return rows[np.linspace(0, len(rows) - 1, min(num_wanted, len(rows))).astype(int)]
-
-
-def feature_ranges(twin: PlacementTwin) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest value of every feature at the logged decisions, [features] each."""
-    history = replay_log(twin.disjoint_windows(), twin.encoding)
-    features = jax.vmap(lambda seen: flatten_features(seen, 2))(
-        history.observation
-    )  # [T, features, seats, W]
-    active = history.active[:, None]
-    low = jnp.min(jnp.where(active, features, jnp.inf), axis=(0, 2, 3))
-    high = jnp.max(jnp.where(active, features, -jnp.inf), axis=(0, 2, 3))
-    return np.asarray(low), np.asarray(high)
-
-
-def load_ranges(folder: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """The ranges that `save_schedulers` kept; None in policies of before there were any."""
-    path = folder / "ranges.npz"
-    if not path.exists():
-        return None
-    ranges = load_structure(path, {"low": 0, "high": 0})
-    return ranges["low"], ranges["high"]
 
 
 def load_observed(folder: Path) -> np.ndarray:

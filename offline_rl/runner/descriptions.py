@@ -110,6 +110,8 @@ class Decision:
         legal: [nodes] bool: may take the request: known to the policy, available, a candidate, large enough.
         num_out_of_range: Features (of legal nodes and of the request) outside the range seen in training.
         num_unknown: Labels of the request that training never saw.
+        unlike: Whether the request itself is unlike those of training, whatever is in flight: a number of it out of
+            its range, or a label that training never saw.
     """
 
     node: str | None
@@ -118,6 +120,7 @@ class Decision:
     legal: np.ndarray
     num_out_of_range: int
     num_unknown: int
+    unlike: bool = False
 
     @property
     def probabilities(self) -> np.ndarray:

@@ -181,6 +181,26 @@ def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np
     return np.ascontiguousarray(seen.T)
 
 
+def as_trained(
+    choices: np.ndarray, facts: NodeFacts, asked: Asked, trained_units: np.ndarray | None
+) -> np.ndarray:
+    """The features of nodes [nodes, features] as they were without what books have learned since training.
+
+    Args:
+        choices: As the policy sees them.
+        facts: What is fixed, with what was learned.
+        asked: The request in hand.
+        trained_units: [services, nodes] `facts.run_units` of training; None: nothing was learned.
+    """
+    if trained_units is None or np.array_equal(trained_units[asked.service], facts.run_units[asked.service]):
+        return choices
+    seen = choices.T.copy()
+    run, needed = trained_units[asked.service] * asked.expected_run_s, asked.demand[0] / facts.cores
+    seen[_USUAL], seen[_USUAL + 1] = np.log1p(run), np.log1p(run * needed)
+    seen[_USUAL + 2] = _slack(seen, run, needed, asked.deadline_s / facts.time_unit_s)
+    return seen.T
+
+
 def _slack(seen: np.ndarray, run: np.ndarray, needed: np.ndarray, deadline: float) -> np.ndarray | float:
     """[nodes] by the load as it is shown [features, nodes]; durations in time units."""
     if math.isinf(deadline):

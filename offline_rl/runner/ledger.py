@@ -4,7 +4,8 @@ Between decisions requests are placed, start and finish; at a decision the books
 only events change are kept as they change; what the clock changes is one pass over the requests that run. The fading
 memory of waits moves from decision to decision, as in training: waits seen since the last decision count in full.
 
-Books learn: a run that ended moves at once what is usual of its service on its node (`twin.placement.usual`).
+Books learn: a run that ended moves at once what is usual of its service on its node (`twin.placement.usual`). They
+also watch: `Ledger.watch` tells when requests or run times are no longer those of training.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, Re
 from offline_rl.runner.features import LOAD, RECENT_STARTS, RECENT_WAIT
 from offline_rl.runner.reading import as_held
 from offline_rl.runner.setting import RESOURCES
+from offline_rl.runner.watch import Watch
 
 if TYPE_CHECKING:
     from offline_rl.runner.policy import Policy
@@ -47,15 +49,24 @@ class Ledger:
         policy: Whose features are computed.
         nodes: All nodes, with what they hold at first (its requests are known by `(node name, position)`).
         clock_s: When that was; None where they hold nothing.
+        watch: What is told of decisions and runs; None: one of its own (see `watch`).
 
     Raises:
         PolicyInputError: A node is described twice, or its `used_*` is stated (books count what is held).
     """
 
-    def __init__(self, policy: Policy, nodes: Sequence[Node], clock_s: float | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        nodes: Sequence[Node],
+        clock_s: float | None = None,
+        watch: Watch | None = None,
+    ) -> None:
         table = policy.table_of(nodes)
-        own = table.facts._replace(run_units=table.facts.run_units.copy())  # of these books alone: they learn
-        self._policy, self._table = policy, replace(table, facts=own)
+        units = table.facts.run_units
+        own = table.facts._replace(run_units=units.copy())  # of these books alone: they learn
+        self._policy, self._table = policy, replace(table, facts=own, trained_units=units)
+        self.watch = Watch(policy.contract.alarm) if watch is None else watch
         num_rows = len(self._table.names)
         self._entries: dict[Any, _Entry] = {}
         self._sums = np.zeros((len(RESOURCES) + 4, num_rows))
@@ -148,9 +159,15 @@ class Ledger:
 
     def _learn(self, entry: _Entry, run_s: float) -> None:
         setting, units = self._policy.setting, self._table.facts.run_units
-        if setting.follow and 0.0 < run_s < math.inf and entry.run_s > 0.0:
-            pair = entry.service, entry.row
-            news = math.log(run_s / (entry.run_s * setting.time_unit_s * units[pair]))
+        if not (0.0 < run_s < math.inf and entry.run_s > 0.0):
+            return
+        pair = entry.service, entry.row
+        expected_s = entry.run_s * setting.time_unit_s
+        if self._table.trained_units is not None:
+            usual_s = expected_s * self._table.trained_units[pair]
+            self.watch.ran(self._table.names[entry.row], run_s / usual_s)
+        if setting.follow:
+            news = math.log(run_s / (expected_s * units[pair]))
             units[pair] *= math.exp(setting.follow * min(max(news, -setting.most_news), setting.most_news))
 
     def set_available(self, node: str, available: bool) -> None:
@@ -162,7 +179,9 @@ class Ledger:
     def decide(self, request: Request | Mapping[str, Any], clock_s: float) -> Decision:
         """The decision for a request in hand, now; see `Policy.decide`."""
         asked = described(Request, request)
-        return self._policy.decide_on(self._table, self.load(clock_s), self._available, asked, clock_s)
+        decision = self._policy.decide_on(self._table, self.load(clock_s), self._available, asked, clock_s)
+        self.watch.asked(decision.unlike)
+        return decision
 
     def explain(self, request: Request | Mapping[str, Any], clock_s: float) -> Explanation:
         """The decision and what it rests on; see `Policy.explain`."""

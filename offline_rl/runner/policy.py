@@ -42,6 +42,9 @@ class Seen(NamedTuple):
     legal: np.ndarray  # [rows] bool
     candidate: np.ndarray  # [rows] bool: the request may run there by its candidate list
     large_enough: np.ndarray  # [rows] bool
+    as_trained: (
+        np.ndarray
+    )  # [rows, F] float32: the choices without what books have learned; ranges are about these
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,8 @@ class Policy:
             asked, self.vocabulary.num_features, self.setting.time_unit_s, knows_week=self.setting.knows_week
         )
         legal = candidate & large_enough & available & known.choosable
-        return Seen(choices, context, legal, candidate, large_enough)
+        judged = features.as_trained(choices, known.facts, asked, known.trained_units)
+        return Seen(choices, context, legal, candidate, large_enough, judged)
 
     def decide_on(
         self,
@@ -235,21 +239,23 @@ class Policy:
             chosen = known.names[int(scores.argmax())]
         else:
             scores = np.full(len(known.names), MASKED_LOGIT, np.float32)
-        num_outside = self._of_request.count(seen.context, None) + self._of_nodes.count(
-            seen.choices, seen.legal
-        )
+        num_of_request = self._of_request.count(seen.context, None)
+        num_outside = num_of_request + self._of_nodes.count(seen.as_trained, seen.legal)
         legal = seen.legal
         if not known.as_described:
             legal = np.append(legal, False)[known.rows]  # row -1: not in the table
             scores = np.append(scores, np.float32(MASKED_LOGIT))[known.rows]
         num_unknown = len(table.unknown_labels(request, self.vocabulary))
-        return Decision(chosen, known.described, scores, legal, num_outside, num_unknown)
+        unlike = num_of_request + num_unknown > 0
+        return Decision(chosen, known.described, scores, legal, num_outside, num_unknown, unlike)
 
     def _out_of_range(self, known: table.NodeTable, seen: Seen) -> list[OutOfRange]:
         found = []
-        for row, column in np.argwhere(self._of_nodes.outside(seen.choices) & seen.legal[:, None]).tolist():
+        for row, column in np.argwhere(
+            self._of_nodes.outside(seen.as_trained) & seen.legal[:, None]
+        ).tolist():
             facts = self.contract.choice_features[column]
-            found.append(_told(facts, known.names[row], float(seen.choices[row, column])))
+            found.append(_told(facts, known.names[row], float(seen.as_trained[row, column])))
         for (column,) in np.argwhere(self._of_request.outside(seen.context)).tolist():
             found.append(_told(self.contract.context_features[column], None, float(seen.context[column])))
         return found

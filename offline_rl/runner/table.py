@@ -36,6 +36,7 @@ class NodeTable:
         everyone: [rows] True.
         as_described: Whether the rows are the described nodes, in order.
         site_index: Site -> index; training's sites first.
+        trained_units: `facts.run_units` as in training, where books have learned since; None where they have not.
     """
 
     names: tuple[str, ...]
@@ -48,6 +49,7 @@ class NodeTable:
     everyone: np.ndarray
     as_described: bool
     site_index: dict[str, int]
+    trained_units: np.ndarray | None = None
 
 
 def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: PlacementSetting) -> NodeTable:

@@ -38,6 +38,12 @@ class Metrics:
             "out_of_distribution",
             "Decisions of the policy with a feature outside the range seen in training.",
         )
+        self.alarm = gauge(
+            "alarm",
+            "Evidence that requests are unlike those of training, or runs slower or faster, over its limit; an alarm "
+            "from 1 on.",
+            ("kind",),
+        )
         self.unknown_labels = counter("unknown_labels", "Labels of requests that training never saw.")
         self.unknown_nodes = counter("unknown_nodes", "Candidate nodes that the policy does not know.")
         self.assumed_finishes = counter(

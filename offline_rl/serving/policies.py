@@ -15,6 +15,7 @@ from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, loa
 from offline_rl.runner.features import LOAD
 from offline_rl.runner.loading import Backend
 from offline_rl.runner.table import NodeTable
+from offline_rl.runner.watch import Watch
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.worker import Worker
 
@@ -95,6 +96,7 @@ class ServedPolicy:
         node_of_machine: Machine -> node, where the policy names classes of machines.
         site: Where a request counts as arrived that does not say.
         expected_run_s: Service -> median run time, in training.
+        watch: Whether requests and run times are still those of training; its books tell it of runs.
     """
 
     content_hash: str
@@ -104,6 +106,7 @@ class ServedPolicy:
     node_of_machine: Mapping[str, str] = field(default_factory=dict)
     site: str = "default"
     expected_run_s: Callable[[str | None], float] = lambda service: 60.0
+    watch: Watch = field(default_factory=lambda: Watch(None))
 
 
 def load_policy(bundle: Path, backend: Backend = "numpy", *, expect: str | None = None) -> ServedPolicy:
@@ -118,14 +121,16 @@ def load_policy(bundle: Path, backend: Backend = "numpy", *, expect: str | None 
         ProductError: See `offline_rl.runner.load`.
     """
     policy = load(bundle, backend, expect=expect)
+    watch = Watch(policy.contract.alarm)
     return ServedPolicy(
         content_hash=policy.content_hash,
         nodes=facts_of(policy),
-        open_books=partial(LedgerBooks, policy),
+        open_books=partial(LedgerBooks, policy, watch=watch),
         any_nodes=policy.contract.network.any_choices,
         node_of_machine=policy.setting.node_of_machine,
         site=policy.setting.sites[0],
         expected_run_s=policy.expected_run_s,
+        watch=watch,
     )
 
 

@@ -9,10 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from offline_rl.runner import Decision, Node
+from offline_rl.runner.watch import KINDS
 from offline_rl.serving.asks import Ask
 from offline_rl.serving.choosing import (
     NOBODY,
@@ -117,6 +119,8 @@ class Service:
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
         self._said: set[str] = set()
+        for kind in KINDS:
+            metrics.alarm.labels(kind).set_function(partial(self._alarm_level, kind))
 
     def filter(self, ask: Ask) -> View:
         """The candidates and what speaks against them; a pod that has one node left is taken to go there.
@@ -224,6 +228,9 @@ class Service:
         self.metrics.decision_s.observe(took_s)
         self.metrics.unknown_labels.inc(decision.num_unknown)
         self.metrics.out_of_distribution.inc(decision.num_out_of_range > 0)
+        self._policy.watch.asked(decision.unlike)
+        for sentence in self._policy.watch.alarms():
+            self._say_once(f"alarm: {sentence}")
         position = self._position(decision, view.names)
         self.metrics.unknown_nodes.inc(int((position < 0).sum()))
         choice = policy_choice(decision, position, view)
@@ -300,6 +307,9 @@ class Service:
                 num_out_of_range=None if decision is None else decision.num_out_of_range, **nodes,
             )
         )  # fmt: skip
+
+    def _alarm_level(self, kind: str) -> float:
+        return self._policy.watch.levels()[kind]
 
     def _say_once(self, sentence: str) -> None:
         if sentence not in self._said and len(self._said) < 100:

@@ -9,7 +9,7 @@ import pytest
 
 from logs_schema.errors import ProductError
 from offline_rl import contract as contract_module
-from offline_rl.contract import read_contract, write_contract
+from offline_rl.contract import AlarmFacts, read_contract, write_contract
 from offline_rl.errors import PolicyInputError
 from offline_rl.numpy_networks import MASKED_LOGIT
 from offline_rl.placement_contract import placement_contract
@@ -332,6 +332,44 @@ def test_books_learn_what_is_usual_from_runs_that_end(policy):
     assert usual_run_s(other) == pytest.approx(20.0 * usual, rel=1e-5)  # books learn for themselves
     other.remember(ledger)
     assert usual_run_s(other) == usual_run_s(ledger)
+
+
+def test_what_books_learn_is_judged_against_what_training_knew(policy):
+    ledger = policy.ledger(nodes_of(policy))
+    adapting = ("usual_run", "core_time", "slack")
+
+    def told():
+        found = ledger.explain(REQUEST, NOW_S)
+        outside = {one.feature: one.value for one in found.out_of_range if one.node == "edge-0"}
+        return [found.features["edge-0"][name] for name in adapting], [outside.get(name) for name in adapting]
+
+    seen, outside = told()
+    assert seen[0] == pytest.approx(outside[0])  # above 1, the end of its range
+    for number in range(30):
+        ledger.place(number, "edge-0", REQUEST, NOW_S)
+        ledger.start(number, NOW_S)
+        ledger.finish(number, NOW_S + 400.0)
+    learned, still = told()
+    assert learned[0] > seen[0] + 1.0
+    assert still == pytest.approx(outside, nan_ok=True)
+
+
+def test_books_tell_their_watch_of_requests_and_runs(bundles):
+    expected = AlarmFacts(0.01, (-0.1, 3.0), 5.0, (-0.5, 0.5), (-1.0, -0.5, 2.0), (2.0, -0.5, -1.0), 5.0)
+    exported = load_network(bundles / "free")
+    policy = Policy(replace(exported, contract=replace(exported.contract, alarm=expected)))
+    ledger, usual = policy.ledger(nodes_of(policy)), policy.setting.nodes[0].run_ratio[1]
+    assert not ledger.decide(
+        replace(REQUEST, cpu_cores=1.0, requested_run_s=1.0, deadline_s=1.0), NOW_S
+    ).unlike
+    assert ledger.watch.levels()["unlike"] == 0.0
+    for number in range(3):
+        ledger.place(number, "edge-0", REQUEST, NOW_S)
+        ledger.start(number, NOW_S)
+        ledger.finish(number, NOW_S + 2.0 * 20.0 * usual)
+        assert ledger.decide(replace(REQUEST, service="never seen"), NOW_S).unlike
+    assert ledger.watch.levels() == pytest.approx({"unlike": 9.0 / 5.0, "slower": 6.0 / 5.0, "faster": 0.0})
+    assert any("edge-0 take much longer" in sentence for sentence in ledger.watch.alarms())
 
 
 def test_what_books_learn_later_does_not_change_a_question(policy):

@@ -2,11 +2,14 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 
 from logs_schema.errors import ProductError
+from offline_rl.contract import AlarmFacts
 from offline_rl.runner import Request
+from offline_rl.runner.watch import Watch
 from offline_rl.serving.asks import Ask
 from offline_rl.serving.policies import PolicySlot
 from offline_rl.serving.service import ServiceConfig
@@ -158,6 +161,27 @@ def test_a_reload_that_fails_keeps_the_policy_in_use():
     assert 'schedtwin_reloads_total{outcome="refused"} 1.0' in text
     assert 'schedtwin_bundle{content_hash="one"} 0.0' in text
     assert 'schedtwin_bundle{content_hash="two"} 1.0' in text
+
+
+def test_the_alarm_stands_in_the_metrics_and_is_said_once(capsys):
+    facts = AlarmFacts(0.01, (-0.1, 3.0), 5.0, (-0.5, 0.5), (-1.0, -0.5, 2.0), (2.0, -0.5, -1.0), 5.0)
+    policies = [replace(made_policy(), watch=Watch(facts)), made_policy()]
+    service = made_service(lambda: policies.pop(0), ServiceConfig(deadline_s=5.0, seed=0, shadow=True))
+    assert metric(service, 'alarm{kind="slower"}') == 0.0
+    for _ in range(3):
+        service.slot.policy.watch.ran("node-2", 2.0)
+
+    async def ask_twice():
+        for name in "ab":
+            await service.decide(ask(name))
+        await service.drain()
+
+    asyncio.run(ask_twice())
+    assert metric(service, 'alarm{kind="slower"}') == 1.2
+    assert capsys.readouterr().err.count("alarm: runs on node-2 take much longer than in training") == 1
+    service.slot.reload()
+    assert asyncio.run(service.decide(ask("c"))).arm == "fallback"
+    assert metric(service, 'alarm{kind="slower"}') == 0.0
 
 
 def test_policies_are_swapped_under_load_and_no_question_is_lost():
