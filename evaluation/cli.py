@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from evaluation.commands import COMMANDS
+from evaluation.commands.inputs import refuse_missing
 
 DESCRIPTION = "Learn a digital twin from scheduling logs, train schedulers inside it, judge and export them."
 DONE, USER_ERROR, INTERRUPTED = 0, 2, 130
@@ -50,6 +51,7 @@ def _main(argv: list[str]) -> int:
     arguments = _parser(argv).parse_args(argv)
     _keep_compiled_programs()
     try:
+        refuse_missing(arguments)
         status = int(arguments.command.run(arguments))
         sys.stdout.flush()
         return status

@@ -199,13 +199,13 @@ def _guess_warnings(guessed: Mapping[str, Mapping[str, float]]) -> Iterator[str]
     for node, guess in guessed.items():
         cores, median, largest = (guess[name] for name in ("cores", "median_use", "largest_request"))
         beyond = [
-            f"{cores / base:,.3g} times {name} ({base:,.5g})"
+            f"{cores / base:,.3g} times {name} ({base:,.10g})"
             for name, base in (("the median use", median), ("the largest request", largest))
             if base > 0
         ]
         far = (median > 0 and cores > FAR_OVER * median) or (largest > 0 and cores > FAR_OVER * largest)
         yield (
-            f"the capacity of {node} is a guess: {cores:,.5g} cores, the largest use at once, "
+            f"the capacity of {node} is a guess: {cores:,.10g} cores, the largest use at once, "
             f"{' and '.join(beyond)}; "
             + ("it may well be too large (requests may overlap that never ran together): " if far else "")
             + "whether use exceeds capacity cannot be told; give it with schedtwin import --capacity"

@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.inputs import refuse_missing_log
+
 NAME = "refresh"
 HELP = (
     "the daily job: append a decision log, refit, certify, retrain, compare with the running policy, export what is "
@@ -48,6 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Refresh and say what was decided and why; 0 exported, 10 kept, 11 failed, 12 cannot tell."""
+    refuse_missing_log(arguments.config)
     from evaluation.commands.output import progress_of, show_result
     from evaluation.commands.settings import asked_of
     from evaluation.configuration import load_config

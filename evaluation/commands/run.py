@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.inputs import refuse_missing_log
+
 NAME = "run"
 DEMO = Path(__file__).parents[1] / "examples" / "demo.toml"
 HELP = "import, fit, train, compare and export as one resumable job"
@@ -21,6 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the job or what is left of it, and say what came of it; 0."""
+    refuse_missing_log(arguments.config)
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.configuration import load_config
     from evaluation.pipeline import load_comparison

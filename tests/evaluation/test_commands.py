@@ -151,3 +151,40 @@ def test_check_says_whether_the_archive_is_usable(log, tmp_path, capsys, num_lin
 def test_check_of_what_is_no_archive_is_an_error(tmp_path, capsys):
     assert run("check", tmp_path / "absent") == 2
     assert "there is no archive here" in capsys.readouterr().err
+
+
+MISSING = """
+import sys
+from evaluation import cli
+status = cli.main(sys.argv[1:])
+heavy = {"jax", "pyarrow", "sklearn"} & set(sys.modules)
+print(status, *sorted(heavy))
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "{folder}/absent.toml"),
+        ("run", "{folder}/job.toml"),
+        ("fit", "{folder}/absent", "--out", "{folder}/twin"),
+        ("certify", "{folder}", "{folder}/absent"),
+        ("reproduce", "table1", "{folder}/absent", "--out", "{folder}/x"),
+        ("serve", "{folder}/absent"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_missing_is_told_before_anything_heavy_is_imported(tmp_path, words):
+    (tmp_path / "job.toml").write_text('[log]\nformat = "swf"\npaths = ["absent.swf"]\n')
+    words = [word.format(folder=tmp_path) for word in words]
+    done = subprocess.run(
+        [sys.executable, "-c", MISSING, *words], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["2"], done.stderr
+    assert str(tmp_path / "absent") in done.stderr
+
+
+def test_a_product_that_a_dead_writer_left_aside_is_brought_back_first(tmp_path, log, capsys):
+    assert run("import", "swf", log, "--out", tmp_path / "archive") == 0
+    (tmp_path / "archive").rename(tmp_path / ".archive.0123abcd.replaced")
+    assert run("check", tmp_path / "archive") == 1  # a third of its rows are in quarantine

@@ -1,0 +1,55 @@
+"""What a command reads is there: asked before anything heavy is imported, so that a slip costs no seconds."""
+
+import tomllib
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+
+PRODUCTS = ("archive", "archives", "bundle", "policy", "twin")
+FILES = ("config", "paths")
+"""Arguments that name what commands read, products and files; what they write is called otherwise."""
+
+
+def refuse_missing(arguments: Namespace) -> None:
+    """Says which of a command's inputs is not there; FormatError or ProductError."""
+    for name in PRODUCTS:
+        _refuse(_paths(arguments, name), name.removesuffix("s"))
+    for name in FILES:
+        _refuse(_paths(arguments, name))
+
+
+def refuse_missing_log(config: Path) -> None:
+    """FormatError if the raw log that a configuration names is not there; other faults of it are told elsewhere."""
+    try:
+        table = tomllib.loads(config.read_text(encoding="utf-8")).get("log")
+    except (OSError, ValueError):
+        return
+    paths = table.get("paths") if isinstance(table, dict) else None
+    if isinstance(paths, list):
+        _refuse(config.parent / path for path in paths if isinstance(path, str))
+
+
+def _paths(arguments: Namespace, name: str) -> list[Path]:
+    value = getattr(arguments, name, None)
+    found = value if isinstance(value, list | tuple) else [value]
+    return [path for path in found if isinstance(path, Path)]
+
+
+def _refuse(paths: Iterable[Path], product: str = "") -> None:
+    for path in paths:
+        if path.exists() or (product and _is_brought_back(path)):
+            continue
+        from logs_schema.errors import FormatError, ProductError
+
+        if product:
+            what, allowed = f"there is no {product} here", "a folder holding manifest.json"
+            raise ProductError(what, where=str(path), allowed=allowed, advice="check the path")
+        raise FormatError("there is no such file or folder", where=str(path), advice="check the path")
+
+
+def _is_brought_back(path: Path) -> bool:
+    """Whether a writer that died while it replaced a product had left the older one aside."""
+    from logs_schema.aside import sweep
+
+    sweep(path.absolute())
+    return path.exists()
