@@ -5,9 +5,9 @@ the test days themselves and never seen in training; the training twin answers t
 what the policy was promised can be read next to what it got.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -53,13 +53,14 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import Schedulers, example_for, network_for
-from twin.contracts import Array
+from offline_rl.rules.in_twin import rule_policy, rules_of
+from twin.contracts import Array, Policy
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
 from twin.placement.types import Cluster
 from twin.placement.windows import Windows
 
-COMPARISON_CODE = 8
+COMPARISON_CODE = 9
 """Raised when code changes what a comparison says: one made by older code is made again then."""
 
 
@@ -82,13 +83,22 @@ class Case:
         """What the policies are compared by first: what the twin's reward is made of."""
         return ON_TIME if self.twin.encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
 
+    @cached_property
+    def rules(self) -> Mapping[str, Policy]:
+        """The rules from the log by name: with the numbers they were trained with, else those that the log tells."""
+        if self.twin.encoding.cluster.num_nodes < 2:
+            return {}
+        found = rules_of(self.twin) if self.schedulers is None else self.schedulers.rules
+        return {name: rule_policy(params) for name, params in found.items()}
 
-def candidates(schedulers: Schedulers | None, cluster: Cluster) -> list[Candidate]:
-    """What is judged, one entry for each seed of the twin-trained policy; without schedulers what needs none."""
+
+def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[str] = ()) -> list[Candidate]:
+    """What is judged, `rules` among them, one entry for each seed of the twin-trained policy; without schedulers what
+    needs none."""
     nothing = None if schedulers is None else schedulers.clone
     if cluster.num_nodes < 2:  # whoever decides, decides alike
         return [Candidate(HISTORY, HISTORY, nothing)]
-    names = (*(baseline.name for baseline in COMPARED if baseline.applies(cluster)), HISTORY)
+    names = (*(baseline.name for baseline in COMPARED if baseline.applies(cluster)), *rules, HISTORY)
     plain = [Candidate(name, name, nothing) for name in names]
     if schedulers is None:
         return plain
@@ -186,14 +196,14 @@ def _runs(
         network = network_for(case.schedulers, example)
     else:
         network = entered.network or actor(example)
-    players = players_of(encoding.cluster, network, COMPARED)
+    players = players_of(encoding.cluster, network, COMPARED, case.rules)
     others = {name: bundle.encoding for name, bundle in entered.bundles.items()}
     in_windows = {**players, **entered.window_players()}
     replay = replay_program(encoding, in_windows, others)
     living = twin_program(encoding, case.twin.config, in_windows, others)
     config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
     programs = fit_programs(encoding, config)
-    tried = candidates(case.schedulers, encoding.cluster)
+    tried = candidates(case.schedulers, encoding.cluster, case.rules)
     if case.schedulers is None:
         nobody = jax.jit(network.init)(jax.random.key(0))
         tried = [*(candidate._replace(params=nobody) for candidate in tried), *entered.seeds()]
@@ -250,11 +260,11 @@ def _off_policy(
         return []
     shape, example = common_shape(windows), example_for(encoding, windows[0])
     network = network_for(case.schedulers, example)
-    players = players_of(encoding.cluster, network, COMPARED)
+    players = players_of(encoding.cluster, network, COMPARED, case.rules)
     program = probability_program({**players, **entered.players}, network)
     config = OffPolicyConfig(intervals=case.intervals)
     fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
-    tried = candidates(case.schedulers, encoding.cluster)
+    tried = candidates(case.schedulers, encoding.cluster, case.rules)
     able = [name for name in entered.players if name not in entered.refused]
     tried += [Candidate(name, name, tried[0].params) for name in able]
     keep = Unfinished() if able else case.keep

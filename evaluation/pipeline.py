@@ -17,6 +17,7 @@ import numpy as np
 from evaluation.comparing import COMPARISON_CODE, Case, compare_case
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.ordering.foreign import holds_training, refuse_other_pool
 from evaluation.records import to_plain
@@ -35,6 +36,7 @@ from offline_rl.recipes.schedulers import (
     best_seed,
     load_observed,
     load_schedulers,
+    policy_params,
     save_schedulers,
 )
 from offline_rl.recipes.training import TrainingConfig, train_schedulers
@@ -55,6 +57,8 @@ CURVES = "game.npz"
 KEPT_BACK = "days_kept_back"
 """In a twin's manifest: why it learned from fewer days than were asked for, where it did."""
 NO_GAME = GameConfig()
+POLICY_CODE = 6
+"""Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 NO_CERTIFICATE = "trained in a twin without a certificate"
 
 
@@ -346,14 +350,15 @@ def build_bundle(
     out: Path,
     policy_path: Path,
     *,
+    policy: str = TWIN_POLICY,
     seed: int | None = None,
     licence: str | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Exports one seed's policy as the bundle `out`: the seed asked for, or the best in the twin.
+    """Exports a policy, named as in comparisons, as the bundle `out`: of the seed asked for, or the best in the twin.
 
     Raises:
-        ConfigError: No such seed.
+        ConfigError: No such policy or seed.
         ProductError: This is no policy, or the exported copies do not decide as it does.
     """
     manifest = read_manifest(policy_path, "policy")
@@ -362,7 +367,7 @@ def build_bundle(
     chosen = best_seed(schedulers, seeds) if seed is None else seed
     if chosen not in seeds:
         raise ConfigError(f"there is no policy of seed {chosen}", allowed=", ".join(map(str, seeds)))
-    params = jax.tree.map(lambda leaf: leaf[seeds.index(chosen)], schedulers.trained)
+    params = policy_params(schedulers, policy, seeds.index(chosen))
     days = load_training_days(policy_path)
     contract = placement_contract(
         encoding,
@@ -383,10 +388,11 @@ def build_bundle(
         extra={
             "train_days": [day.isoformat() for day in encoding.train_days],
             "seed_chosen_by": "value in the twin" if seed is None else "the user",
+            "policy": policy,
         },
         replace=replace,
     )
-    return {"seed": chosen}
+    return {"seed": chosen, "policy": policy}
 
 
 def archive_facts(archive: Archive) -> dict[str, Any]:

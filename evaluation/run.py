@@ -19,6 +19,7 @@ from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, alone_in, run_steps
 from evaluation.ordering.config import ORDER_CODE, OrderConfig, as_settings
 from evaluation.pipeline import (
+    POLICY_CODE,
     build_bundle,
     build_comparison,
     build_policy,
@@ -245,7 +246,7 @@ def _policy_steps(config: RunConfig, title: str) -> list[Step]:
             inputs=("twin", KIND),
             config=to_plain(config.train),
             seed=config.seed,
-            code_version=5,
+            code_version=POLICY_CODE,
         ),
         _comparison_step(config, title, ("policy",)),
         Step("bundle", "job-bundle", export, inputs=("policy",)),

@@ -1,11 +1,11 @@
 """Does the twin rank policies as the truth does? Fixed policies of every quality, where the log is a simulated one.
 
-Published rules, and networks with random parameters that no log would show: in the twin on the held-out day's
-arrivals, and in the simulated world on that day lived afresh. The twin lives the day in one piece: begun again and
-again from logged states, a policy that lets work pile up would be excused.
+Published rules, rules from the log, and networks with random parameters that no log would show: in the twin on the
+held-out day's arrivals, and in the simulated world on that day lived afresh. The twin lives the day in one piece: begun
+again and again from logged states, a policy that lets work pile up would be excused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import numpy as np
@@ -26,6 +26,7 @@ from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from logs_schema import Archive
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
+from offline_rl.rules.in_twin import rule_policy, rules_of
 from twin.placement.model import PlacementTwin, encode_days
 
 SECTION = "values of fixed policies"
@@ -88,9 +89,10 @@ def policy_values(
     num_steps = archive.num_rows("requests", day.day)
     windows = encode_days(archive, encoding, [day.day], num_steps=num_steps)
     network = actor(example_for(encoding, windows))
-    tried = _policies(twin, network.init, seed)
+    rules = {name: rule_policy(params) for name, params in rules_of(twin).items()}
+    tried = _policies(twin, rules, network.init, seed)
     shape = windows.num_steps, windows.num_windows
-    players = players_of(encoding.cluster, network, BASELINES)
+    players = players_of(encoding.cluster, network, BASELINES, rules)
     judge = twin_judge(
         twin_program(encoding, twin.config, players), encoding, windows, twin.model, shape,
         copies=twin.config.num_members,
@@ -122,7 +124,7 @@ def weighted_spearman(one: np.ndarray, two: np.ndarray) -> Statistic:
     return lambda weights: np.array([of(row) for row in weights])
 
 
-def _policies(twin: PlacementTwin, init: object, seed: int) -> Sequence[Candidate]:
+def _policies(twin: PlacementTwin, learned: Iterable[str], init: object, seed: int) -> Sequence[Candidate]:
     keys = jax.random.split(jax.random.key(seed), NUM_POLICIES)
     params = [init(key) for key in keys]  # type: ignore[operator]
     rules = [
@@ -130,6 +132,7 @@ def _policies(twin: PlacementTwin, init: object, seed: int) -> Sequence[Candidat
         for rule in BASELINES
         if rule.applies(twin.encoding.cluster)
     ]
+    rules += [Candidate(name, name, params[0]) for name in learned]
     num_networks = max(4, NUM_POLICIES - len(rules))
     networks = [
         Candidate(f"random network {index + 1}", GREEDY, params[index]) for index in range(num_networks)

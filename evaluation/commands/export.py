@@ -12,6 +12,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("policy", metavar="POLICY", type=Path, help="folder written by schedtwin train")
     parser.add_argument("--out", metavar="BUNDLE", required=True, type=Path, help="folder to write")
     parser.add_argument(
+        "--policy", dest="named", metavar="NAME",
+        help="of placement: which policy, as comparisons name it: twin, bc_greedy, expected_on_time, ... "
+        "(default: twin)",
+    )  # fmt: skip
+    parser.add_argument(
         "--seed", metavar="N", type=int, help="which seed's policy (default: the best in the twin)"
     )
     parser.add_argument(
@@ -38,15 +43,17 @@ def run(arguments: Namespace) -> int:
     if problem_of(arguments.policy) == ORDERING:
         from evaluation.ordering.steps import build_queue_bundle
 
+        _refuse_placement_options(arguments)
         facts = build_queue_bundle(
             arguments.out, arguments.policy, rule=arguments.rule, comparison_path=arguments.comparison,
             replace_old=arguments.replace, **options,
         )  # fmt: skip
     else:
         _refuse_queue_options(arguments)
-        facts = build_bundle(arguments.out, arguments.policy, replace=arguments.replace, **options)
+        named = {"policy": arguments.named} if arguments.named else {}
+        facts = build_bundle(arguments.out, arguments.policy, replace=arguments.replace, **named, **options)
     told = {"bundle": str(arguments.out), "content_hash": read_manifest(arguments.out).content_hash}
-    which = facts.get("chosen") or f"seed {facts['seed']}"
+    which = facts.get("chosen") or f"{facts.get('policy', 'the order')}, seed {facts['seed']}"
     text = f"{arguments.out} written: {which}; replayed in NumPy and ONNX against the original\n"
     text += f"to be loaded with --expect {told['content_hash']}"
     show_result(arguments, facts | told, text)
@@ -61,4 +68,14 @@ def _refuse_queue_options(arguments: Namespace) -> None:
             "only the policy of a queue can be exported as a rule, or as the winner of a comparison",
             where="--rule, --comparison", allowed="together with a policy trained in the twin of a queue",
             advice="leave them out",
+        )  # fmt: skip
+
+
+def _refuse_placement_options(arguments: Namespace) -> None:
+    from logs_schema.errors import ConfigError
+
+    if arguments.named is not None:
+        raise ConfigError(
+            "the orders of a queue are not named so", where="--policy", allowed="together with a policy of placement",
+            advice="name a published rule by --rule, or leave it out",
         )  # fmt: skip

@@ -2,10 +2,12 @@
 
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison import JudgeFacts, PolicyFacts
+from offline_rl.rules.in_twin import DESCRIPTIONS
 
 TWIN_POLICY, USERS = "twin", "user"
 POLICIES = (
     *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
+    *(PolicyFacts(name, "rule", words) for name, words in DESCRIPTIONS.items()),
     PolicyFacts("history", "history", "the logged decisions"),
     PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
     PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),

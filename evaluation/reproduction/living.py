@@ -6,7 +6,7 @@ computes every rule for each of them and is cheaper than a day for each. All pol
 keys. Their books follow run times, as a policy's in service do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from offline_rl.networks import Actor
-from twin.contracts import Array, PyTree, Trajectory
+from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.types import Leaf
@@ -32,7 +32,7 @@ from twin.placement.usual import FOLLOW
 RULES = (RANDOM, LEAST_LOADED)
 BEHAVIOUR = "behaviour"
 KINDS = (SAMPLED, GREEDY, *(rule.name for rule in RULES), BEHAVIOUR, LEAST_EXPECTED_DELAY.name)
-"""Who can act in `policy_program`, in its order."""
+"""Who can act in `policy_program`, in its order; rules from the log follow."""
 
 
 class Lived(NamedTuple):
@@ -43,7 +43,8 @@ class Lived(NamedTuple):
 
 
 Live = Callable[[Array, Array, PyTree, Conditions, Array], Lived]
-"""(key, index into KINDS or several [P], parameters [P, ...], the day's numbers, weekday) -> leaves [P, lives]."""
+"""(key, index into KINDS and the rules, or several [P], parameters [P, ...], the day's numbers, weekday) -> leaves
+[P, lives]."""
 
 
 def policy_program(
@@ -52,6 +53,7 @@ def policy_program(
     network: Actor,
     writer: Behaviour,
     num_lives: int,
+    rules: Mapping[str, Policy],
     *,
     mixed: bool,
     most_requests: int | None = None,
@@ -64,6 +66,7 @@ def policy_program(
         network: What the parameters are of.
         writer: The behaviour that wrote the log.
         num_lives: Times that the day is lived.
+        rules: Rules from the log by name.
         mixed: Whether every policy has its own kind; otherwise all are of one, and only its branch is computed.
         most_requests: Of a day: its first ones alone; None: all.
     """
@@ -82,7 +85,7 @@ def policy_program(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
         references = {name: of_reference(one, world, names, today) for name, one in knowing.items()}
-        players = observing | references
+        players = observing | references | {name: of_policy(rule) for name, rule in rules.items()}
         return _shares(
             play(key, problem, response, players, kind, params, num_steps=length, streams=(num_lives,))
         )

@@ -19,7 +19,7 @@ from evaluation.bootstrap import BootstrapConfig, Estimate, summarise, verdict, 
 from evaluation.configuration import DaysConfig, LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from evaluation.oracle_cache import Kept
-from evaluation.pipeline import build_policy
+from evaluation.pipeline import POLICY_CODE, build_policy
 from evaluation.records import to_plain
 from evaluation.reproduction.living import KINDS, Lived, oracle_program, policy_program
 from evaluation.reproduction.logs import last_day, log_step
@@ -33,6 +33,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.recipes.schedulers import Schedulers, example_for, load_schedulers, network_for
 from offline_rl.recipes.training import TrainingConfig
+from offline_rl.rules.in_twin import DESCRIPTIONS, rule_policy
 from twin.contracts import PyTree
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.learned import AnswerConfig
@@ -44,7 +45,7 @@ FEWEST_REQUESTS = 300
 """Of a log: 15 % of it is held out of the fit, which refuses fewer than 200 offers."""
 TWIN, ORACLE, RANDOM = "twin", "oracle", "random"
 LEARNED = ("cql", "iql", "awr")
-REFERENCES = (RANDOM, "behaviour", "bc", "bc_greedy", "least_loaded", *LEARNED)
+REFERENCES = (RANDOM, "behaviour", "bc", "bc_greedy", "least_loaded", *LEARNED, *DESCRIPTIONS)
 """Policies that the twin-trained one is compared with, paired by lived day."""
 PAPER = {
     "BC": {0: 0.2145, 1: 0.0836, 7: 0.0105, 30: 0.0054},
@@ -161,7 +162,13 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
 
     settings = to_plain(config.train)
     policy = Step(
-        "policy", "policy", train, inputs=("twin",), config=settings, seed=config.seed, code_version=5
+        "policy",
+        "policy",
+        train,
+        inputs=("twin",),
+        config=settings,
+        seed=config.seed,
+        code_version=POLICY_CODE,
     )
     return run_job([log_step(log, config.num_requests), twin_step(job), policy], workdir, progress)
 
@@ -170,7 +177,8 @@ def entrants(schedulers: Schedulers) -> list[Entrant]:
     """Every policy that observes or knows the system, the oracle apart."""
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], schedulers.clone)
     plain = [
-        Entrant(name, name, one) for name in (RANDOM, "least_loaded", "behaviour", "least_expected_delay")
+        Entrant(name, name, one)
+        for name in (RANDOM, "least_loaded", "behaviour", "least_expected_delay", *schedulers.rules)
     ]
     learned = [Entrant(name, "greedy", params) for name, params in schedulers.from_logs.items()]
     clones = [Entrant("bc", "sampled", one), Entrant("bc_greedy", "greedy", one)]
@@ -184,6 +192,7 @@ def live(
     world, twin = preset(config.preset), PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
     network = network_for(schedulers, example_for(twin.encoding, twin.windows))
+    rules = {name: rule_policy(params) for name, params in schedulers.rules.items()}
     alike, mixed = (
         policy_program(
             world,
@@ -191,12 +200,14 @@ def live(
             network,
             behaviour(config.behaviour),
             config.num_lives,
+            rules,
             mixed=mixed,
             most_requests=config.most_lived,
         )
         for mixed in (False, True)
     )
     networks, others = _by_need(entrants(schedulers))
+    known = (*KINDS, *rules)
     oracles_program = oracle_program(world, config.num_lives, most_requests=config.most_lived)
     found: dict[tuple[str, int], Lived] = {}
     with progress.stage("live the days", total=len(config.days), unit="days") as stage:
@@ -204,10 +215,10 @@ def live(
             today, weekday = conditions(world, day), jnp.int32(day % 7)
             key = jax.random.fold_in(jax.random.key(config.seed + 1), day)
             stage(done, text=f"day {day}, rules")
-            kinds = jnp.array([KINDS.index(one.kind) for one in others])
+            kinds = jnp.array([known.index(one.kind) for one in others])
             found |= _dealt(mixed(key, kinds, _together(others), today, weekday), others, shift)
             stage(done, text=f"day {day}, networks")
-            kind = jnp.int32(KINDS.index("greedy"))
+            kind = jnp.int32(known.index("greedy"))
             found |= _dealt(alike(key, kind, _together(networks), today, weekday), networks, shift)
             mine = [kept.oracle for kept in oracles if kept.oracle.day == day]
             if mine:

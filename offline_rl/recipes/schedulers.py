@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from logs_schema.errors import ProductError, first
+from logs_schema.errors import ConfigError, ProductError, first
 from offline_rl.export import network_facts, network_of
 from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.training_days import save_training_days, training_days
@@ -30,6 +30,7 @@ class Schedulers(NamedTuple):
     kl_curve: np.ndarray  # [seeds, updates] KL(policy || clone), nats
     held_out_curve: np.ndarray  # [seeds, looks] mean reward of the greedy policy with the member kept aside
     from_logs: Mapping[str, PyTree]  # name of a learner that needs no twin -> parameters, leaves [seeds, ...]
+    rules: Mapping[str, PyTree]  # name of a rule -> its parameters (`offline_rl.rules`)
 
 
 def example_for(encoding: Encoding, windows: Windows) -> Example:
@@ -71,7 +72,7 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
         ProductError: A file is missing or of another kind.
     """
     encoding, path = load_encoding(folder), folder / "schedulers.npz"
-    found = {"from_logs": {}, **load_nested(path)}
+    found = {"from_logs": {}, "rules": {}, **load_nested(path)}
     if set(found) != set(Schedulers._fields):
         raise ProductError(
             "these are not the schedulers of this version",
@@ -79,6 +80,21 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
             advice="train again",
         )
     return Schedulers(**found), encoding
+
+
+def policy_params(schedulers: Schedulers, name: str, seed_row: int) -> PyTree:
+    """The parameters of one policy by the name it has in comparisons; of what has seeds, those of a row.
+
+    Raises:
+        ConfigError: There is no such policy, or none that decides by itself.
+    """
+    seeded = {"twin": schedulers.trained, **schedulers.from_logs}
+    if name in seeded:
+        return jax.tree.map(lambda leaf: leaf[seed_row], seeded[name])
+    alone = {"bc_greedy": schedulers.clone, **schedulers.rules}
+    if name not in alone:
+        raise ConfigError(f"there is no policy {name!r} to export", allowed=", ".join([*seeded, *alone]))
+    return alone[name]
 
 
 def best_seed(schedulers: Schedulers, seeds: Sequence[int]) -> int:

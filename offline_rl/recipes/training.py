@@ -1,4 +1,5 @@
-"""Trains the schedulers: a clone of the log, policies in the twin that start from it, learners that need no twin.
+"""Trains the schedulers: a clone of the log, policies in the twin that start from it, learners that need no twin; and
+gives the rules from the log their numbers.
 
 Everything a policy learns from is in the twin's folder, so training needs no archive. The clone stops where its
 held-out windows like it best; a small log is learned by heart otherwise. In the twin one member of the ensemble is kept
@@ -27,6 +28,7 @@ from offline_rl.networks import Actor, Example, actor, example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.log_learners import LEARNERS, learn_from_log
 from offline_rl.recipes.schedulers import Schedulers
+from offline_rl.rules.in_twin import rules_of, tune_rules
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.training_loop import Experience
@@ -45,6 +47,8 @@ NETWORKS: Mapping[str, Callable[[Example], Actor]] = {
     "mlp": actor,
 }
 """Kinds of network that all policies of a training share."""
+_RULES = 3
+"""Folded into a training's key for the rules; 0 to 2 are its other parts."""
 LOOK_STREAMS = 96
 """Streams in which a policy is looked at with the member kept aside."""
 
@@ -70,6 +74,8 @@ class TrainingConfig:
         network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
         from_logs: Learners that need no twin, of `LEARNERS`.
         from_logs_updates: Gradient steps of each of them.
+        tuning_streams: Streams in which every candidate for a rule's numbers plays a round in the twin, a multiple of
+            the members trained with; 0: rules are not tuned.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -89,6 +95,7 @@ class TrainingConfig:
     network: str = "scorer"
     from_logs: tuple[str, ...] = ()
     from_logs_updates: int = 1_500
+    tuning_streams: int = 40
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -133,12 +140,13 @@ class TrainingConfig:
 def refuse_uneven_streams(config: TrainingConfig, num_members: int) -> None:
     """Makes sure that the rollouts can be dealt to the members of a twin that are trained with; ConfigError."""
     num_trained = max(1, num_members - 1)
-    if config.num_streams % num_trained:
-        raise ConfigError(
-            f"{config.num_streams} streams cannot be dealt to the {num_trained} members that are trained with",
-            where="[train] num_streams",
-            allowed=f"multiples of {num_trained} (one member of {num_members} is kept aside)",
-        )
+    for name, num_streams in (("num_streams", config.num_streams), ("tuning_streams", config.tuning_streams)):
+        if num_streams % num_trained:
+            raise ConfigError(
+                f"{num_streams} streams cannot be dealt to the {num_trained} members that are trained with",
+                where=f"[train] {name}",
+                allowed=f"multiples of {num_trained} (one member of {num_members} is kept aside)",
+            )
 
 
 def train_schedulers(
@@ -158,6 +166,7 @@ def train_schedulers(
     """
     refuse_uneven_streams(config, twin.config.num_members)
     key_clone, key_seeds, key_logs = jax.random.split(key, 3)
+    rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
     history = replay_log(twin.disjoint_windows(), twin.encoding)
     example = example_in(history)
     network = NETWORKS[config.network](example)
@@ -185,7 +194,18 @@ def train_schedulers(
         np.stack([run.info.kl_to_clone for run in runs]),
         np.stack([run.looks for run in runs]),
         learned,
+        jax.tree.map(np.asarray, rules),
     )
+
+
+def _rules(key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress) -> dict[str, PyTree]:
+    """The rules that the log supports, by name, and the tuned ones beside them."""
+    rules = rules_of(twin)
+    if config.tuning_streams:
+        with progress.stage("tune rules in the twin"):
+            tuned, _ = tune_rules(key, twin, _members(twin)[0], rules, config.tuning_streams)
+        rules |= tuned
+    return rules
 
 
 def horizon_s(twin: PlacementTwin) -> float:

@@ -15,6 +15,7 @@ import pytest
 from evaluation import cli
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.bootstrap import BootstrapConfig
+from evaluation.bundle_text import bundle_facts
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparing import TWIN_POLICY, candidates
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
@@ -34,6 +35,7 @@ from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
 from offline_rl.bundle import TOLERANCE, read_golden
+from offline_rl.contract import NetworkFacts
 from offline_rl.export import split_flat
 from offline_rl.networks import example_in
 from offline_rl.recipes.schedulers import (
@@ -44,6 +46,7 @@ from offline_rl.recipes.schedulers import (
     save_schedulers,
 )
 from offline_rl.recipes.training import TrainingConfig, train_schedulers
+from offline_rl.rules.in_twin import DESCRIPTIONS
 from offline_rl.runner import load_network
 from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
@@ -59,7 +62,13 @@ TINY = RunConfig(
     population=PopulationConfig("none"),
     certify=CertifyConfig(num_steps=64, num_replicates=200),
     train=TrainingConfig(
-        seeds=(3,), num_updates=2, num_streams=8, clone_updates=25, clone_streams=4, updates_per_look=1
+        seeds=(3,),
+        num_updates=2,
+        num_streams=8,
+        clone_updates=25,
+        clone_streams=4,
+        updates_per_look=1,
+        tuning_streams=4,
     ),
     shifts=ShiftConfig("0d,30d"),
     judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, off_policy_updates=20),
@@ -96,7 +105,7 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     comparison = load_comparison(products["comparison"])
     names = {policy.name for policy in comparison.policies}
     baselines = {baseline.name for baseline in (*RULES, *KNOWING)}
-    assert names == baselines | {"history", "bc", "bc_greedy", "twin"}
+    assert names == baselines | {"history", "bc", "bc_greedy", "twin", *DESCRIPTIONS}
     knowing = KNOWING[0].name
     assert comparison.cell("replay", 0, knowing, "on_time") is None
     assert comparison.cell("truth", 30, knowing, "on_time") is not None
@@ -173,6 +182,17 @@ def test_the_bundle_decides_as_the_policy(products: dict[str, Path]) -> None:
         choices, context = split_flat(flat, policy.contract)
         decided = policy.decide(choices, context, legal)
         assert np.array_equal(decided[clear], np.argmax(scores, axis=1)[clear])
+
+
+def test_a_rule_is_exported_by_its_name(products: dict[str, Path], tmp_path: Path) -> None:
+    """With the numbers that training gave it; a name that nothing has is refused with those there are."""
+    out, tuned = tmp_path / "bundle", "expected_on_time_tuned"
+    assert build_bundle(out, products["policy"], policy=tuned) == {"seed": 3, "policy": tuned}
+    assert load_network(out).contract.network == NetworkFacts("expected_on_time", ())
+    numbers = load_schedulers(products["policy"])[0].rules[tuned]["params"]["expected_on_time"]
+    assert bundle_facts(out)["numbers"]["price"] == pytest.approx(float(numbers["price"]))
+    with pytest.raises(ConfigError, match="bc_greedy, expected_on_time"):
+        build_bundle(tmp_path / "none", products["policy"], policy="nonsense")
 
 
 def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Path], tmp_path: Path) -> None:

@@ -23,11 +23,12 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from offline_rl.recipes.schedulers import load_schedulers
 from offline_rl.recipes.training import TrainingConfig
+from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.placement.model import PlacementTwin
 
 TRAIN = TrainingConfig(
     seeds=(0, 1), num_updates=1, num_streams=8, clone_updates=25, clone_streams=4, updates_per_look=1,
-    from_logs=("cql",), from_logs_updates=2,
+    from_logs=("cql",), from_logs_updates=2, tuning_streams=8,
 )  # fmt: skip
 TINY = Table2Config(
     "small", days=(0, 30), num_lives=6, most_lived=600, train=TRAIN,
@@ -52,6 +53,7 @@ def test_the_whole_table_from_nothing(tmp_path):
         "cql",
         "twin",
         "oracle",
+        *DESCRIPTIONS,
     }
     assert {(row["policy"], row["shift_days"]) for row in found["rows"]} == {
         (name, day) for name in wanted for day in (0, 30)
@@ -65,6 +67,7 @@ def test_the_whole_table_from_nothing(tmp_path):
         > by_policy["least_loaded"]["on_time"]
         > by_policy["random"]["on_time"]
     )
+    assert by_policy["expected_on_time"]["on_time"] > by_policy["least_expected_delay"]["on_time"]
     assert by_policy["oracle"]["share_of_oracle"] == pytest.approx(1.0)
     assert {one["reference"] for one in found["differences"]} >= {"random", "bc", "behaviour", "cql"}
     json.dumps(found, allow_nan=False)

@@ -1,0 +1,89 @@
+"""The rules that every comparison holds: fitted on a twin's log, and tuned in the twin.
+
+`expected_on_time` stands wherever requests have deadlines, `least_expected_response` everywhere; a price and a wider
+spread of run times are tuned in the twin, with the members that policies are trained with.
+"""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE
+from offline_rl.losses import weighted_mean
+from offline_rl.networks import greedy_policy
+from offline_rl.rules import fit_rules, rule_actor
+from offline_rl.rules.tuning import Tuned, successive_halving
+from twin.contracts import Array, Policy, PyTree
+from twin.placement.history import labelled_offers
+from twin.placement.learned import AnswerModel
+from twin.placement.model import PlacementTwin
+from twin.placement.windows import Windows
+from twin.rollout import rollout
+
+TUNED = "expected_on_time_tuned"
+DESCRIPTIONS = {
+    EXPECTED_ON_TIME: "a rule: acceptance times the probability of ending within the deadline, by the log's own tables",
+    TUNED: "the same rule, its price of cores and its spread of run times tuned in the training twin",
+    LEAST_EXPECTED_RESPONSE: "a rule: earliest expected end, by queues and the log's own tables",
+}
+"""Name of a rule -> one sentence."""
+PRICES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+SPREADS = (1.0, 2.0)
+"""What is tried; factors of the spread that the log tells."""
+
+
+def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
+    """The rules that a twin's log supports, by name, with the numbers that it tells."""
+    found = fit_rules(labelled_offers(twin.disjoint_windows(), twin.encoding), twin.encoding)
+    rules = {LEAST_EXPECTED_RESPONSE: found.params(LEAST_EXPECTED_RESPONSE)}
+    if twin.encoding.problem.reward == "on_time":
+        rules = {EXPECTED_ON_TIME: found.params(EXPECTED_ON_TIME)} | rules
+    return rules
+
+
+def tune_rules(
+    key: Array, twin: PlacementTwin, model: AnswerModel, rules: Mapping[str, PyTree], num_streams: int
+) -> tuple[dict[str, PyTree], Tuned | None]:
+    """The tuned rules by name, and how the candidates did; nothing where there is nothing to tune.
+
+    Args:
+        key: PRNG key.
+        twin: Where to tune: its windows.
+        model: The members to tune with.
+        rules: From `rules_of`.
+        num_streams: Streams that every candidate plays in a round, a multiple of the members.
+    """
+    if EXPECTED_ON_TIME not in rules:
+        return {}, None
+    plain = rules[EXPECTED_ON_TIME]["params"][EXPECTED_ON_TIME]
+    candidates = [
+        {
+            "params": {
+                EXPECTED_ON_TIME: {**plain, "price": jnp.float32(price), "spread": spread * plain["spread"]}
+            }
+        }
+        for spread in SPREADS
+        for price in PRICES
+    ]
+
+    @jax.jit
+    def play(windows: Windows, model: AnswerModel, params: PyTree, keys: Array) -> Array:
+        system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment()
+
+        def one(params: PyTree, key: Array) -> Array:
+            policy = greedy_policy(rule_actor(EXPECTED_ON_TIME), params)
+            lived = rollout(key, system, policy, twin.windows.num_steps, (num_streams,))
+            return weighted_mean(lived.reward, (lived.active & lived.settled).astype(jnp.float32))
+
+        return jax.vmap(one)(params, keys)
+
+    windows = jax.tree.map(jnp.asarray, twin.windows)
+    tuned = successive_halving(key, lambda *told: play(windows, model, *told), candidates)
+    return {TUNED: candidates[tuned.best]}, tuned
+
+
+def rule_policy(params: PyTree) -> Policy:
+    """The rule of these parameters as a policy."""
+    (rule,) = params["params"]
+    return greedy_policy(rule_actor(rule), params)
