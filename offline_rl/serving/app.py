@@ -9,7 +9,8 @@
 | `GET /metrics` | Prometheus |
 
 Whatever comes in, something sensible goes out: 400 for what cannot be understood, 401 without the token, 404, 405, 408
-for a body that does not arrive, 413 for one that is too large. `/filter` also says it in the result's `Error`.
+for a body that does not arrive, 413 for one that is too large, 503 where there is no memory or no time for it.
+`/filter` also says it in the result's `Error`.
 """
 
 import asyncio
@@ -25,31 +26,34 @@ import orjson
 
 from logs_schema.errors import SchedtwinError
 from offline_rl.errors import PolicyInputError
-from offline_rl.serving.errors import AskError
-from offline_rl.serving.extender import GO, args_of, filter_error, filter_result, host_priorities, spelling_of
+from offline_rl.serving.asks import Ask
+from offline_rl.serving.bodies import NOT_JSON, Bodies, Receive, Share, json_of, read_body
+from offline_rl.serving.errors import AskError, BadCallError
+from offline_rl.serving.extender import (
+    GO,
+    Spelling,
+    args_of,
+    filter_error,
+    filter_result,
+    host_priorities,
+    spelling_of,
+)
 from offline_rl.serving.kubernetes import NodeObjects
+from offline_rl.serving.node_lists import NodeLists
 from offline_rl.serving.plain import ask_of_json, events_of_json, inventory_of_json
 from offline_rl.serving.service import Service
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Reply = tuple[int, Any]
 """Status and JSON content; bytes are sent as they are."""
 
-MAX_BODY_BYTES = 32 * 2**20
-"""Largest question: 5,000 whole node objects fit."""
-BODY_S = 10.0
-"""How long a question's body may take to arrive."""
+SHED_LAG_S = 0.2
+"""Lag of the event loop from which questions are turned away unread: kube-scheduler gives up after as long."""
+PIECE_BYTES = 2**18
+"""Bytes of an answer that are handed over at once."""
+_QUESTIONS = ("/filter", "/prioritize", "/decide")
 _UNGUARDED = ("/healthz", "/readyz")
-
-
-class BadCall(Exception):
-    """A call that is answered with an error status before anybody looks at its content."""
-
-    def __init__(self, status: int, message: str) -> None:
-        self.status, self.message = status, message
-        super().__init__(message)
 
 
 class App:
@@ -67,7 +71,9 @@ class App:
     ) -> None:  # fmt: skip
         self.service, self.token, self.ready = service, token, False
         self._on_start, self._on_stop = on_start, on_stop
+        self.bodies = Bodies()
         self._objects = NodeObjects()
+        self._lists = NodeLists(self._objects)
         self._doors: dict[str, tuple[str, Callable[[Scope, bytes, float], Awaitable[Reply]]]] = {
             "/filter": ("POST", self._filter),
             "/prioritize": ("POST", self._prioritize),
@@ -87,22 +93,23 @@ class App:
         elif scope["type"] == "http":
             begun_s = time.monotonic()
             path = scope["path"] if scope["path"] in self._doors else "other"
-            try:
-                status, content = await self._serve(scope, receive, begun_s)
-            except BadCall as error:
-                status, content = error.status, {"error": error.message}
-            await _send(send, status, content)
+            with Share(self.bodies) as share:
+                try:
+                    status, content = await self._serve(scope, receive, begun_s, share)
+                except BadCallError as error:
+                    status, content = error.status, {"error": error.message}
+                await _send(send, status, content)
             metrics = self.service.metrics
             metrics.answers.labels(path, status).inc()
             metrics.answer_s.labels(path).observe(time.monotonic() - begun_s)
 
-    async def _serve(self, scope: Scope, receive: Receive, begun_s: float) -> Reply:
+    async def _serve(self, scope: Scope, receive: Receive, begun_s: float, share: Share) -> Reply:
         path = scope["path"]
         method, door = self._doors.get(path, ("", None))
         if door is None:
-            raise BadCall(404, f"no such path; there are {', '.join(self._doors)}")
+            raise BadCallError(404, f"no such path; there are {', '.join(self._doors)}")
         if scope["method"] != method:
-            raise BadCall(405, f"{path} takes {method}")
+            raise BadCallError(405, f"{path} takes {method}")
         headers = {
             name: value for name, value in scope["headers"] if name in (b"authorization", b"content-length")
         }
@@ -111,8 +118,11 @@ class App:
             and path not in _UNGUARDED
             and not self._admits(headers.get(b"authorization", b""))
         ):
-            raise BadCall(401, "the token is missing or wrong")
-        body = await _body(receive, headers.get(b"content-length", b"0"))
+            raise BadCallError(401, "the token is missing or wrong")
+        if path in _QUESTIONS and self.service.pressure.lag_s > SHED_LAG_S:
+            self.service.metrics.shed.inc()
+            raise BadCallError(503, "too many questions: decide without an answer")
+        body = await read_body(receive, headers.get(b"content-length", b"0"), share)
         try:
             return await door(scope, body, begun_s)
         except (AskError, PolicyInputError) as error:
@@ -121,9 +131,9 @@ class App:
     async def _filter(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
         words = GO
         try:
-            content = _json(body)
-            words = spelling_of(content)
-            args = args_of(content, self.service.clock(), self._objects)
+            parsed = self._lists.parse(body)
+            words = spelling_of(parsed.content)
+            args = args_of(parsed.content, self.service.clock(), self._objects, parsed.seen)
             view = self.service.filter(args.ask)
         except (AskError, PolicyInputError) as error:
             status = 400 if error.what == NOT_JSON else 200  # kube-scheduler reads `Error` of a 200 only
@@ -131,13 +141,19 @@ class App:
         return 200, filter_result(args, view.failed, view.unresolvable)
 
     async def _prioritize(self, _scope: Scope, body: bytes, begun_s: float) -> Reply:
-        args = args_of(_json(body), self.service.clock(), self._objects)
-        answer = await self.service.decide(args.ask, begun_s)
-        return 200, host_priorities(answer.view.names, answer.scores, args.spelling)
+        ask, words = self._ask_of(body)
+        answer = await self.service.decide(ask, begun_s)
+        return 200, host_priorities(answer.view.names, answer.scores, words)
+
+    def _ask_of(self, body: bytes) -> tuple[Ask, Spelling]:
+        """What `/prioritize` is asked; what else came along need not be kept until it is answered."""
+        parsed = self._lists.parse(body)
+        args = args_of(parsed.content, self.service.clock(), self._objects, parsed.seen)
+        return args.ask, args.spelling
 
     async def _decide(self, _scope: Scope, body: bytes, begun_s: float) -> Reply:
         service = self.service
-        ask = ask_of_json(_json(body), service.cluster.names, service.clock())
+        ask = ask_of_json(json_of(body), service.cluster.names, service.clock())
         answer = await service.decide(ask, begun_s)
         return 200, {
             "request_id": ask.request_id,
@@ -149,16 +165,16 @@ class App:
         }
 
     async def _events(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
-        events = events_of_json(_json(body), self.service.clock())
+        events = events_of_json(json_of(body), self.service.clock())
         known = self.service.report(events)
         return 200, {"known": known, "unknown": len(events) - known}
 
     async def _nodes(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
-        return 200, {"num_nodes": self.service.stock(inventory_of_json(_json(body)))}
+        return 200, {"num_nodes": self.service.stock(inventory_of_json(json_of(body)))}
 
     async def _reload(self, scope: Scope, _body: bytes, _begun_s: float) -> Reply:
         if self.token is None and not _is_loopback(scope):
-            raise BadCall(403, "only this machine may reload the bundle")
+            raise BadCallError(403, "only this machine may reload the bundle")
         try:
             policy = await asyncio.to_thread(self.service.slot.reload)
         except SchedtwinError as error:
@@ -191,51 +207,18 @@ class App:
             kind = (await receive())["type"]
             if kind == "lifespan.startup":
                 self.ready = True
+                self.service.pressure.start()
                 if self._on_start:
                     self._on_start()
                 await send({"type": "lifespan.startup.complete"})
             elif kind == "lifespan.shutdown":
                 self.ready = False
+                self.service.pressure.stop()
                 await self.service.drain()
                 if self._on_stop:
                     self._on_stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
-
-
-NOT_JSON = "the content is no JSON"
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise AskError(NOT_JSON, where=str(error)) from error
-
-
-async def _body(receive: Receive, length: bytes) -> bytes:
-    """The whole body.
-
-    Raises:
-        BadCall: It is too large, does not arrive in time, or the caller has gone.
-    """
-    if length.isdigit() and int(length[:20]) > MAX_BODY_BYTES:
-        raise BadCall(413, f"the content is larger than {MAX_BODY_BYTES} bytes")
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_S):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise BadCall(400, "the caller has gone")
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > MAX_BODY_BYTES:
-                    raise BadCall(413, f"the content is larger than {MAX_BODY_BYTES} bytes")
-                if not message.get("more_body"):
-                    return b"".join(parts)
-    except TimeoutError as error:
-        raise BadCall(408, f"the content did not arrive within {BODY_S:g} s") from error
 
 
 async def _send(send: Send, status: int, content: Any) -> None:
@@ -248,7 +231,11 @@ async def _send(send: Send, status: int, content: Any) -> None:
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    for begin in range(
+        0, len(body), PIECE_BYTES
+    ):  # the last piece is sent when most of the others have been taken
+        piece, more = body[begin : begin + PIECE_BYTES], begin + PIECE_BYTES < len(body)
+        await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 def _is_loopback(scope: Scope) -> bool:

@@ -9,3 +9,11 @@ class AskError(SchedtwinError):
 
 class ServingError(SchedtwinError):
     """The server cannot be started as it was asked to."""
+
+
+class BadCallError(Exception):
+    """A call that is answered with an error status before anybody looks at its content."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status, self.message = status, message
+        super().__init__(message)

@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from offline_rl.runner import Node
 from offline_rl.serving.asks import Ask, list_of, mapping_of, names_of
 from offline_rl.serving.errors import AskError
 from offline_rl.serving.kubernetes import NodeObjects, ask_of_pod
+from offline_rl.serving.node_lists import SeenNode
 
 MAX_SCORE = 10
 """`extender/v1.MaxExtenderPriority`."""
@@ -41,12 +44,12 @@ class ExtenderArgs:
 
     Attributes:
         ask: The question in plain words.
-        items: The node objects as they came, by name; None where only names came.
+        items: The node objects as they came, parsed or as bytes, by name; None where only names came.
         spelling: How the answer's keys are to be written.
     """
 
     ask: Ask
-    items: Mapping[str, dict[str, Any]] | None
+    items: Mapping[str, Any] | None
     spelling: Spelling
 
 
@@ -55,13 +58,16 @@ def spelling_of(content: Any) -> Spelling:
     return CAMEL if isinstance(content, dict) and "pod" in content else GO
 
 
-def args_of(content: Any, now_s: float, objects: NodeObjects | None = None) -> ExtenderArgs:
+def args_of(
+    content: Any, now_s: float, objects: NodeObjects | None = None, seen: Sequence[SeenNode] | None = None
+) -> ExtenderArgs:
     """Reads `ExtenderArgs`.
 
     Args:
         content: The JSON value.
         now_s: The clock.
         objects: Remembers node objects that it has read before.
+        seen: The node objects, where they were told apart from the content.
 
     Raises:
         AskError: It is no such thing, or pod or nodes are malformed.
@@ -71,12 +77,16 @@ def args_of(content: Any, now_s: float, objects: NodeObjects | None = None) -> E
     keys = {key.lower(): value for key, value in content.items()}
     if keys.get("pod") is None:
         raise AskError("the pod is missing", where="ExtenderArgs", allowed="Pod, with Nodes or NodeNames")
-    items: dict[str, dict[str, Any]] | None = None
+    items: dict[str, Any] | None = None
     machines: dict[str, Node] = {}
     names: tuple[str, ...] = ()
     listed = mapping_of(keys.get("nodes"), "Nodes")
     if keys.get("nodenames") is not None:
         names = names_of(list_of(keys["nodenames"], "NodeNames"), "NodeNames")
+    elif seen is not None:
+        items = {node.facts.name: orjson.Fragment(node.raw) for node in seen}
+        machines = {node.facts.name: node.facts for node in seen}
+        names = tuple(machines)
     elif "nodes" in keys:
         items, read = {}, objects or NodeObjects()
         for index, item in enumerate(list_of(listed.get("items"), "Nodes.items")):

@@ -64,6 +64,7 @@ class Metrics:
         self.log_rows_pending = gauge("log_rows_pending", "Rows of the decision log that wait to be written.")
         self.log_writable = gauge("log_writable", "1 while the decision log can be written.")
         self.log_writable.set(1)
+        self.shed = counter("shed", "Questions turned away unread (503) because the server was behind.")
         self.known_nodes = gauge("known_nodes", "Nodes known from training and from the inventory.")
         self.connections = gauge("connections", "Connections that are open.")
         self.connections_shed = counter(

@@ -103,7 +103,10 @@ def inventory_of_json(content: Any) -> list[Node]:
             for index, item in enumerate(listed)
         ]
     else:
-        listed = list_of(_object(content, "the content", ("nodes",)).get("nodes"), "nodes")
+        said = _object(content, "the content", ("nodes",))
+        if said.get("nodes") is None:
+            raise AskError("an inventory has nodes", allowed="nodes, or items of Kubernetes' node objects")
+        listed = list_of(said["nodes"], "nodes")
         names, machines = _nodes(listed, ())
         nodes = [machines.get(name) or Node(name) for name in names]
     if len(listed) > MAX_NODES:

@@ -32,10 +32,12 @@ from offline_rl.serving.inventory import Remembered
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.plain import Event
 from offline_rl.serving.policies import PolicySlot, Question
+from offline_rl.serving.pressure import Pressure
 from offline_rl.serving.rows import RUNNING, UNKNOWN, WAITING, decision_row, request_row
 
 POLICY, FALLBACK, EXPLORE, ONLY = "policy", "fallback", "explore", "only"
 SLOW, BUSY, RAISED, UNABLE, NOTHING = "deadline", "busy", "error", "no_known_node", "nothing_feasible"
+OVERLOAD = "overload"
 MAX_COMPARISONS = 64
 """Comparisons with the policy that may be under way after the answer; beyond that they are left out."""
 COMPARISON_S = 1.0
@@ -114,7 +116,7 @@ class Service:
     ) -> None:  # fmt: skip
         self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
         self._policy = slot.policy
-        self.cluster = Cluster(self._policy)
+        self.cluster, self.pressure = Cluster(self._policy), Pressure()
         self._rng = np.random.default_rng(config.seed)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
@@ -152,8 +154,10 @@ class Service:
             answer = Answer(None, [0] * len(view.names), FALLBACK, NOTHING, view)
             self._record(self.cluster.placement(ask, view, "", now_s), answer, None)
             return answer
-        question = self.cluster.question(ask, now_s)
         fallback = fallback_choice(self.config.fallback, view, self._rng)
+        if self.pressure.lag_s > self.config.deadline_s:
+            return self._decide_in_haste(ask, fallback, view, now_s)
+        question = self.cluster.question(ask, now_s)
         if self._rng.random() < self.config.explore:
             named = int(self._rng.choice(np.flatnonzero(view.feasible)))
             answer = _answer(EXPLORE, fallback, named, "", view)
@@ -192,6 +196,19 @@ class Service:
     async def drain(self) -> None:
         """Waits for comparisons under way."""
         await asyncio.gather(*self._comparisons, return_exceptions=True)
+
+    def _decide_in_haste(self, ask: Ask, fallback: Choice, view: View, now_s: float) -> Answer:
+        """The fallback's answer where the server is behind: the policy is not asked, and the answer is late already."""
+        is_policys = share_of(ask.request_id) < self.config.share
+        self.metrics.fallbacks.labels(OVERLOAD).inc(is_policys)
+        answer = _answer(FALLBACK, fallback, fallback.best, OVERLOAD, view)
+        placement = self._place(ask, answer, now_s)
+        weight = propensity(
+            view.names.index(placement.offered), None, fallback, canary=0.0, explore=0.0,
+            num_feasible=len(placement.ask.names),
+        )  # fmt: skip
+        self._record(placement, answer, weight, fallback_node=answer.node)
+        return answer
 
     async def _decide_by_policy(
         self, ask: Ask, question: Question, fallback: Choice, view: View, now_s: float, deadline_s: float

@@ -6,8 +6,9 @@
 The load is open: questions leave when the plan says so, answered or not, and latency counts from there, so a stall is
 charged to every question that it held up. Client and server are processes of one machine and share its cores. Beside
 the server (names only, as the deployment files set it up, and whole node objects of 1.2 kB) stands Python's own
-`ThreadingHTTPServer`, which reads the same questions and answers a constant. Target: p99 at most 10 ms, no errors, and
-memory that does not grow (`--seconds 60` for the figure that counts).
+`ThreadingHTTPServer`, which reads the same questions and answers a constant. Target, of both cases of the server: p99
+at most 10 ms, no errors, memory that does not grow (`--seconds 60` for the figure that counts), nine answers of ten by
+the policy. What is not met is named. The processor time of an answer says most where the machine is busy.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ from tests.serving.bundles import SERVICES, SITES, make_bundle
 
 P99_TARGET_MS = 10.0
 GROWTH_TARGET = 1.05
+POLICY_TARGET = 0.9
 WARM_UP_S = 8.0
 """Longer than the requests' run time, so that the books have as many requests in flight as they will ever have."""
 THREADS = """
@@ -65,6 +68,18 @@ class Load:
     memory_mb: float
     growth: float
     cpu_share: float
+    cpu_ms: float
+    policy_share: float | None
+
+    def missed(self) -> list[str]:
+        """The targets that were not met."""
+        faults = {
+            f"p99 {self.p99_ms:.1f} ms": not self.p99_ms <= P99_TARGET_MS,
+            f"{self.num_errors} errors": self.num_errors > 0,
+            f"memory x {self.growth:.3f}": self.growth > GROWTH_TARGET,
+            f"policy answers {self.policy_share or 0.0:.0%}": (self.policy_share or 0.0) < POLICY_TARGET,
+        }
+        return [fault for fault, is_missed in faults.items() if is_missed]
 
 
 def pod_of(index: int) -> dict:
@@ -176,17 +191,32 @@ async def drive(
     return taken
 
 
+def policy_share(port: int) -> float | None:
+    """Share of all decisions that the policy took; None where nothing tells."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return None
+    arms = [line.rsplit(" ", 1) for line in lines if line.startswith("schedtwin_decisions_total{")]
+    by_policy = sum(float(count) for name, count in arms if 'arm="policy"' in name)
+    return by_policy / max(1.0, sum(float(count) for _, count in arms))
+
+
 def measure(command: list[str], bodies: list[tuple[bytes, bytes]], arguments: argparse.Namespace) -> Load:
     with served(command) as (port, process):
         rate, connections = arguments.rate, arguments.connections
         asyncio.run(drive(port, bodies, rate, WARM_UP_S, connections))
         memory, cpu_s, begun_s = process.memory_info().rss, sum(process.cpu_times()[:2]), time.perf_counter()
         taken = np.array(asyncio.run(drive(port, bodies, rate, arguments.seconds, connections)))
-        cpu_share = (sum(process.cpu_times()[:2]) - cpu_s) / (time.perf_counter() - begun_s)
-        after = process.memory_info().rss
+        cpu_s = sum(process.cpu_times()[:2]) - cpu_s
+        cpu_share = cpu_s / (time.perf_counter() - begun_s)
+        after, by_policy = process.memory_info().rss, policy_share(port)
     p50, p99, worst = np.sort(taken)[[len(taken) // 2, int(len(taken) * 0.99), -1]] * 1e3
     num_errors = int(np.isinf(taken).sum())
-    return Load(p50, p99, worst, len(taken) - num_errors, num_errors, after / 1e6, after / memory, cpu_share)
+    num_answers = len(taken) - num_errors
+    growth, cpu_ms = after / memory, 1e3 * cpu_s / max(1, num_answers)
+    return Load(p50, p99, worst, num_answers, num_errors, after / 1e6, growth, cpu_share, cpu_ms, by_policy)
 
 
 def main() -> None:
@@ -227,14 +257,15 @@ def main() -> None:
             f"{name:<8} p50 {load.p50_ms:6.2f} ms  p99 {load.p99_ms:7.2f} ms  worst {load.worst_ms:7.2f} ms"
             f"  errors {load.num_errors}/{load.num_answers + load.num_errors}"
             f"  memory {load.memory_mb:5.0f} MB x {load.growth:.3f}  {load.cpu_share:.2f} cores"
+            f", {load.cpu_ms:.2f} ms each"
+            + ("" if load.policy_share is None else f"  policy {load.policy_share:.1%}")
         )
-    main_load = loads.get("names")
-    if main_load is None:
-        return
-    met = main_load.p99_ms <= P99_TARGET_MS and not main_load.num_errors and main_load.growth <= GROWTH_TARGET
     print(
-        f"target: p99 {P99_TARGET_MS:g} ms, no errors, memory x {GROWTH_TARGET:g}: {'met' if met else 'missed'}"
+        f"target: p99 {P99_TARGET_MS:g} ms, no errors, memory x {GROWTH_TARGET:g}, policy {POLICY_TARGET:.0%}"
     )
+    for name, load in loads.items():
+        if name != "threads":
+            print(f"  {name}: {', '.join(load.missed()) + ': missed' if load.missed() else 'met'}")
 
 
 if __name__ == "__main__":

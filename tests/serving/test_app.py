@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logs_schema.errors import ProductError
-from offline_rl.serving import app as app_module
-from offline_rl.serving.app import App
+from offline_rl.serving import bodies
+from offline_rl.serving.app import SHED_LAG_S, App
 from tests.serving.making import NAMES, asked, call, made_policy, made_service, metric, node_object, pod
 
 TOKEN = "0123456789abcdef"
@@ -91,7 +91,7 @@ def test_the_inventory_holds_for_all_until_the_next_one():
     assert asked(app, "/nodes", {"nodes": []}) == (200, {"num_nodes": 4})
     assert asked(app, "/decide", usual)[1]["node"] == "node-3"
     for wrong in ({}, {"nodes": [{}]}, {"nodes": ["a", "a"]}, {"items": [1]}, {"nodes": ["a"] * 20_001}, []):
-        assert asked(app, "/nodes", wrong)[0] == (200 if wrong == {} else 400)
+        assert asked(app, "/nodes", wrong)[0] == 400
     assert app.service.cluster.names == NAMES
 
 
@@ -156,8 +156,8 @@ def test_reload_is_for_this_machine_or_the_token():
 
 
 def test_what_is_too_large_or_too_slow_is_refused(app, monkeypatch):
-    monkeypatch.setattr(app_module, "MAX_BODY_BYTES", 100)
-    monkeypatch.setattr(app_module, "BODY_S", 0.05)
+    monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 100)
+    monkeypatch.setattr(bodies, "BODY_S", 0.05)
     assert asked(app, "/decide", b" " * 101)[0] == 413
     assert asked(app, "/decide", b"", headers=[(b"content-length", b"999999999999999999999999")])[0] == 413
     sent = []
@@ -171,6 +171,61 @@ def test_what_is_too_large_or_too_slow_is_refused(app, monkeypatch):
     scope = {"type": "http", "path": "/decide", "method": "POST", "headers": [], "client": None}
     asyncio.run(app(scope, receive, send))
     assert sent[0]["status"] == 408
+
+
+def test_all_contents_together_have_bounds_and_small_ones_find_room(monkeypatch):
+    monkeypatch.setattr(bodies, "MAX_BODIES_BYTES", 1_000_000)
+    app, size = App(made_service()), 400_000
+    release = asyncio.Event()
+
+    async def hold(number: int) -> int:
+        """A content of which the end does not come until it is let."""
+        parts, statuses = [b"x" * size], []
+
+        async def receive():
+            if parts:
+                return {"type": "http.request", "body": parts.pop(), "more_body": True}
+            await release.wait()
+            return {"type": "http.request", "body": b""}
+
+        async def send(message):
+            statuses.append(message.get("status"))
+
+        headers = [(b"content-length", b"%d" % size)]
+        scope = {"type": "http", "path": "/decide", "method": "POST", "headers": headers, "client": None}
+        await app(scope, receive, send)
+        return statuses[0]
+
+    async def live() -> tuple[list[int], int]:
+        large = [asyncio.create_task(hold(number)) for number in range(6)]
+        await asyncio.sleep(0.05)
+        small, _ = await call(app, "/decide", {"request": {"request_id": "r"}})
+        release.set()
+        return await asyncio.gather(*large), small
+
+    statuses, small = asyncio.run(live())
+    assert sorted(statuses) == [400, 400, 503, 503, 503, 503]  # two were read, and are no JSON
+    assert small == 200
+    assert app.bodies.num_bytes == 0
+
+
+def test_a_large_tree_of_json_is_not_parsed(monkeypatch):
+    monkeypatch.setattr(bodies, "MAX_TREE_BYTES", 1000)
+    content = {"Pod": pod(), "Nodes": {"items": [node_object(f"n{number}") for number in range(50)]}}
+    app = App(made_service())
+    assert asked(app, "/decide", b"[" + b"[]," * 1000 + b"[]]")[0] == 413
+    status, scores = asked(app, "/prioritize", content)  # node objects are told apart
+    assert (status, len(scores)) == (200, 50)
+
+
+def test_questions_are_turned_away_unread_while_the_server_is_behind():
+    app = App(made_service())
+    app.service.pressure.lag_s = SHED_LAG_S + 0.01
+    for path in ("/filter", "/prioritize", "/decide"):
+        assert asked(app, path, b"not even JSON")[0] == 503
+    assert metric(app.service, "shed_total") == 3
+    assert asked(app, "/events", [])[0] == 200
+    assert asked(app, "/metrics", method="GET")[0] == 200
 
 
 JSON = st.recursive(

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from offline_rl.runner import Request
 from offline_rl.runner.watch import Watch
 from offline_rl.serving.asks import Ask
 from offline_rl.serving.policies import PolicySlot
+from offline_rl.serving.pressure import BEAT_S, Pressure
 from offline_rl.serving.service import ServiceConfig
 from tests.serving.making import NAMES, made_policy, made_service, metric
 from tests.serving.test_decision_log import lines_of
@@ -59,6 +61,38 @@ def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked
     release.set()
     tries = (asyncio.run(service.decide(ask(f"c{number}"))).arm for number in range(100))
     assert "policy" in tries  # a busy machine may be late a few times
+
+
+def test_a_server_that_is_behind_answers_by_the_fallback_and_says_so(tmp_path):
+    asked_policy = []
+    service = made_service(made_policy(lambda decision: asked_policy.append(1) or decision), log=tmp_path)
+    service.pressure.lag_s = service.config.deadline_s + 0.01
+    answer = asyncio.run(service.decide(ask()))
+    assert (answer.arm, answer.reason, answer.scores.count(10)) == ("fallback", "overload", 1)
+    assert not asked_policy
+    assert metric(service, 'fallbacks_total{reason="overload"}') == 1
+    service.log.close()
+    row = lines_of(tmp_path / "decisions")[0].split(",")
+    assert (row[4], row[6], float(row[7])) == ("overload", answer.node, 0.25)
+
+
+def test_a_row_of_pauses_is_an_overload_and_one_pause_is_none():
+    pressure = Pressure()
+
+    async def live() -> list[float]:
+        pressure.start()
+        lags = []
+        for _ in range(12):
+            await asyncio.sleep(BEAT_S / 2)
+            time.sleep(0.1)  # the loop is held up
+            lags.append(pressure.lag_s)
+        await asyncio.sleep(40 * BEAT_S)
+        pressure.stop()
+        return [*lags, pressure.lag_s]
+
+    lags = asyncio.run(live())
+    assert lags[1] < 0.05 < lags[-2]
+    assert lags[-1] < 0.05
 
 
 def test_a_policy_that_knows_no_candidate_leaves_it_to_the_fallback():

@@ -1,0 +1,36 @@
+"""How far the event loop is behind: the time that whatever arrives has to wait before anybody looks at it."""
+
+import asyncio
+
+BEAT_S = 0.02
+"""Seconds between two looks at the clock."""
+NEWS_WEIGHT = 0.2
+"""Weight of the last look: one long pause is no overload, a row of them is."""
+
+
+class Pressure:
+    """Looks at the clock over and over; how much later than planned it gets to do so is the lag.
+
+    Attributes:
+        lag_s: The lag of late, in seconds; 0 before `start`.
+    """
+
+    def __init__(self) -> None:
+        self.lag_s = 0.0
+        self._next: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begins, on the running event loop."""
+        loop = asyncio.get_running_loop()
+
+        def beat(due_s: float) -> None:
+            self.lag_s += NEWS_WEIGHT * (max(0.0, loop.time() - due_s) - self.lag_s)
+            due_s = loop.time() + BEAT_S
+            self._next = loop.call_at(due_s, beat, due_s)
+
+        beat(loop.time())
+
+    def stop(self) -> None:
+        """Ends."""
+        if self._next is not None:
+            self._next.cancel()
