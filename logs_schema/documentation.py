@@ -1,6 +1,6 @@
 """The tables of an archive as Markdown, derived from their declarations.
 
-    python -m logs_schema.documentation [README.md]
+    python -m logs_schema.documentation [logs_schema/README.md]
 
 rewrites what stands between the two markers of a file, so that the documentation cannot drift from the code.
 """
@@ -87,8 +87,8 @@ def allowed_text(column: Column) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Brings the tables in a Markdown file (README.md if none is named) up to date."""
-    file = Path(arguments[0] if arguments else "README.md")
+    """Brings the tables in a Markdown file (this package's README.md if none is named) up to date."""
+    file = Path(arguments[0]) if arguments else Path(__file__).with_name("README.md")
     file.write_text(with_tables(file.read_text(encoding="utf-8"), str(file)), encoding="utf-8")
 
 
