@@ -14,6 +14,9 @@ POLICIES = (
     PolicyFacts("cql", "offline", "conservative Q-learning from the log alone; all seeds"),
     PolicyFacts("iql", "offline", "implicit Q-learning from the log alone; all seeds"),
     PolicyFacts("awr", "offline", "advantage-weighted regression from the log alone; all seeds"),
+    PolicyFacts(
+        "direct_method", "offline", "worth of a decision learned from the log, taken greedily; all seeds"
+    ),
     PolicyFacts("regularised", "imitation", "paper 000's regularised imitation, equation 8; all seeds"),
     PolicyFacts(
         TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"

@@ -44,7 +44,7 @@ DAYS = (0, 1, 7, 30)
 FEWEST_REQUESTS = 300
 """Of a log: 15 % of it is held out of the fit, which refuses fewer than 200 offers."""
 TWIN, ORACLE, RANDOM = "twin", "oracle", "random"
-LEARNED = ("cql", "iql", "awr")
+LEARNED = ("cql", "iql", "awr", "direct_method")
 REFERENCES = (RANDOM, "behaviour", "bc", "bc_greedy", "least_loaded", *LEARNED, *DESCRIPTIONS)
 """Policies that the twin-trained one is compared with, paired by lived day."""
 PAPER = {

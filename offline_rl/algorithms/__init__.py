@@ -3,6 +3,7 @@
 from offline_rl.algorithms.advantage_weighted import AdvantageWeightedConfig, advantage_weighted
 from offline_rl.algorithms.behaviour_cloning import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.algorithms.conservative_q import ConservativeQConfig, conservative_q
+from offline_rl.algorithms.direct_method import DirectMethodConfig, direct_method
 from offline_rl.algorithms.implicit_q import ImplicitQConfig, implicit_q
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.algorithms.regularised_imitation import RegularisedImitationConfig, regularised_imitation
@@ -12,6 +13,7 @@ __all__ = [
     "AdvantageWeightedConfig",
     "BehaviourCloningConfig",
     "ConservativeQConfig",
+    "DirectMethodConfig",
     "ImplicitQConfig",
     "PPOConfig",
     "RegularisedImitationConfig",
@@ -19,6 +21,7 @@ __all__ = [
     "advantage_weighted",
     "behaviour_cloning",
     "conservative_q",
+    "direct_method",
     "implicit_q",
     "ppo",
     "regularised_imitation",

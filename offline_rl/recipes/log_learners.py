@@ -11,9 +11,11 @@ from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import (
     AdvantageWeightedConfig,
     ConservativeQConfig,
+    DirectMethodConfig,
     ImplicitQConfig,
     advantage_weighted,
     conservative_q,
+    direct_method,
     implicit_q,
     regularised_imitation,
 )
@@ -36,32 +38,38 @@ class Learner(NamedTuple):
     actor: Callable[[PyTree], PyTree]  # state -> parameters of the policy
 
 
-def _conservative(example: Example, network: Actor, horizon_s: float) -> Learner:
+def _conservative(example: Example, network: Actor, horizon_s: float, _is_share: bool) -> Learner:
     algorithm = conservative_q(example, ConservativeQConfig(horizon_s), network)
     return Learner(algorithm, True, lambda state: state.params)
 
 
-def _implicit(example: Example, network: Actor, horizon_s: float) -> Learner:
+def _implicit(example: Example, network: Actor, horizon_s: float, _is_share: bool) -> Learner:
     algorithm = implicit_q(example, ImplicitQConfig(horizon_s), network)
     return Learner(algorithm, True, lambda state: state.params.actor)
 
 
-def _weighted(example: Example, network: Actor, horizon_s: float) -> Learner:
+def _weighted(example: Example, network: Actor, horizon_s: float, _is_share: bool) -> Learner:
     algorithm = advantage_weighted(example, AdvantageWeightedConfig(horizon_s), network)
     return Learner(algorithm, False, lambda state: state.params.actor)
 
 
-def _regularised(example: Example, network: Actor, _horizon_s: float) -> Learner:
+def _regularised(example: Example, network: Actor, _horizon_s: float, _is_share: bool) -> Learner:
     return Learner(regularised_imitation(example, network=network), True, lambda state: state.actor)
 
 
-LEARNERS: Mapping[str, Callable[[Example, Actor, float], Learner]] = {
+def _direct(example: Example, network: Actor, _horizon_s: float, is_share: bool) -> Learner:
+    algorithm = direct_method(example, DirectMethodConfig(is_share), network)
+    return Learner(algorithm, False, lambda state: state.actor)
+
+
+LEARNERS: Mapping[str, Callable[[Example, Actor, float, bool], Learner]] = {
     "cql": _conservative,
     "iql": _implicit,
     "awr": _weighted,
     "regularised": _regularised,
+    "direct_method": _direct,
 }
-"""Learners that need no twin, by name: (example, network, horizon in seconds)."""
+"""Learners that need no twin, by name: (example, network, horizon in seconds, whether rewards are shares)."""
 
 
 def learn_from_log(
@@ -96,10 +104,12 @@ def learn_from_log(
     if not names:
         return {}
     found: dict[str, PyTree] = {}
+    reward = np.asarray(history.reward)
+    is_share = bool(np.all((reward >= 0.0) & (reward <= 1.0)))
     total = len(names) * len(seeds)
     with progress.stage("learn from the log alone", total=total, unit="policies") as stage:
         for name in names:
-            learner = LEARNERS[name](example, network, horizon_s)
+            learner = LEARNERS[name](example, network, horizon_s, is_share)
             streams = min(STREAMS, history.active.shape[-1])
             experience = (
                 pairs_from_logs(history, PAIRS) if learner.from_pairs else from_logs(history, streams)
