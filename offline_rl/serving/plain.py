@@ -176,9 +176,9 @@ _NODE_KEYS = ("name", "site", *NODE_FLAGS, *NODE_AMOUNTS)
 
 def _machine(name: str, said: dict[str, Any], where: str) -> Node:
     for flag in NODE_FLAGS:
-        if not isinstance(said.get(flag), bool | None):
+        if flag in said and not isinstance(said[flag], bool | None):
             raise AskError("true or false is needed here", where=f"{where}.{flag}")
-    amounts = {key: number_of(said.get(key), f"{where}.{key}") for key in NODE_AMOUNTS}
+    amounts = {key: number_of(said[key], f"{where}.{key}") for key in NODE_AMOUNTS if key in said}
     return Node(
         name=name,
         available=said.get("available") is not False,

@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import gc
+from contextlib import nullcontext
 
 import orjson
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from logs_schema.errors import ProductError
 from offline_rl.serving import bodies
 from offline_rl.serving.app import SHED_LAG_S, App
+from offline_rl.serving.errors import AskError
 from tests.serving.making import NAMES, asked, call, made_policy, made_service, metric, node_object, pod
 
 TOKEN = "0123456789abcdef"
@@ -216,6 +219,20 @@ def test_a_large_tree_of_json_is_not_parsed(monkeypatch):
     assert asked(app, "/decide", b"[" + b"[]," * 1000 + b"[]]")[0] == 413
     status, scores = asked(app, "/prioritize", content)  # node objects are told apart
     assert (status, len(scores)) == (200, 50)
+
+
+def test_the_search_for_garbage_rests_while_a_large_content_is_parsed_and_goes_on_after():
+    rounds = []
+    gc.callbacks.append(watch := lambda phase, facts: rounds.append(phase))
+    try:
+        for large in (b"[" + b"[]," * 200_000 + b"[]]", b"[" + b"[]," * 200_000):
+            rounds.clear()
+            with pytest.raises(AskError) if large[-1:] == b"," else nullcontext():
+                bodies.json_of(large)
+            assert rounds == []
+            assert gc.isenabled()
+    finally:
+        gc.callbacks.remove(watch)
 
 
 def test_questions_are_turned_away_unread_while_the_server_is_behind():
