@@ -35,7 +35,6 @@ from offline_rl.training_loop import Experience, train_resumable
 from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
-from twin.networks import flatten_features
 from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.placement.types import PlacementState
 from twin.rollout import rollout
@@ -101,13 +100,11 @@ def oracle_network(world: World) -> Actor:
 
 def _network(example: Example) -> Actor:
     learned = scorer(example, NETWORK)
-    num_nodes = example.legal.shape[0]
     cost, chance = (NODE_NUMBERS.index(name) for name in ("cost", "chance"))
 
     def logits(params: PyTree, observation: PyTree, legal: Array) -> Array:
-        numbers = flatten_features(observation, legal.ndim - 1)
-        nodes = numbers[: len(NODE_NUMBERS) * num_nodes].reshape((len(NODE_NUMBERS), *legal.shape))
-        worth = nodes[chance] - PRICE * nodes[cost] + learned.logits(params, numbers, legal)
+        nodes = observation.node
+        worth = nodes[chance] - PRICE * nodes[cost] + learned.logits(params, observation, legal)
         return mask_logits(SHARPNESS * worth, legal)
 
     return Actor(learned.init, logits)

@@ -1,7 +1,8 @@
 """The shared masked actor and the centralised critic.
 
-One actor serves every seat: it sees that seat's observation, flattened to one feature axis, and scores the
-choices of every leaf of the action. The critic sees the global observation and values the stream.
+One actor serves every seat: it sees that seat's observation and scores the choices of every leaf of the action. The
+critic sees the global observation and values the stream. Learners hand both the observation pytree as it is, so that a
+network may be made for sets, graphs or sequences; the perceptrons of this file flatten it to one feature axis.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,9 +42,8 @@ class Critic(NamedTuple):
     """A value network as pure functions."""
 
     init: Callable[[Array], PyTree]  # key -> params
-    value: Callable[
-        [PyTree, PyTree, int], Array
-    ]  # (params, global observation, number of stream axes) -> [*streams]
+    value: Callable[[PyTree, PyTree, int], Array]
+    # (params, observation, number of trailing axes) -> [*trailing]; trailing are streams, or seats and streams
 
 
 def example_of(environment: Environment) -> Example:
@@ -67,11 +67,6 @@ def example_in(trajectory: Trajectory) -> Example:
     return jax.tree.map(one, seen)
 
 
-def num_features(example: Example) -> int:
-    """Number of features of a seat's flattened observation."""
-    return sum(leaf.size // leaf.shape[-1] for leaf in jax.tree.leaves(example.observation))
-
-
 def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN) -> Actor:
     """The actor for these shapes: an MLP with one output for each choice of each action leaf."""
     masks, structure = jax.tree.flatten(example.legal)
@@ -79,8 +74,7 @@ def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN) -> Actor:
     network = MLP(tuple(hidden), sum(num_choices), output_scale=0.01)
 
     def init(key: Array) -> PyTree:
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example.observation)
-        return network.init(key, _features(zeros, 1))
+        return network.init(key, _features(_zeros(example.observation), 1))
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         masks = jax.tree.leaves(legal)
@@ -96,14 +90,22 @@ def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN) -> Actor:
 
 def critic(example: Example, hidden: Sequence[int] = CRITIC_HIDDEN) -> Critic:
     """The critic for these shapes: an MLP of the global observation with one output."""
+    return _critic(example.global_observation, 0, hidden)
+
+
+def seat_critic(example: Example, hidden: Sequence[int] = CRITIC_HIDDEN) -> Critic:
+    """A critic of what a seat sees: an MLP of its observation with one output."""
+    return _critic(example.observation, 1, hidden)
+
+
+def _critic(shapes: PyTree, num_trailing: int, hidden: Sequence[int]) -> Critic:
     network = MLP(tuple(hidden), 1)
 
     def init(key: Array) -> PyTree:
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example.global_observation)
-        return network.init(key, _features(zeros, 0))
+        return network.init(key, _features(_zeros(shapes), num_trailing))
 
-    def value(params: PyTree, global_observation: PyTree, num_streams: int) -> Array:
-        return jnp.asarray(network.apply(params, _features(global_observation, num_streams)))[0]
+    def value(params: PyTree, observation: PyTree, num_trailing: int) -> Array:
+        return jnp.asarray(network.apply(params, _features(observation, num_trailing)))[0]
 
     return Critic(init, value)
 
@@ -168,6 +170,10 @@ def agreement(logits: PyTree, action: PyTree) -> Array:
     """Whether the likeliest action is the one taken, in all leaves: [seats, *streams] bool."""
     same = jax.tree.leaves(jax.tree.map(lambda best, taken: best == taken, greedy(logits), action))
     return jnp.all(jnp.stack(same), axis=0)
+
+
+def _zeros(shapes: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def _features(observation: PyTree, num_trailing: int) -> Array:

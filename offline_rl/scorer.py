@@ -83,26 +83,22 @@ def scorer(example: Example, config: ScorerConfig | None = None) -> Actor:
         config: How to score.
 
     Returns:
-        The actor; like `offline_rl.networks.actor` it also takes observations flattened by `flatten_features`. Without
-        `identity` it serves any number of choices, whatever the example's.
+        The actor. Without `identity` it serves any number of choices, whatever the example's.
 
     Raises:
         TrainingError: The observation is not such a pair, or there is no hidden layer.
     """
     config = config or ScorerConfig()
-    num_features = _num_features(example)
+    _refuse_other_shapes(example)
     if not config.hidden:
         raise TrainingError(
             "a scorer needs a hidden layer", where="ScorerConfig.hidden", allowed="one width or more"
         )
     network = ChoiceScorer(config.hidden, config.identity, config.pooled)
 
-    def parts(observation: PyTree, legal: Array) -> tuple[Array, Array]:
-        leaves = jax.tree.leaves(observation)
-        if len(leaves) == 2:
-            return leaves[0].astype(jnp.float32), leaves[1].astype(jnp.float32)
-        flat, cut = leaves[0].astype(jnp.float32), num_features * legal.shape[0]
-        return flat[:cut].reshape(num_features, *legal.shape), flat[cut:]
+    def parts(observation: PyTree) -> tuple[Array, Array]:
+        choices, context = jax.tree.leaves(observation)
+        return choices.astype(jnp.float32), context.astype(jnp.float32)
 
     def init(key: Array) -> PyTree:
         zeros = jax.tree.map(
@@ -110,18 +106,17 @@ def scorer(example: Example, config: ScorerConfig | None = None) -> Actor:
         )
         observation, legal = zeros
         mask = jax.tree.leaves(legal)[0]
-        return network.init(key, *parts(observation, mask), mask)
+        return network.init(key, *parts(observation), mask)
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         (mask,), structure = jax.tree.flatten(legal)
-        scores = cast(Array, network.apply(params, *parts(observation, mask), mask))
+        scores = cast(Array, network.apply(params, *parts(observation), mask))
         return jax.tree.unflatten(structure, [mask_logits(scores, mask)])
 
     return Actor(init, logits)
 
 
-def _num_features(example: Example) -> int:
-    """Features of a choice."""
+def _refuse_other_shapes(example: Example) -> None:
     leaves, masks = jax.tree.leaves(example.observation), jax.tree.leaves(example.legal)
     shapes = [leaf.shape for leaf in leaves], [mask.shape for mask in masks]
     fitting = len(leaves) == 2 and len(masks) == 1 and leaves[0].ndim == leaves[1].ndim + 1
@@ -132,4 +127,3 @@ def _num_features(example: Example) -> int:
             allowed="a pair (choices [F, choices, seats], context [R, seats]) and one action leaf",
             advice="use offline_rl.networks.actor",
         )
-    return int(leaves[0].shape[0])

@@ -17,19 +17,18 @@ from offline_rl.errors import TrainingError
 from offline_rl.returns import elapsed_discount
 from offline_rl.training_loop import Experience
 from twin.contracts import Array, Policy, PyTree, Trajectory
-from twin.networks import flatten_features
 
 
 class Transitions(NamedTuple):
     """Leaves [..., seats, T - 1, B]; what belongs to the following decision is called `next`."""
 
-    features: Array  # [features, seats, T - 1, B]
+    observation: PyTree  # [..., seats, T - 1, B]
     legal: PyTree  # [choices, seats, T - 1, B]
     action: PyTree  # [seats, T - 1, B]
     reward: Array  # worth of the decision's own outcome, in units of `reward_unit`
     discount: Array  # of the following decision, in [0, 1]; 0 where the episode has terminated
     weight: Array  # 1 where the transition counts, else 0
-    next_features: Array
+    next_observation: PyTree
     next_legal: PyTree
 
 
@@ -52,7 +51,6 @@ def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
     parts = (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward)
     observation, legal, action, reward = time_as_stream(parts)
     active, settled, illegal = time_as_stream((trajectory.active, trajectory.settled, trajectory.illegal))
-    features = flatten_features(observation, active.ndim).astype(jnp.float32)
     terminated = trajectory.terminated[:-1]
     counts = (active & settled & ~illegal)[..., :-1, :] & (active[..., 1:, :] | terminated[None])
     discount = elapsed_discount(trajectory.elapsed_s[:-1], horizon_s)
@@ -60,13 +58,13 @@ def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
     weight = counts.astype(jnp.float32)
     unit = jnp.sum((1.0 - discount) * weight) / jnp.maximum(jnp.sum(weight), 1.0)
     return Transitions(
-        features[..., :-1, :],
+        jax.tree.map(lambda leaf: leaf[..., :-1, :], observation),
         jax.tree.map(lambda leaf: leaf[..., :-1, :], legal),
         jax.tree.map(lambda leaf: leaf[..., :-1, :], action),
         reward[..., :-1, :] * unit,
         jnp.where(terminated[None], 0.0, discount),
         weight,
-        features[..., 1:, :],
+        jax.tree.map(lambda leaf: leaf[..., 1:, :], observation),
         jax.tree.map(lambda leaf: leaf[..., 1:, :], legal),
     )
 

@@ -18,9 +18,9 @@ def init_pair(network: Actor, key: Array) -> PyTree:
     return jax.vmap(network.init)(jax.random.split(key, 2))
 
 
-def pair_values(network: Actor, pair: PyTree, features: Array, legal: PyTree) -> PyTree:
+def pair_values(network: Actor, pair: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
     """Values by both networks; leaves [2, choices, seats, *streams]."""
-    return jax.vmap(lambda params: network.logits(params, features, legal))(pair)
+    return jax.vmap(lambda params: network.logits(params, observation, legal))(pair)
 
 
 def lower(values: PyTree) -> PyTree:

@@ -22,12 +22,11 @@ from offline_rl.networks import (
     actor,
     greedy_policy,
     joint_log_prob,
-    num_features,
     sampling_policy,
+    seat_critic,
 )
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
-from twin.networks import MLP, apply, flatten_features
 
 
 @dataclass(frozen=True)
@@ -91,13 +90,12 @@ def advantage_weighted(
     """
     config = config or AdvantageWeightedConfig()
     network = network or actor(example, config.hidden)
-    valuer = MLP(config.hidden, 1)
+    valuer = seat_critic(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
     def init(key: Array) -> AdvantageWeightedState:
         key_actor, key_value = jax.random.split(key)
-        zeros = jnp.zeros((num_features(example), 1))
-        params = AdvantageWeightedParams(network.init(key_actor), valuer.init(key_value, zeros))
+        params = AdvantageWeightedParams(network.init(key_actor), valuer.init(key_value))
         return AdvantageWeightedState(params, optimizer.init(params))
 
     def advantages(trajectory: Trajectory, value: Array, unit: Array) -> Array:
@@ -119,11 +117,10 @@ def advantage_weighted(
         observation, legal, action = time_as_stream(
             (trajectory.observation, trajectory.legal, trajectory.action)
         )
-        features = flatten_features(observation, 3).astype(jnp.float32)
         weight = (trajectory.active & trajectory.settled & ~trajectory.illegal).astype(jnp.float32)
         passing = 1.0 - elapsed_discount(trajectory.elapsed_s, config.horizon_s)
         unit = weighted_mean(jnp.broadcast_to(passing[:, None], weight.shape), weight)
-        value = jnp.moveaxis(apply(valuer, params.state_value, features)[0], -2, 0)  # [T, seats, B]
+        value = jnp.moveaxis(valuer.value(params.state_value, observation, 3), -2, 0)  # [T, seats, B]
         advantage = advantages(trajectory, jax.lax.stop_gradient(value), unit)
         target = jax.lax.stop_gradient(value + advantage)
         value_loss = weighted_mean(huber(value - target, 1.0), weight)
@@ -131,7 +128,7 @@ def advantage_weighted(
         centre = weighted_mean(advantage, weight)
         size = jnp.sqrt(weighted_mean((advantage - centre) ** 2, weight))
         preferred = preference(advantage - centre, size, config.temperature, config.largest_weight)
-        likelihood = joint_log_prob(network.logits(params.actor, features, legal), action)
+        likelihood = joint_log_prob(network.logits(params.actor, observation, legal), action)
         clone_loss = -weighted_mean(preferred * jnp.moveaxis(likelihood, -2, 0), weight)
         info = AdvantageWeightedInfo(clone_loss, value_loss, weighted_mean(value, weight), size)
         return clone_loss + value_loss, info

@@ -82,9 +82,9 @@ def conservative_q(
         return ConservativeQState(params, params, optimizer.init(params))
 
     def loss_of(params: PyTree, target: PyTree, seen: Transitions) -> tuple[Array, ConservativeQInfo]:
-        values = network.logits(params, seen.features, seen.legal)
-        following = greedy(network.logits(params, seen.next_features, seen.next_legal))
-        later = worth(network.logits(target, seen.next_features, seen.next_legal), following)
+        values = network.logits(params, seen.observation, seen.legal)
+        following = greedy(network.logits(params, seen.next_observation, seen.next_legal))
+        later = worth(network.logits(target, seen.next_observation, seen.next_legal), following)
         aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
         logged = worth(values, seen.action)
         error = weighted_mean(huber(logged - aim, config.huber_delta), seen.weight)

@@ -22,13 +22,12 @@ from offline_rl.networks import (
     actor,
     greedy_policy,
     joint_log_prob,
-    num_features,
     sampling_policy,
+    seat_critic,
 )
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards, init_pair, lower, pair_values, worth
 from twin.contracts import Array, PyTree, Trajectory
-from twin.networks import MLP, apply
 
 
 @dataclass(frozen=True)
@@ -97,31 +96,31 @@ def implicit_q(
     """
     config = config or ImplicitQConfig()
     network = network or actor(example, config.hidden)
-    valuer = MLP(config.hidden, 1)
+    valuer = seat_critic(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
     def init(key: Array) -> ImplicitQState:
         key_actor, key_pair, key_value = jax.random.split(key, 3)
-        pair, zeros = init_pair(network, key_pair), jnp.zeros((num_features(example), 1))
-        params = ImplicitQParams(network.init(key_actor), pair, valuer.init(key_value, zeros))
+        pair = init_pair(network, key_pair)
+        params = ImplicitQParams(network.init(key_actor), pair, valuer.init(key_value))
         return ImplicitQState(params, pair, optimizer.init(params))
 
     def loss_of(params: ImplicitQParams, target: PyTree, seen: Transitions) -> tuple[Array, ImplicitQInfo]:
-        quality = worth(lower(pair_values(network, target, seen.features, seen.legal)), seen.action)
-        value = apply(valuer, params.state_value, seen.features)[0]
+        quality = worth(lower(pair_values(network, target, seen.observation, seen.legal)), seen.action)
+        value = valuer.value(params.state_value, seen.observation, 3)
         advantage = jax.lax.stop_gradient(quality) - value
         slope = jnp.where(advantage > 0, config.expectile, 1.0 - config.expectile)
         value_loss = weighted_mean(slope * advantage**2, seen.weight)
 
-        later = apply(valuer, params.state_value, seen.next_features)[0]
+        later = valuer.value(params.state_value, seen.next_observation, 3)
         aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
-        values = pair_values(network, params.pair, seen.features, seen.legal)
+        values = pair_values(network, params.pair, seen.observation, seen.legal)
         errors = [worth(jax.tree.map(lambda leaf, i=i: leaf[i], values), seen.action) - aim for i in (0, 1)]
         action_loss = weighted_mean(errors[0] ** 2 + errors[1] ** 2, seen.weight)
 
         size = jnp.sqrt(weighted_mean(advantage**2, seen.weight))
         preferred = preference(advantage, size, config.temperature, config.largest_weight)
-        likelihood = joint_log_prob(network.logits(params.actor, seen.features, seen.legal), seen.action)
+        likelihood = joint_log_prob(network.logits(params.actor, seen.observation, seen.legal), seen.action)
         clone_loss = -weighted_mean(jax.lax.stop_gradient(preferred) * likelihood, seen.weight)
         info = ImplicitQInfo(clone_loss, value_loss, action_loss, weighted_mean(value, seen.weight), size)
         return clone_loss + value_loss + action_loss, info

@@ -40,7 +40,6 @@ from offline_rl.networks import (
 from offline_rl.pieces import map_over_pieces, sum_over_pieces
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
-from twin.networks import flatten_features
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,8 @@ class PPOInfo(NamedTuple):
 class Batch(NamedTuple):
     """A trajectory as the losses want it; leaves [..., T, B]."""
 
-    features: Array  # [features, seats, T, B]
-    global_features: Array  # [features, T, B]
+    observation: PyTree  # [..., seats, T, B]
+    global_observation: PyTree  # [..., T, B]
     legal: PyTree  # [choices, seats, T, B]
     action: PyTree  # [seats, T, B]
     log_prob: Array  # [seats, T, B], at collection
@@ -138,6 +137,7 @@ def ppo(
     config: PPOConfig | None = None,
     clone: PyTree | None = None,
     network: Actor | None = None,
+    value_network: Critic | None = None,
 ) -> Algorithm:
     """Learns from its own decisions in an environment.
 
@@ -147,6 +147,7 @@ def ppo(
         clone: Actor parameters to start from and to stay near (see `PPOConfig.kl_to_clone`), of the same
             network.
         network: The actor to train; an MLP of the configured widths if not given.
+        value_network: The critic, of global observations; an MLP of the configured widths if not given.
 
     Returns:
         The algorithm; its trajectories must come from its own policy.
@@ -157,7 +158,7 @@ def ppo(
     """
     config = config or PPOConfig()
     network = network or actor(example, config.actor_hidden)
-    valuer = critic(example, config.critic_hidden)
+    valuer = value_network or critic(example, config.critic_hidden)
     if clone is not None:
         _check_clone(network, clone)
     schedule = optax.exponential_decay(config.learning_rate, 1000, config.decay)
@@ -170,14 +171,14 @@ def ppo(
         return PPOState(params, optimizer.init(params), ReturnScale(zero, zero, zero))
 
     def loss_of(params: Params, batch: Batch) -> tuple[Array, tuple[Array, ...]]:
-        logits = network.logits(params.actor, batch.features, batch.legal)
+        logits = network.logits(params.actor, batch.observation, batch.legal)
         log_ratio = joint_log_prob(logits, batch.action) - batch.log_prob
         policy_loss = weighted_sum(clipped_surrogate(log_ratio, batch.advantage, config.clip), batch.weight)
         spread = weighted_sum(joint_entropy(logits), batch.weight)
         away = jnp.zeros(())
         if clone is not None:
             away = weighted_sum(joint_kl(logits, batch.clone_logits), batch.weight)
-        error = valuer.value(params.critic, batch.global_features, 2) - batch.target
+        error = valuer.value(params.critic, batch.global_observation, 2) - batch.target
         value_loss = weighted_sum(huber(error, config.huber_delta), batch.value_weight)
         kl = weighted_sum(jnp.expm1(log_ratio) - log_ratio, batch.weight)
         outside = jnp.abs(jnp.expm1(log_ratio)) > config.clip
@@ -226,16 +227,15 @@ def _prepare(
         (trajectory.observation, trajectory.legal, trajectory.action, trajectory.active, trajectory.settled,
          trajectory.illegal)
     )  # fmt: skip
-    features = flatten_features(observation, active.ndim)
-    global_features = flatten_features(time_as_stream(trajectory.global_observation), 2)
+    global_observation = time_as_stream(trajectory.global_observation)
 
     def logits_of(params: PyTree) -> PyTree:
-        return map_over_pieces(lambda piece: network.logits(params, *piece), (features, legal))
+        return map_over_pieces(lambda piece: network.logits(params, *piece), (observation, legal))
 
     log_prob = joint_log_prob(logits_of(state.params.actor), action)
 
     mean, deviation = _moments(state.scale)
-    value = valuer.value(state.params.critic, global_features, 2) * deviation + mean  # [T + 1, B]
+    value = valuer.value(state.params.critic, global_observation, 2) * deviation + mean  # [T + 1, B]
     advantage, known = _advantage(trajectory, value, config)
     target = advantage + value[:-1]
     scale = _remember(state.scale, target, known, config.value_memory)
@@ -247,7 +247,8 @@ def _prepare(
     spread = jnp.sqrt(weighted_mean((shared - centre) ** 2, weight))
     normalised = (shared - centre) / (spread + 1e-6)
     batch = Batch(
-        features, global_features[:, :-1], legal, action, log_prob, normalised, weight,
+        observation, jax.tree.map(lambda leaf: leaf[..., :-1, :], global_observation), legal, action, log_prob,
+        normalised, weight,
         (target - mean) / deviation, known, None if clone is None else logits_of(clone),
     )  # fmt: skip
     return batch, scale, _explained_variance(advantage, target, known)

@@ -17,7 +17,7 @@ import optax
 from offline_rl.algorithm import Algorithm
 from offline_rl.descent import descend
 from offline_rl.losses import weighted_mean
-from offline_rl.networks import Example, num_features
+from offline_rl.networks import Example
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards
 from twin.contracts import Array, Policy, PyTree, Trajectory
@@ -85,7 +85,8 @@ class _Networks(NamedTuple):
     def of(example: Example, config: TD3BCConfig) -> "_Networks":
         """Networks for the shapes of an example."""
         num_dimensions = jax.tree.leaves(example.legal)[0].shape[0]
-        return _Networks(MLP(config.hidden, num_dimensions), MLP(config.hidden, 1), num_features(example))
+        size = sum(leaf.size // leaf.shape[-1] for leaf in jax.tree.leaves(example.observation))
+        return _Networks(MLP(config.hidden, num_dimensions), MLP(config.hidden, 1), size)
 
     def init(self, key: Array) -> TD3BCParams:
         """First parameters."""
@@ -95,13 +96,14 @@ class _Networks(NamedTuple):
         pair = jax.vmap(lambda key: self.critic.init(key, both))(jax.random.split(key_pair))
         return TD3BCParams(self.actor.init(key_actor, zeros), pair)
 
-    def act(self, params: PyTree, features: Array, legal: PyTree) -> Array:
+    def act(self, params: PyTree, observation: PyTree, legal: PyTree) -> Array:
         """[dimensions, seats, *streams] the policy's action."""
+        features = flatten_features(observation, jax.tree.leaves(legal)[0].ndim - 1)
         return jnp.where(jax.tree.leaves(legal)[0], jnp.tanh(apply(self.actor, params, features)), 0.0)
 
-    def values(self, pair: PyTree, features: Array, action: Array) -> Array:
+    def values(self, pair: PyTree, observation: PyTree, action: Array) -> Array:
         """[2, seats, *streams] both values of an action."""
-        inputs = jnp.concatenate([features, action])
+        inputs = jnp.concatenate([flatten_features(observation, action.ndim - 1), action])
         return jax.vmap(lambda params: apply(self.critic, params, inputs)[0])(pair)
 
 
@@ -127,13 +129,13 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
         )
 
     def value_loss(pair: PyTree, target: TD3BCParams, seen: Transitions, key: Array) -> tuple[Array, Array]:
-        following = act(target.actor, seen.next_features, seen.next_legal)
+        following = act(target.actor, seen.next_observation, seen.next_legal)
         noise = config.noise * jax.random.normal(key, following.shape)
         noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
         following = jnp.clip(following + noise, -1.0, 1.0)
-        later = jnp.min(values(target.pair, seen.next_features, following), axis=0)
+        later = jnp.min(values(target.pair, seen.next_observation, following), axis=0)
         aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
-        found = values(pair, seen.features, seen.action)
+        found = values(pair, seen.observation, seen.action)
         loss = weighted_mean(jnp.sum((found - aim[None]) ** 2, axis=0), seen.weight)
         return loss, weighted_mean(found[0], seen.weight)
 
@@ -141,8 +143,8 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
         return weighted_mean(jnp.mean((action - seen.action) ** 2, axis=0), seen.weight)
 
     def policy_loss(params: PyTree, pair: PyTree, seen: Transitions) -> tuple[Array, Array]:
-        action = act(params, seen.features, seen.legal)
-        value = values(pair, seen.features, action)[0]
+        action = act(params, seen.observation, seen.legal)
+        value = values(pair, seen.observation, action)[0]
         scale = config.q_weight / (weighted_mean(jnp.abs(jax.lax.stop_gradient(value)), seen.weight) + 1e-6)
         away = distance(action, seen)
         return away - scale * weighted_mean(value, seen.weight), away
@@ -163,7 +165,7 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
             return moved, drift_towards(state.target, moved, config.target_rate), memory, away
 
         def stay(_: None) -> tuple[TD3BCParams, TD3BCParams, PyTree, Array]:
-            away = distance(act(state.params.actor, seen.features, seen.legal), seen)
+            away = distance(act(state.params.actor, seen.observation, seen.legal), seen)
             return state.params._replace(pair=pair), state.target, state.actor_optimizer, away
 
         is_due = (state.updates + 1) % config.policy_every == 0
@@ -175,8 +177,7 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
 
     def policy(state: TD3BCState) -> Policy:
         def decide(_key: Array, observation: PyTree, legal: PyTree) -> Array:
-            num_trailing = jax.tree.leaves(legal)[0].ndim - 1
-            return act(state.params.actor, flatten_features(observation, num_trailing), legal)
+            return act(state.params.actor, observation, legal)
 
         return decide
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from offline_rl import algorithms
-from offline_rl.networks import example_of
+from offline_rl.networks import Actor, Critic, actor, critic, example_of
 from tests.toys import toy_problem, toy_response
 from twin.environment import environment
 from twin.rollout import rollout
@@ -64,6 +64,33 @@ def test_a_step_keeps_the_state_s_shape_repeats_its_bits_and_is_traced_once(name
     for value in jax.tree.leaves(info):
         assert value.shape == ()
         assert np.isfinite(value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_networks_are_handed_observations_as_they_are(name):
+    """So that a network may be made for sets or graphs: leaves [..., seats, T, B], whatever the tree."""
+    example, trajectory, met = example_of(ENVIRONMENT), lived(), []
+
+    def ranks(tree):
+        return jax.tree.map(lambda leaf: len(leaf.shape), tree)
+
+    def watched(params, observation, legal):
+        met.append(ranks(observation))
+        return plain.logits(params, observation, legal)
+
+    def watched_value(params, observation, num_trailing):
+        met.append(ranks(observation))
+        return valuer.value(params, observation, num_trailing)
+
+    plain, valuer = actor(example, (8,)), critic(example, (8,))
+    extra = {"value_network": Critic(valuer.init, watched_value)} if name == "ppo" else {}
+    algorithm = getattr(algorithms, name)(example, network=Actor(plain.init, watched), **extra)
+    jax.eval_shape(algorithm.step, KEY, jax.eval_shape(algorithm.init, KEY), trajectory)
+    of_seats = jax.tree.map(lambda rank: rank + 2, ranks(example.observation))
+    of_streams = jax.tree.map(lambda rank: rank + 2, ranks(example.global_observation))
+    assert of_seats in met
+    assert (of_streams in met) == (name == "ppo")
+    assert all(one in (of_seats, of_streams) for one in met)
 
 
 @pytest.mark.parametrize("name", NAMES)

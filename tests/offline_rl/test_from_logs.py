@@ -155,7 +155,7 @@ def test_transitions_leave_out_what_is_not_known():
     np.testing.assert_allclose(
         seen.reward, (1 - DISCOUNT) * np.moveaxis(WALKS.reward, 0, 1)[:, :-1], rtol=1e-4
     )
-    np.testing.assert_array_equal(seen.next_features[..., :-1, :], seen.features[..., 1:, :])
+    np.testing.assert_array_equal(seen.next_observation[..., :-1, :], seen.observation[..., 1:, :])
     assert float(seen.weight.min()) == 1.0
     open_end = WALKS._replace(
         settled=altered(WALKS.settled, 3, False),
@@ -183,7 +183,7 @@ def test_a_pair_s_first_step_is_a_last_one_only_to_end_the_episode():
     walks = WALKS._replace(terminated=altered(WALKS.terminated, -1, ends))
     pairs = drawn_from(pairs_from_logs(walks, 2000))
     seen = jax.tree.map(np.asarray, transitions_of(pairs))
-    state, following = (np.argmax(one[:, 0, 0], axis=0) for one in (seen.features, seen.next_features))
+    state, following = (np.argmax(one[:, 0, 0], axis=0) for one in (seen.observation, seen.next_observation))
     is_last, counts = ~np.asarray(pairs.active)[1, 0], seen.weight[0, 0] > 0
     assert 0 < is_last.sum() < 200
     np.testing.assert_array_equal(is_last & counts, np.asarray(pairs.terminated)[0])

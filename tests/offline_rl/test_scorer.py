@@ -10,7 +10,6 @@ from offline_rl.errors import TrainingError
 from offline_rl.losses import MASKED_LOGIT
 from offline_rl.networks import Example, joint_log_prob
 from offline_rl.scorer import ScorerConfig, scorer
-from twin.networks import flatten_features
 
 NUM_FEATURES, NUM_CONTEXT = 3, 4
 ALIKE = ScorerConfig((8, 8), identity=False)
@@ -58,14 +57,12 @@ def test_the_same_weights_score_any_number_of_choices_and_illegal_ones_do_not_ex
     assert np.all(wide[4:] == MASKED_LOGIT)
 
 
-def test_flattened_observations_and_single_streams_are_scored_the_same():
+def test_single_streams_are_scored_the_same():
     network = scorer(example(6))
     params = network.init(jax.random.key(1))
     observation, legal = drawn(6)
     plain = np.asarray(network.logits(params, observation, legal))
-    flat = np.asarray(network.logits(params, flatten_features(observation, 2), legal))
     one = network.logits(params, jax.tree.map(lambda leaf: leaf[..., 2], observation), legal[..., 2])
-    np.testing.assert_array_equal(flat, plain)
     np.testing.assert_allclose(np.asarray(one), plain[..., 2], rtol=1e-5, atol=1e-6)
 
 
