@@ -3,7 +3,7 @@
 Works in an installation that only runs policies: without rich the same rows come as plain text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -91,10 +91,14 @@ def _what(facts: dict[str, Any]) -> Section:
         ),
         ("verified", f"{checked['num_files']} files by checksum"),
         ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
-        ("certificate", contract["certificate"] or "none that the twin passed"),
+        ("certificate", contract["certificate"] or _uncertified(contract["trained_on"])),
         ("licence", contract["licence"]),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _uncertified(trained_on: Mapping[str, Any]) -> str:
+    return f"not passed: {trained_on.get('certification', 'nothing is known of one')}"
 
 
 def _numbers(facts: dict[str, Any]) -> Section:

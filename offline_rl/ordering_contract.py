@@ -51,7 +51,7 @@ def rule_contract(
     contract = ordering_contract(pool, config, network, **facts)
     return replace(
         contract,
-        choice_features=_facts((RULE_FEATURE,)),
+        choice_features=_facts((RULE_FEATURE,), {RULE_FEATURE.name: (0.0, 1.0)}),
         unknown=contract.unknown | {"beginning of time": RULE_ORIGIN},
         setting=contract.setting | {"rule": rule, "rule_origin_s": origin_s},
     )
@@ -62,6 +62,7 @@ def ordering_contract(
     config: OrderingConfig,
     network: NetworkFacts,
     *,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
     trained_on: Mapping[str, Any] | None = None,
     certificate: str | None = None,
     licence: str | None = None,
@@ -72,6 +73,7 @@ def ordering_contract(
         pool: The machine it orders jobs for.
         config: What its features are computed with.
         network: What it is; a scorer without identity takes any number of places.
+        ranges: Feature -> least and largest value on the training days.
         trained_on: The data window.
         certificate: Content hash of the certificate of the twin it was trained in.
         licence: Under which terms the bundle may be used.
@@ -81,8 +83,8 @@ def ordering_contract(
     """
     return PolicyContract(
         problem="ordering",
-        choice_features=_facts(JOB_FEATURES),
-        context_features=_facts(POOL_FEATURES),
+        choice_features=_facts(JOB_FEATURES, ranges),
+        context_features=_facts(POOL_FEATURES, ranges),
         choices=tuple(f"place {index}" for index in range(config.num_visible)),
         network=network,
         legality=LEGALITY,
@@ -102,5 +104,12 @@ def ordering_contract(
     )
 
 
-def _facts(features: tuple[Feature, ...]) -> tuple[FeatureFacts, ...]:
-    return tuple(FeatureFacts(one.name, one.unit, description=one.description) for one in features)
+def _facts(
+    features: tuple[Feature, ...], ranges: Mapping[str, tuple[float, float]] | None = None
+) -> tuple[FeatureFacts, ...]:
+    known = ranges or {}
+    facts = []
+    for one in features:
+        low, high = known.get(one.name, (None, None))
+        facts.append(FeatureFacts(one.name, one.unit, low, high, one.description))
+    return tuple(facts)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.ordering.learned import Learned, index_policy
+from evaluation.ordering.observing import Ranges
 from evaluation.ordering.playing import EASY, OrderPolicy, rule_policy
 from evaluation.ordering.predicting import TIME_UNIT_S, Index, index_of, scorer_of
 from evaluation.ordering.programs import SCORER, OrderTrainingConfig, problem_config
@@ -22,7 +23,7 @@ from offline_rl.ordering_contract import ordering_contract, rule_contract
 from offline_rl.runner import QueuePolicy, load_network
 from offline_rl.runner.queue_rules import SCORES
 from twin.contracts import PyTree
-from twin.ordering.config import Order
+from twin.ordering.config import Order, OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.orders import (
     by_area,
@@ -51,6 +52,11 @@ FAR = 8.0
 """More than any place in a rule's order, which is below 1: so the score of a rule's bundle is a line."""
 
 
+def exported_config(config: OrderTrainingConfig) -> OrderingConfig:
+    """What features of a bundle are computed with: as many places as it sees where it is judged."""
+    return problem_config(replace(config, num_visible=config.num_judged))
+
+
 def best_index(learned: Learned, losses: tuple[float, ...], pool: Pool) -> tuple[int, PyTree]:
     """The seed whose index predicts held-out jobs best, and its scorer."""
     place = int(np.argmin(losses))
@@ -69,6 +75,7 @@ def export_order(
     licence: str | None = None,
     certificate: str | None = None,
     replace_old: bool = False,
+    ranges: Ranges | None = None,
 ) -> None:
     """Writes the bundle of a scorer (see `offline_rl.export.export_policy`).
 
@@ -83,15 +90,17 @@ def export_order(
         licence: terms under which the bundle may be used.
         certificate: content hash of the passed certificate of the twin it was trained in.
         replace_old: whether an older bundle may be replaced.
+        ranges: of the features on the training days.
 
     Raises:
         ProductError: a copy disagrees with the original, or `out` is taken.
     """
     easy = Pool(pool.processors, easy=True)
-    problem = problem_config(replace(config, num_visible=config.num_judged))
+    problem = exported_config(config)
     contract = ordering_contract(
-        easy, problem, network_facts(params), trained_on=trained_on, certificate=certificate, licence=licence
-    )
+        easy, problem, network_facts(params), ranges=ranges, trained_on=trained_on, certificate=certificate,
+        licence=licence,
+    )  # fmt: skip
     export_policy(params, out, contract, made_from=made_from, config=config, seed=seed, replace=replace_old)
 
 
@@ -116,12 +125,13 @@ def export_rule(
     made_from: Mapping[str, str] | None = None,
     licence: str | None = None,
     replace_old: bool = False,
+    ranges: Ranges | None = None,
 ) -> None:
     """Writes the bundle of a rule with EASY in its own order; arrivals count from the day after the training days.
 
     Args:
         rule: one of `exportable_rule`.
-        out, pool, config, trained_on, made_from, licence, replace_old: as in `export_order`.
+        out, pool, config, trained_on, made_from, licence, replace_old, ranges: as in `export_order`.
 
     Raises:
         ProductError: as `export_order`.
@@ -135,10 +145,10 @@ def export_rule(
             "score": {"kernel": one, "bias": zero},
         }
     }
-    problem = problem_config(replace(config, num_visible=config.num_judged))
+    problem = exported_config(config)
     contract = rule_contract(
         Pool(pool.processors, easy=True), replace(problem, backfill=OWN_ORDER[rule.name]), network_facts(params),
-        rule.name, float((origin - EPOCH).days * DAY_S), trained_on=trained_on, licence=licence,
+        rule.name, float((origin - EPOCH).days * DAY_S), ranges=ranges, trained_on=trained_on, licence=licence,
     )  # fmt: skip
     export_policy(params, out, contract, made_from=made_from, config=config, replace=replace_old)
 

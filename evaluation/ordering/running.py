@@ -12,7 +12,13 @@ import numpy as np
 from evaluation.comparison import Comparison
 from evaluation.ordering.comparing import compare_orders
 from evaluation.ordering.config import ORDER_CODE, OrderConfig, as_settings
-from evaluation.ordering.exporting import best_index, export_order, export_rule, exportable_rule
+from evaluation.ordering.exporting import (
+    best_index,
+    export_order,
+    export_rule,
+    exportable_rule,
+    exported_config,
+)
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.ordering.learning import (
@@ -24,6 +30,7 @@ from evaluation.ordering.learning import (
     lessons_before,
     train_order,
 )
+from evaluation.ordering.observing import Ranges, logged_ranges
 from evaluation.ordering.playing import OrderPolicy, rule_policies
 from evaluation.ordering.predicting import Index, Lessons, scorer_of, some_index
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
@@ -118,7 +125,7 @@ def order_archive(
     if out is not None:
         _export(
             out / BUNDLE, winner, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days,
-            certification or {},
+            certification or {}, logged_ranges(jobs, pool, exported_config(training), plan.anchors[-1], num_days),
         )  # fmt: skip
     return replace(comparison, notes=(*comparison.notes, f"handed over: {winner.words}"))
 
@@ -318,6 +325,7 @@ def _export(
     archive: Archive,
     num_days: int,
     certification: Mapping[str, Any],
+    ranges: Ranges | None,
 ) -> None:
     """The bundle of what won: an anchor's best index, or a rule."""
     days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
@@ -326,14 +334,15 @@ def _export(
     made_from = {"archive": archive.content_hash}
     if winner.rule is not None:
         export_rule(
-            exportable_rule(winner.rule), out, pool, config, trained_on=trained_on, made_from=made_from
-        )
+            exportable_rule(winner.rule), out, pool, config, trained_on=trained_on, made_from=made_from,
+            ranges=ranges,
+        )  # fmt: skip
         return
     place, params = best_index(learned, losses, pool)
     export_order(
         params, out, pool, config,
         trained_on=trained_on | {"certification": certification.get("certification", NO_CERTIFICATE)},
-        made_from=made_from, seed=config.seeds[place], certificate=certification.get("certificate"),
+        made_from=made_from, seed=config.seeds[place], certificate=certification.get("certificate"), ranges=ranges,
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ import numpy as np
 from evaluation.configuration import RunConfig, build
 from evaluation.ordering.comparing import compare_orders
 from evaluation.ordering.config import ORDER_CODE, OrderConfig
-from evaluation.ordering.exporting import export_order, export_rule, exportable_rule
+from evaluation.ordering.exporting import export_order, export_rule, exportable_rule, exported_config
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.ordering.learning import joined, lessons_before
+from evaluation.ordering.observing import load_ranges, logged_ranges, save_ranges
 from evaluation.ordering.playing import EASY, OrderPolicy, rule_policies
 from evaluation.ordering.predicting import scorer_of, some_index
 from evaluation.ordering.programs import OrderTrainingConfig, problem_config, programs_for
@@ -142,6 +143,8 @@ def build_queue_policy(
             keep,
         )
     save_arrays(out / LEARNED, learned)
+    problem = exported_config(config)
+    save_ranges(logged_ranges(twin.past, twin.pool, problem, twin.anchor, twin.num_days), out)
     keep.remove()
     told = {name: value for name, value in to_plain(config).items() if value is not None}
     settings = {"training": told, "processors": twin.pool.processors, **twin.pool.told}
@@ -318,6 +321,7 @@ def build_queue_bundle(
             policy.config,
             trained_on=trained_on,
             replace_old=replace_old,
+            ranges=load_ranges(policy_path),
             **made_from,
         )
         return {"seed": None, "chosen": words}
@@ -328,7 +332,7 @@ def build_queue_bundle(
     export_order(
         scorer_of(policy.learned.indices[place], policy.pool), out, policy.pool, policy.config,
         trained_on=trained_on | trained_in(manifest), seed=seeds[place], certificate=facts.get("certificate"),
-        replace_old=replace_old, **made_from,
+        replace_old=replace_old, ranges=load_ranges(policy_path), **made_from,
     )  # fmt: skip
     return {"seed": seeds[place], "chosen": words}
 

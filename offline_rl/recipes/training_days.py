@@ -70,12 +70,25 @@ def feature_ranges(history: Trajectory, encoding: Encoding) -> tuple[np.ndarray,
     features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))
     rows = np.moveaxis(features, 1, -1)[np.asarray(history.active)]  # [decisions, features]
     rows = rows[np.linspace(0, len(rows) - 1, min(MAX_ROWS, len(rows))).astype(int)]
+    units = [one.unit for one in NODE_FEATURES for _ in encoding.cluster.node_names]
+    is_flag = np.array([*units, *(one.unit for one in request_features(encoding.cluster))]) == "flag"
+    return usual_ranges(rows, is_flag)
+
+
+def usual_ranges(rows: np.ndarray, is_flag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The middle of every column of [rows, features], widened, and never below 0 where no value is; flags as they are.
+
+    Args:
+        rows: At least one.
+        is_flag: [features] bool.
+
+    Returns:
+        Low and high, [features] each.
+    """
     least, most = rows.min(axis=0), rows.max(axis=0)
     first, last = np.quantile(rows, MIDDLE, axis=0)
     wider = WIDENED * (last - first)
     low, high = np.where(least >= 0.0, np.maximum(first - wider, 0.0), first - wider), last + wider
-    units = [one.unit for one in NODE_FEATURES for _ in encoding.cluster.node_names]
-    is_flag = np.array([*units, *(one.unit for one in request_features(encoding.cluster))]) == "flag"
     return np.where(is_flag, least, low), np.where(is_flag, most, high)
 
 

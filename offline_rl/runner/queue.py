@@ -120,13 +120,31 @@ class QueuePolicy:
         clock_s: float,
     ) -> tuple[np.ndarray, np.ndarray]:
         """What the policy sees: choices [1, jobs, F] and context [1, R], float32, in the contract's order."""
-        _refuse_impossible(waiting, running, clock_s)
         contract = self.policy.contract
-        job = _of_jobs(waiting, running, users, clock_s, self.setting)
-        pool = _of_pool(waiting, running, clock_s, self.setting)
+        job, pool = queue_features(waiting, running, users, clock_s, self.setting)
         choices = np.stack([job[one.name] for one in contract.choice_features], axis=-1)
         context = np.array([pool[one.name] for one in contract.context_features])
         return choices[None].astype(np.float32), context[None].astype(np.float32)
+
+
+def queue_features(
+    waiting: Sequence[WaitingJob],
+    running: Sequence[RunningJob],
+    users: Mapping[str, UserPast],
+    clock_s: float,
+    setting: Mapping[str, Any],
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """Every feature that an ordering policy may ask for, by name: of the visible jobs [jobs], and of the pool.
+
+    Args:
+        waiting, running, users, clock_s: As `QueuePolicy.decide`; somebody waits.
+        setting: Of the contract.
+
+    Raises:
+        PolicyInputError: A number cannot be, or jobs are not in order of arrival.
+    """
+    _refuse_impossible(waiting, running, clock_s)
+    return _of_jobs(waiting, running, users, clock_s, setting), _of_pool(waiting, running, clock_s, setting)
 
 
 def _refuse_other_setting(setting: Mapping[str, Any], num_choices: int) -> None:

@@ -101,6 +101,12 @@ def test_the_index_is_exported_with_what_is_known_of_its_twin(trained, tmp_path,
     contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
     assert contract["trained_on"]["twin"] == read_manifest(folder / "twin").content_hash
     assert "cannot tell" in contract["trained_on"]["certification"]
+    features = [*contract["choice_features"], *contract["context_features"]]
+    assert all(one["low"] is not None and one["low"] <= one["high"] for one in features)
+    assert run("inspect", tmp_path / "bundle") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "not passed: trained in a twin whose certificate cannot tell" in told
+    assert "not known" not in told
     policy = load_queue(tmp_path / "bundle")
     waiting = [WaitingJob(0.0, 8.0, 14_400.0), WaitingJob(1.0, 1.0, 600.0)]
     assert policy.decide(waiting, [], {}, 2.0) == 1
