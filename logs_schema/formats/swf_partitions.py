@@ -21,9 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logs_schema.formats.fields import number as finite
 from logs_schema.formats.files import numbered_lines
 from logs_schema.formats.pool_size import PoolUse, pool_use
-from logs_schema.formats.reading import LATEST_EPOCH_S
+from logs_schema.formats.reading import LATEST_EPOCH_S, BadRow
 
 MOST_PARTITIONS = 32
 KNOWN = 0.99
@@ -102,18 +103,16 @@ def _uses(path: Path) -> dict[str, PoolUse] | None:
         if len(fields) != 18 or fields[0].startswith(";"):
             continue
         try:
-            submit, wait, run, allocated, asked, number = (float(fields[index]) for index in FIELDS)
-        except ValueError:
+            submit, wait, run, allocated, asked, partition = (finite(fields[index], "") for index in FIELDS)
+        except BadRow:
             continue
         processors = asked if asked > 0 else allocated
-        if not (
-            wait >= 0 and run > 0 and 0 < processors < np.inf and abs(submit) + wait + run < LATEST_EPOCH_S
-        ):
+        if not (wait >= 0 and run > 0 and processors > 0 and abs(submit) + wait + run < LATEST_EPOCH_S):
             continue
-        if number < 0 or number != int(number):
+        if partition < 0 or partition != int(partition):
             num_unknown += 1
             continue
-        code = codes.setdefault(str(int(number)), len(codes))
+        code = codes.setdefault(str(int(partition)), len(codes))
         if len(codes) > MOST_PARTITIONS:
             return None
         for name, value in zip(columns, (submit + wait, submit + wait + run, processors, code), strict=True):

@@ -23,7 +23,7 @@ from logs_schema.formats.swf_jobs import KIB_PER_GIB, SwfJob, parse_job
 from logs_schema.formats.wagap_spec import allowed_classes, parse_nodes
 
 NUM_FIELDS = 21
-MAX_NODES = 1_000_000
+MAX_NODES = 250_000
 """An inventory of more nodes is a slip of the pen: every node becomes a row."""
 MOST_CORES = 2**31 - 1
 T = TypeVar("T", int, float)

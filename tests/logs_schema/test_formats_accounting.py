@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs_schema import Archive, formats
+from logs_schema import Archive, check_archive, formats
 from logs_schema.accounting import LineTally
 from logs_schema.errors import ArchiveError, FormatError
 from logs_schema.formats import swf
@@ -66,6 +66,9 @@ HOSTILE = (
     "1e14",
     "1e303",
     "-1",
+    "0",
+    "1.5",
+    "1e400",
     "nan",
     "-inf",
     "9" * 400,
@@ -152,6 +155,23 @@ def test_every_line_is_accounted_for(name: str, data: st.DataObject) -> None:
         log.write_bytes(start.encode() + data.draw(bodies(rows)))
         report = import_log(name, [log], Path(folder, "archive"))
         proved(report, {path: physical_lines(Path(folder, path)) for path in (file, *beside)}, by_line=True)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_field_may_hold_anything(name: str, tmp_path: Path) -> None:
+    """Each row of a sample with each field replaced by each hostile text, all in one log."""
+    file, header, rows, beside = SAMPLES[name]
+    separator = "," if "," in rows[0] else " "
+    lines = [*header, rows[0]]
+    for row in rows:
+        fields = row.split(separator)
+        for place in range(len(fields)):
+            lines += [separator.join([*fields[:place], text, *fields[place + 1 :]]) for text in HOSTILE]
+    for other, others in beside.items():
+        written(tmp_path, other, *others)
+    report = import_log(name, [written(tmp_path, file, *lines)], tmp_path / "a")
+    proved(report, {path: physical_lines(tmp_path / path) for path in (file, *beside)}, by_line=True)
+    check_archive(report.archive)
 
 
 def test_rows_that_give_way_are_counted_by_their_rule(tmp_path: Path) -> None:
