@@ -33,7 +33,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 demo: env ## run the main job on a log archive the project generates itself
-	$(BIN)/schedtwin run --out demo-out
+	$(BIN)/schedtwin run --force --out demo-out # whatever its twin's certificate says
 
 test: lint ## lint, types and the quick tests
 	@$(MAKE) --no-print-directory --jobs=2 types test-quick

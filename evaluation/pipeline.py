@@ -237,11 +237,13 @@ def build_comparison(
     *,
     title: str,
     policies: Mapping[str, UserPolicy] | None = None,
+    warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Judges the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
 
     Without a policy only what needs no training is judged. `policies` are the user's own, beside ours. What is judged
-    already is kept beside `out` until all is, so that a killed comparison goes on where it was.
+    already is kept beside `out` until all is, so that a killed comparison goes on where it was. The report begins with
+    `warnings`, and with the certificate of a twin that was trained in without having passed.
     """
     archive = Archive(archive_path)
     refuse_foreign(archive, twin_path)
@@ -263,9 +265,12 @@ def build_comparison(
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     with progress.stage("report"):
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
-        said = [] if policy_path is None else [training_in_words(policy_path)]
-        said += [text for text in [read_manifest(twin_path).extra.get(KEPT_BACK)] if text]
-        report = replace(report, limits=(*said, *report.limits))
+        said = [f"Training: {few}."] if (few := read_manifest(twin_path).extra.get(KEPT_BACK)) else []
+        if policy_path is not None:
+            said = [training_in_words(policy_path), *said]
+            if not in_certified_twin(policy_path):
+                warnings = [*warnings, f"{said[0]} A bundle of them is for shadow mode at most."]
+        report = replace(report, limits=(*said, *report.limits), warnings=tuple(warnings))
         write_report(report, out)
     keep.remove()
     return {"main_metric": comparison.main_metric}
@@ -274,6 +279,11 @@ def build_comparison(
 def training_in_words(policy_path: Path) -> str:
     """What the report says about the certificate of the twin that the policies were trained in."""
     return f"The policies were {trained_in(read_manifest(policy_path, 'policy'))['certification']}."
+
+
+def in_certified_twin(policy_path: Path) -> bool:
+    """Whether the twin that a policy was trained in had passed its certificate."""
+    return read_manifest(policy_path, "policy").extra.get("certificate") is not None
 
 
 def trained_in(manifest: Manifest) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 Each step makes a product under the work folder and is reused while nothing it depends on has changed. A log that
 leaves a scheduler no choice of node ends with the comparison: there is nothing to train and nothing to export. What
 there is to learn of such a log is the order of its queue: with a table [order] that is the job (`evaluation.ordering`).
-A twin that does not pass its certificate is trained in all the same, and every report says so.
+In a twin that has not passed its certificate nothing is trained, and from it nothing exported, unless that is asked for
+(`force`): the job ends with the comparison of what needs no training. Forced, the first line of every report says so,
+and the bundle too. Orders of a queue are chosen by exact replay, not by the twin, so their job goes on and says it.
 """
 
 import datetime as dt
@@ -44,7 +46,9 @@ TWIN_CODE = 7
 """Raised when code changes what a fit makes: those of older code are made again then."""
 
 
-def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, title: str) -> dict[str, Path]:
+def run(
+    config: RunConfig, here: Path, workdir: Path, progress: Progress, *, title: str, force: bool = False
+) -> dict[str, Path]:
     """Runs the job, or what is left of it.
 
     Args:
@@ -53,6 +57,7 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
         workdir: Folder of the products.
         progress: Where to show how far it is.
         title: Of the report.
+        force: Train and export also in a twin that has not passed its certificate.
 
     Returns:
         Step name -> path of its product; `report` -> the page.
@@ -65,7 +70,7 @@ def run(config: RunConfig, here: Path, workdir: Path, progress: Progress, *, tit
     with alone_in(workdir):
         if config.order is not None:
             return _run_order(config, config.log, config.order, here, workdir, progress, title)
-        return _run_placements(config, config.log, here, workdir, progress, title)
+        return _run_placements(config, config.log, here, workdir, progress, title, force=force)
 
 
 def _run_order(
@@ -94,13 +99,22 @@ def _hand_over(out: Path, inputs: Products, _: Progress) -> None:
 
 
 def _run_placements(
-    config: RunConfig, log: LogConfig, here: Path, workdir: Path, progress: Progress, title: str
+    config: RunConfig,
+    log: LogConfig,
+    here: Path,
+    workdir: Path,
+    progress: Progress,
+    title: str,
+    *,
+    force: bool,
 ) -> dict[str, Path]:
     products = run_steps([archive_step(log, here)], workdir, progress)
     _refuse_untestable(Archive(products["archive"] / ARCHIVE), config)
     products = run_steps([twin_step(config), _certificate_step(config)], workdir, progress, done=products)
     has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
-    steps = _policy_steps(config, title) if has_choice else [_comparison_step(config, title, ())]
+    held_back = untrained(products) if has_choice and not force else ""
+    is_trained = has_choice and not held_back
+    steps = _policy_steps(config, title) if is_trained else [_comparison_step(config, title, (), held_back)]
     if not has_choice:
         progress.note(
             "one node only: nothing to choose, so nothing is trained or exported; to learn the order of its queue add "
@@ -108,6 +122,16 @@ def _run_placements(
         )
     products = run_steps(steps, workdir, progress, done=products)
     return products | {"report": products["comparison"] / "report.html"}
+
+
+def untrained(products: Products) -> str:
+    """Why nothing is to be trained in a job's twin, in words; empty where it passed its certificate."""
+    trouble = certification_in(products[KIND]).trouble
+    return (
+        f"Nothing was trained, and nothing exported: {trouble} (--force goes on all the same)."
+        if trouble
+        else ""
+    )
 
 
 def _refuse_untestable(archive: Archive, config: RunConfig) -> None:
@@ -253,13 +277,16 @@ def _policy_steps(config: RunConfig, title: str) -> list[Step]:
     ]
 
 
-def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...]) -> Step:
+def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...], held_back: str = "") -> Step:
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         archive, trained = inputs["archive"] / ARCHIVE, inputs.get("policy")
-        return build_comparison(out, archive, inputs["twin"], trained, config, progress, title=title)
+        warnings = [held_back] if held_back else []
+        return build_comparison(
+            out, archive, inputs["twin"], trained, config, progress, title=title, warnings=warnings
+        )
 
     parts = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
-    settings = to_plain(parts) | {"title": title}
+    settings = to_plain(parts) | {"title": title} | ({"held_back": held_back} if held_back else {})
     return Step(
         "comparison",
         "comparison",

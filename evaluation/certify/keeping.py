@@ -43,6 +43,17 @@ class Certification:
     words: str
 
     @property
+    def trouble(self) -> str:
+        """Why nobody should rely on the twin, in words; empty for one that passed."""
+        if self.passed:
+            return ""
+        said = {
+            "none": "this twin has no certificate: nobody knows how far it may be believed",
+            Verdict.FAIL.value: "this twin failed its certificate",
+        }
+        return said.get(self.verdict, "this twin's certificate cannot tell whether it may be believed")
+
+    @property
     def passed(self) -> bool:
         """Whether the twin is certified."""
         return self.verdict == Verdict.PASS.value
@@ -94,12 +105,8 @@ def refuse_uncertified(found: Certification, twin_path: Path) -> None:
     """
     if found.passed:
         return
-    what = {
-        "none": "this twin has no certificate: nobody knows how far it may be believed",
-        Verdict.FAIL.value: "this twin failed its certificate",
-    }.get(found.verdict, "this twin's certificate cannot tell whether it may be believed")
     raise ConfigError(
-        what,
+        found.trouble,
         where=str(twin_path),
         allowed="a twin that passed schedtwin certify on days it has not seen",
         advice=f"schedtwin certify {twin_path} ARCHIVE, or train all the same with --force; every later report says so",

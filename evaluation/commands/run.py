@@ -7,7 +7,10 @@ from evaluation.commands.inputs import refuse_missing_log
 
 NAME = "run"
 DEMO = Path(__file__).parents[1] / "examples" / "demo.toml"
-HELP = "import, fit, train, compare and export as one resumable job"
+HELP = (
+    "import, fit, certify, train, compare and export as one resumable job; exit status 3 or 4 where the twin's "
+    "certificate failed or cannot tell, and so nothing was trained"
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -19,26 +22,42 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./ and the configuration's name)"
     )
+    parser.add_argument(
+        "--force", action="store_true",
+        help="train and export also in a twin that has not passed its certificate; every report says so",
+    )  # fmt: skip
 
 
 def run(arguments: Namespace) -> int:
-    """Run the job or what is left of it, and say what came of it; 0."""
+    """Run the job or what is left of it, and say what came of it; 0 done, 3 or 4 where the certificate ended it."""
     refuse_missing_log(arguments.config)
+    from evaluation.certify.certificate import EXIT_STATUS
+    from evaluation.certify.keeping import KIND, certification_in
+    from evaluation.certify.lines import Verdict
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.configuration import load_config
     from evaluation.pipeline import load_comparison
     from evaluation.run import run as run_steps
+    from evaluation.run import untrained
     from evaluation.tabulation import tabulate
+    from logs_schema.product import read_manifest
 
     config = load_config(arguments.config)
     workdir = arguments.out or Path(arguments.config.stem)
     title = arguments.config.stem
     with progress_of(arguments) as progress:
-        products = run_steps(config, arguments.config.parent, workdir, progress, title=title)
+        products = run_steps(
+            config, arguments.config.parent, workdir, progress, title=title, force=arguments.force
+        )
     comparison = load_comparison(products["comparison"])
     result = {name: str(path) for name, path in products.items()} | {"comparison_data": comparison.to_json()}
+    found = certification_in(products[KIND])
     lines = [as_text(tabulate(comparison)), f"report: {products['report']}"]
-    if "bundle" in products and (products["bundle"] / "bundle").exists():
-        lines.append(f"bundle: {products['bundle'] / 'bundle'}")
-    show_result(arguments, result, "\n".join(lines))
-    return 0
+    if "bundle" in products:
+        said = f" ({found.words})" if found.trouble else ""
+        lines.append(f"bundle: {products['bundle'] / 'bundle'}{said}")
+    is_held_back = read_manifest(products["comparison"]).config.get("held_back") is not None
+    if is_held_back:
+        lines.append(untrained(products))
+    show_result(arguments, result | {"certificate_verdict": found.verdict}, "\n".join(lines))
+    return EXIT_STATUS[Verdict(found.verdict)] if is_held_back else 0

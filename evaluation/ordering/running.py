@@ -60,6 +60,7 @@ LIMITS = (
 BUNDLE = "bundle"
 TWIN_SEED = 500
 """Of the first generated week in which policies are judged."""
+BY_REPLAY = "What is exported is chosen by exact replay, not by the twin."
 FIXED = "arrivals and run times are fixed: no user reacts to a better or worse schedule"
 
 
@@ -195,8 +196,10 @@ def write_order_comparison(
     hashes = {"archive": archive.content_hash}
     words = (certification or {}).get("certification", NO_CERTIFICATE)
     is_trained = config.training is not None and not config.training.index_only
-    limits = () if not is_trained else (f"The orders of the last anchor were {words}.",)
-    facts = write_order_report(out, comparison, title, as_settings(config), hashes, limits)
+    said = [f"The orders of the last anchor were {words}."] if is_trained else []
+    passed = bool((certification or {}).get("certificate"))
+    warnings = [] if passed or certification is None else [f"{one} {BY_REPLAY}" for one in said]
+    facts = write_order_report(out, comparison, title, as_settings(config), hashes, said, warnings)
     _unfinished(out, archive, config).remove()
     return facts
 
@@ -208,8 +211,10 @@ def write_order_report(
     configuration: Mapping[str, Any],
     hashes: Mapping[str, str],
     limits: Sequence[str] = (),
+    warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Writes `comparison.json`, `report.html` and `report.json`; `limits` stand before those of every such report."""
+    """Writes `comparison.json`, `report.html` and `report.json`; `limits` stand before those of every such report, and
+    `warnings` before everything."""
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     report = Report(
         title=title,
@@ -217,6 +222,7 @@ def write_order_report(
         configuration=dict(configuration),
         hashes=dict(hashes),
         limits=(*limits, *LIMITS),
+        warnings=tuple(warnings),
     )
     write_report(report, out)
     return {"main_metric": comparison.main_metric}

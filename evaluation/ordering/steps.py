@@ -37,6 +37,7 @@ from evaluation.ordering.tables import widened, with_tables
 from evaluation.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
 from evaluation.ordering.winning import winner_of
 from evaluation.pipeline import (
+    in_certified_twin,
     load_comparison,
     refuse_foreign,
     refuse_foreign_policy,
@@ -236,8 +237,9 @@ def build_queue_comparison(
     paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
     hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
     settings = {"weeks": to_plain(weeks), "intervals": to_plain(order.intervals)}
-    limits = () if policy_path is None else (training_in_words(policy_path),)
-    return write_order_report(out, comparison, title, settings, hashes, limits)
+    said = [] if policy_path is None else [training_in_words(policy_path)]
+    warnings = [] if policy_path is None or in_certified_twin(policy_path) else said
+    return write_order_report(out, comparison, title, settings, hashes, said, warnings)
 
 
 def weeks_after(

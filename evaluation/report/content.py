@@ -85,6 +85,7 @@ class Report:
         hashes: Content hash of every product.
         seeds: Seed of every step.
         limits: What the numbers cannot say, in sentences.
+        warnings: What a reader must know before any number, in sentences; the summary begins with them.
     """
 
     title: str
@@ -98,4 +99,5 @@ class Report:
     hashes: Mapping[str, str] = field(default_factory=dict)
     seeds: Mapping[str, int] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     schema_version: int = SCHEMA_VERSION

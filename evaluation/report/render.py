@@ -45,7 +45,7 @@ def render(report: Report) -> str:
     return environment.get_template("report.html.j2").render(
         report=report,
         comparison=comparison,
-        summary=summary(comparison),
+        summary=[*report.warnings, *summary(comparison)],
         leading=_tables(comparison, comparison.main_metric),
         far=far_policies(comparison),
         far_mark=FAR_MARK,

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -197,6 +199,48 @@ def test_the_folder_stays_locked_between_the_parts_of_a_job(native_log, tmp_path
     with pytest.raises(Between):
         start()
     run_job([], work, SilentProgress())  # nobody is at work here any more
+
+
+@pytest.mark.parametrize(
+    ("verdict", "force", "steps"),
+    [
+        ("pass", False, ["policy", "comparison", "bundle"]),
+        ("fail", False, ["comparison"]),
+        ("cannot tell", False, ["comparison"]),
+        ("fail", True, ["policy", "comparison", "bundle"]),
+        ("cannot tell", True, ["policy", "comparison", "bundle"]),
+    ],
+)
+def test_in_a_twin_that_has_not_passed_nothing_is_trained_unless_asked_for(
+    native_log, tmp_path, monkeypatch, verdict, force, steps
+):
+    """Everything but the certificate's verdict stands still: the steps of the job are what is looked at."""
+    made, told = [], {}
+
+    def build(out, archive, twin, policy, config, progress, *, title, warnings):
+        told["warnings"] = list(warnings)
+
+    def quick(name, kind, facts=None):
+        return Step(name, kind, lambda *_: made.append(name) or facts, config={"verdict": verdict})
+
+    monkeypatch.setattr(whole_job, "_refuse_untestable", lambda *_: None)
+    monkeypatch.setattr(whole_job, "twin_step", lambda *_: quick("twin", "twin"))
+    found = quick("certificate", "certificate", {"verdict": verdict})
+    monkeypatch.setattr(whole_job, "_certificate_step", lambda *_: found)
+    monkeypatch.setattr(whole_job, "load_encoding", lambda *_: SimpleNamespace(cluster=Mock(num_nodes=2)))
+    for name in ("build_policy", "build_bundle"):
+        monkeypatch.setattr(whole_job, name, lambda *_, **__: {})
+    monkeypatch.setattr(whole_job, "build_comparison", build)
+    products = whole_job.run(
+        native_log, tmp_path, tmp_path / "work", SilentProgress(), title="ruled", force=force
+    )
+    assert [name for name in products if name not in ("archive", "twin", "certificate", "report")] == steps
+    assert len(told["warnings"]) == (steps == ["comparison"])
+    held_back = read_manifest(products["comparison"]).config.get("held_back", "")
+    assert told["warnings"] == ([held_back] if held_back else [])
+    if held_back:
+        assert ("failed its certificate" if verdict == "fail" else "cannot tell") in held_back
+        assert "--force" in held_back
 
 
 def test_a_job_needs_the_paths_of_its_log(tmp_path):

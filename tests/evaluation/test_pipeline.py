@@ -1,6 +1,7 @@
 """The main job, tiny: from a log that the project writes itself to a report and a bundle that decides as the policy."""
 
 import datetime as dt
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -98,7 +99,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
 
 
 def do(folder: Path, config: RunConfig = TINY) -> dict[str, Path]:
-    return run(config, folder, folder / "work", SilentProgress(), title="tiny")
+    return run(config, folder, folder / "work", SilentProgress(), title="tiny", force=True)
 
 
 def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[str, Path]) -> None:
@@ -129,6 +130,18 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     assert "declines:" in page
     assert "<svg" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_the_summary_names_a_certificate_that_was_not_passed(products: dict[str, Path]) -> None:
+    report = json.loads((products["comparison"] / "report.json").read_text())
+    manifest = read_manifest(products["policy"])
+    assert manifest.extra["certificate"] is None
+    assert report["warnings"] == [
+        f"The policies were {manifest.extra['certification']}. A bundle of them is for shadow mode at most."
+    ]
+    page = products["report"].read_text()
+    in_short = page[page.index("In short") : page.index('href="#limits"')]
+    assert report["warnings"][0] in in_short
 
 
 def test_the_log_is_worth_what_its_rows_say(products: dict[str, Path]) -> None:
