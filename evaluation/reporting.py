@@ -90,6 +90,23 @@ def shifted_calibration(archive: Archive, twin: PlacementTwin, plan: ShiftPlan) 
     return calibration_charts(twin.model, twin.config, twin.encoding, offers_of(windows, twin.encoding))
 
 
+def quarantine_of(archive: Archive) -> tuple[Rejected, ...]:
+    """What did not get into an archive."""
+    return tuple(
+        Rejected(table, rule, count)
+        for table in archive.tables
+        for rule, count in sorted(archive.quarantined(table).items())
+    )
+
+
+def capabilities_of(archive: Archive) -> tuple[Capability, ...]:
+    """What an archive supports; it is read once."""
+    return tuple(
+        Capability(line.name, _SUPPORT[line.answer], line.fraction, line.reason)
+        for line in check_archive(archive.path).capabilities
+    )
+
+
 def make_report(
     title: str,
     comparison: Comparison,
@@ -101,25 +118,15 @@ def make_report(
     hashes: dict[str, str],
 ) -> Report:
     """Everything the page shows."""
-    checked = check_archive(archive_path)
     archive = Archive(archive_path)
-    quarantine = tuple(
-        Rejected(table, rule, count)
-        for table in archive.tables
-        for rule, count in sorted(archive.quarantined(table).items())
-    )
-    capabilities = tuple(
-        Capability(line.name, _SUPPORT[line.answer], line.fraction, line.reason)
-        for line in checked.capabilities
-    )
     return Report(
         title=title,
         comparison=comparison,
         fit=fit_facts(twin),
         calibration=shifted_calibration(archive, twin, plan),
         learning=learning_charts(twin.report, schedulers, twin.config.evaluate_every),
-        capabilities=capabilities,
-        quarantine=quarantine,
+        capabilities=capabilities_of(archive),
+        quarantine=quarantine_of(archive),
         configuration=to_plain(asdict(config)),
         hashes=hashes,
         seeds={"twin": config.seed, "policies": config.seed, "judges": config.judge.seed},

@@ -1,6 +1,5 @@
 """The whole question for one archive: train on the days before each anchor, judge on the weeks after it, report."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -35,11 +34,11 @@ from evaluation.ordering.playing import OrderPolicy, rule_policies
 from evaluation.ordering.predicting import Index, Lessons, scorer_of, some_index
 from evaluation.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from evaluation.ordering.replaying import queue_of
+from evaluation.ordering.reporting import write_order_report
 from evaluation.ordering.tables import with_tables
 from evaluation.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
 from evaluation.ordering.winning import Winner, winner_of
 from evaluation.pipeline import NO_CERTIFICATE, archive_facts
-from evaluation.report import Report, write_report
 from evaluation.unfinished import Unfinished
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of
@@ -51,12 +50,6 @@ from twin.ordering.population import Population, fit_population
 from twin.ordering.population_check import check_population
 from twin.ordering.types import Jobs, Pool
 
-LIMITS = (
-    "Replay is of an idealised machine: what held jobs back in the log besides a lack of processors (hours of "
-    "operation, partitions, failures) is not in it. The gap to the logged waits is in the notes.",
-    "The judge called training twin is a model of the users of the training days; against it stands replay, here the "
-    "truth of this problem, in the table of the judges.",
-)
 BUNDLE = "bundle"
 TWIN_SEED = 500
 """Of the first generated week in which policies are judged."""
@@ -199,33 +192,9 @@ def write_order_comparison(
     said = [f"The orders of the last anchor were {words}."] if is_trained else []
     passed = bool((certification or {}).get("certificate"))
     warnings = [] if passed or certification is None else [f"{one} {BY_REPLAY}" for one in said]
-    facts = write_order_report(out, comparison, title, as_settings(config), hashes, said, warnings)
+    facts = write_order_report(out, archive, comparison, title, as_settings(config), hashes, said, warnings)
     _unfinished(out, archive, config).remove()
     return facts
-
-
-def write_order_report(
-    out: Path,
-    comparison: Comparison,
-    title: str,
-    configuration: Mapping[str, Any],
-    hashes: Mapping[str, str],
-    limits: Sequence[str] = (),
-    warnings: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Writes `comparison.json`, `report.html` and `report.json`; `limits` stand before those of every such report, and
-    `warnings` before everything."""
-    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
-    report = Report(
-        title=title,
-        comparison=comparison,
-        configuration=dict(configuration),
-        hashes=dict(hashes),
-        limits=(*limits, *LIMITS),
-        warnings=tuple(warnings),
-    )
-    write_report(report, out)
-    return {"main_metric": comparison.main_metric}
 
 
 def train_anchors(

@@ -23,6 +23,7 @@ from evaluation.ordering.observing import load_ranges, logged_ranges, save_range
 from evaluation.ordering.playing import EASY, OrderPolicy, rule_policies
 from evaluation.ordering.predicting import scorer_of, some_index
 from evaluation.ordering.programs import OrderTrainingConfig, problem_config, programs_for
+from evaluation.ordering.reporting import write_order_report
 from evaluation.ordering.running import (
     FIXED,
     TWIN_SEED,
@@ -31,7 +32,6 @@ from evaluation.ordering.running import (
     population_notes,
     queue_facts,
     train_anchors,
-    write_order_report,
 )
 from evaluation.ordering.tables import widened, with_tables
 from evaluation.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
@@ -239,7 +239,7 @@ def build_queue_comparison(
     settings = {"weeks": to_plain(weeks), "intervals": to_plain(order.intervals)}
     said = [] if policy_path is None else [training_in_words(policy_path)]
     warnings = [] if policy_path is None or in_certified_twin(policy_path) else said
-    return write_order_report(out, comparison, title, settings, hashes, said, warnings)
+    return write_order_report(out, archive, comparison, title, settings, hashes, said, warnings)
 
 
 def weeks_after(

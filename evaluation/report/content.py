@@ -80,7 +80,7 @@ class Report:
         calibration: Charts of the twin's calibration.
         learning: Learning curves.
         capabilities: What the archive supports.
-        quarantine: What did not get into the archive.
+        quarantine: What did not get into the archive; None where nobody looked.
         configuration: Sections of settings.
         hashes: Content hash of every product.
         seeds: Seed of every step.
@@ -94,7 +94,7 @@ class Report:
     calibration: tuple[Chart, ...] = ()
     learning: tuple[Chart, ...] = ()
     capabilities: tuple[Capability, ...] = ()
-    quarantine: tuple[Rejected, ...] = ()
+    quarantine: tuple[Rejected, ...] | None = None
     configuration: Mapping[str, Any] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
     seeds: Mapping[str, int] = field(default_factory=dict)

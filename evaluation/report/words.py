@@ -121,7 +121,7 @@ def standing_limits(comparison: Comparison) -> list[str]:
     if agreements:
         limits.append(
             f"Between {number(min(agreements))} and {number(max(agreements))} of a policy's decisions are "
-            "those of the log. What would have come of the others was never observed: the judge's model "
-            "answers for them, not history. The lower the share, the less the log can say."
+            "those of the log. What would have come of the others is not in it: the judge's model answers "
+            "for them. The lower the share, the less the log can say."
         )
     return [*limits, *(f"Judge {judge.name}: {judge.description}" for judge in comparison.judges)]

@@ -13,6 +13,7 @@ import pytest
 from evaluation import cli
 from evaluation.certify.keeping import load_certificate
 from evaluation.pipeline import load_comparison
+from logs_schema import Archive
 from logs_schema.product import read_manifest
 from offline_rl.runner import WaitingJob, load_queue
 
@@ -42,6 +43,10 @@ def archive(tmp_path, capsys):
 
 def test_rules_are_judged_without_training(archive, tmp_path, capsys):
     out = tmp_path / "comparison"
+    text = (tmp_path / "log.swf").read_text() + "9999 2999000 0 -7 1 -1 -1 1 600 -1 1 1 1 -1 1 -1 -1 -1\n"
+    (tmp_path / "log.swf").write_text(text)
+    assert run("import", "swf", tmp_path / "log.swf", "--out", archive, "--replace", "--no-progress") == 0
+    (rule,) = Archive(archive).quarantined("requests")
     assert run("order", archive, *SHORT, "--rules-only", "--out", out, "--no-progress") == 0
     shown = capsys.readouterr().out
     assert "judged by replay" in shown
@@ -49,6 +54,11 @@ def test_rules_are_judged_without_training(archive, tmp_path, capsys):
     comparison = load_comparison(out)
     assert comparison.main_metric == "bounded_slowdown"
     assert len(comparison.policies) == 16
+    page = (out / "report.html").read_text()
+    assert "No row was rejected" not in page
+    assert rule in page
+    assert "No twin was fitted" not in page  # the judge called training twin plays in those of the users
+    assert "What it can support" in page
     assert (out / "report.html").stat().st_size > 10_000
 
 
