@@ -27,11 +27,12 @@ from logs_schema.errors import ConfigError
 SCHEMA_VERSION = 1
 REFERENCES = ("random", "history", "bc_greedy")
 FAR = 0.05
-"""Share of unfamiliar decisions above which a twin's value of a policy is marked. The log itself has a hundredth."""
+"""Share of unfamiliar decisions above which a judge's value of a policy is marked. In a twin the log itself has a
+hundredth, in replay none."""
 
 
 def is_far(unfamiliar: float | None) -> bool:
-    """Whether a policy led a twin where its log is silent, by the share of its decisions: what it is worth there is a
+    """Whether a policy led a judge where its log is silent, by the share of its decisions: what it is worth there is a
     guess. Without a share nothing is known, and nothing said."""
     return unfamiliar is not None and unfamiliar > FAR
 
@@ -47,8 +48,8 @@ class Run:
         num_overflow: Requests that found no slot in the bookkeeping, and are in no number.
         num_illegal: Decisions replaced because they were not legal.
         by_seed: For a policy trained with several seeds, the decisions of each; intervals then draw seeds too.
-        unfamiliar: Share of decisions on nodes with longer queues than the twin that judges has learned from; None
-            where no twin judges.
+        unfamiliar: Share of decisions of which the judge's log knows next to nothing: on nodes with longer queues than
+            the twin has learned from, or in replay choices that were hardly ever taken; None in the truth.
     """
 
     judge: str

@@ -6,7 +6,11 @@ from evaluation.bootstrap import Estimate
 
 NO_VALUE = "n/a"
 FAR_MARK = "\N{DAGGER}"
-"""Beside a twin's value of a policy that led it where its log is silent."""
+"""Beside a judge's value of a policy that led it where its log is silent."""
+GUESS = (
+    "a guess: the policy's decisions met longer queues than the twin's log knows, or are choices that the replayed log "
+    "hardly ever took"
+)
 _DECIMALS = ((1e-12, 3), (0.1, 4), (10.0, 3), (100.0, 2), (1000.0, 1))
 
 

@@ -72,7 +72,8 @@ class Trial(NamedTuple):
     agreement: float | None  # fraction of decisions that are those of the log
     num_illegal: int
     unfamiliar: float | None = None
-    """Share of decisions on nodes with longer queues than the log knows; None outside of twins."""
+    """Share of decisions of which the judge's log knows next to nothing: in a twin on nodes with longer queues than it
+    learned from, in replay choices that the log hardly ever took for the service; None in the truth."""
 
 
 class Judge(NamedTuple):
@@ -208,11 +209,25 @@ def replay_judge(
     told = {name: translation_of(pad_windows(other, *shape)) for name, other in (others or {}).items()}
     arrays = jax.tree.map(jnp.asarray, (padded, table, told))
 
+    rare = rarely_tried(windows, encoding.cluster.num_nodes)
+
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
         judged = all_at_once(program, key, candidates, *arrays)
-        return [_unknown(_trial(one, encoding, windows, copies=1)) for one in judged]
+        return [_unknown(_trial(one, encoding, windows, copies=1, rare=rare)) for one in judged]
 
     return Judge("replay", try_out)
+
+
+def rarely_tried(windows: Windows, num_nodes: int) -> np.ndarray:
+    """[nodes, T, W] bool: the log of these windows ran the request's service on the node fewer than `RARE` times, so
+    that replay borrows what would have come of it from other services' requests, or from one or two of its own."""
+    valid = windows.valid()
+    service = np.asarray(windows.request.service) + 1  # 0: the log does not say
+    tried = np.zeros((num_nodes, int(service[valid].max(initial=0)) + 1), np.int64)
+    first = np.unique(windows.row[valid], return_index=True)[1]
+    node, asked = windows.node[valid][first], service[valid][first]
+    np.add.at(tried, (node[node >= 0], asked[node >= 0]), 1)
+    return np.asarray(tried < RARE)[:, np.where(valid, service, 0)]
 
 
 def _unknown(trial: Trial) -> Trial:
@@ -262,8 +277,10 @@ def window_units(windows: Windows) -> tuple[np.ndarray, np.ndarray, str]:
     return day, unit, kind
 
 
-def _trial(judged: Judged, encoding: Encoding, windows: Windows, *, copies: int) -> Trial:
-    """The trial on the real windows, padding dropped."""
+def _trial(
+    judged: Judged, encoding: Encoding, windows: Windows, *, copies: int, rare: np.ndarray | None = None
+) -> Trial:
+    """The trial on the real windows, padding dropped; `rare` as from `rarely_tried`, where the log itself answers."""
     total = judged.active.shape[-1]
     width = total // copies
     real = np.flatnonzero(np.arange(total) % width < windows.num_windows)
@@ -285,8 +302,13 @@ def _trial(judged: Judged, encoding: Encoding, windows: Windows, *, copies: int)
     known = active & (logged >= 0)
     agreement = float(np.mean(same[known])) if known.any() else None
     unfamiliar = None if judged.unfamiliar is None else float(np.mean(judged.unfamiliar[:, 0][active]))
+    if rare is not None and active.any():
+        borrowed = np.take_along_axis(rare, np.asarray(judged.action).swapaxes(0, 1), axis=0)[0] & ~same
+        unfamiliar = float(np.mean(borrowed[active]))
     return Trial(decisions, agreement, int(judged.illegal.sum()), unfamiliar)
 
 
+RARE = 5
+"""Requests of a service on a node below which replay of that choice rests on next to nothing."""
 _EPOCH_ORDINAL = 719_163
 """`datetime.date(1970, 1, 1).toordinal()`."""

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from evaluation.bootstrap import Verdict
 from evaluation.comparison import Comparison, is_far
-from evaluation.formatting import FAR_MARK, NO_VALUE, shift_label, with_interval
+from evaluation.formatting import FAR_MARK, GUESS, NO_VALUE, shift_label, with_interval
 
 _STYLE = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.CANNOT_TELL: "dim"}
 _SIGN = {Verdict.BETTER: "+", Verdict.WORSE: "\N{MINUS SIGN}", Verdict.CANNOT_TELL: "~"}
@@ -43,9 +43,7 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
                 table.add_row(Text(policy.name), *cells)
         tables.append(table)
     if any(is_far(tally.unfamiliar) for tally in comparison.tallies):
-        tables.append(
-            Text(f"{FAR_MARK} the twin only guesses: decisions met longer queues than its log knows")
-        )
+        tables.append(Text(f"{FAR_MARK} {GUESS}"))
     tables += [Text(f"note: {note}") for note in _shift_notes(comparison)]
     return Group(*tables)
 

@@ -48,7 +48,7 @@ class Question:
 
 
 QUESTIONS = (
-    Question("decisions", ("offered_node",), "behaviour cloning, the history baseline, off-policy estimates"),
+    Question("decisions", ("offered_node",), "behaviour cloning, the history baseline"),
     Question("candidates", ("candidates",), "legality by affinity and exclusion rules"),
     Question("propensities", ("propensity",), "importance sampling"),
     Question("true_waits", ("start",), "waits, bounded slowdown, learned waits"),
@@ -110,6 +110,7 @@ def capability_matrix(
     days: LogDays,
     sample_rows: Mapping[str, int],
     facts: Mapping[str, Any],
+    overlap: Capability,
 ) -> tuple[Capability, ...]:
     """Answers every question about a log.
 
@@ -119,13 +120,16 @@ def capability_matrix(
         days: The log's days.
         sample_rows: Rows of the other tables by name.
         facts: What the importer says; `limits` maps a capability to the reason why it is not supported.
+        overlap: How far the log has tried more than one choice (`logs_schema.overlap`).
     """
-    limits = facts.get("limits", {})
+    limits = dict(facts.get("limits", {}))
+    limits |= {"overlap": limits["decisions"]} if "decisions" in limits else {}
     lines: list[Capability] = []
     for question in QUESTIONS:
         fraction = coverage.fraction(question.name)
         reason = _share(fraction, question.name)
         lines.append(Capability(question.name, _answer(fraction), fraction, reason, question.enables))
+    lines.insert(1, overlap)
     lines += [_node_capacities(nodes, set(guesses(facts))), _tiers(nodes), _days(days)]
     for name, enables in SAMPLE_TABLES.items():
         rows = sample_rows.get(name, 0)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logs_schema import capabilities, peak_use
+from logs_schema import capabilities, overlap, peak_use
 from logs_schema.archive import Archive
 from logs_schema.broken_rules import first_broken
 from logs_schema.capabilities import Coverage, capability_matrix
@@ -22,6 +22,7 @@ from logs_schema.check_text import render
 from logs_schema.errors import first
 from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import LogDays, log_days
+from logs_schema.overlap import Overlap
 from logs_schema.peak_use import RESOURCES, PeakUse
 
 __all__ = ["CheckReport", "check_archive", "render"]
@@ -32,7 +33,9 @@ TOLERANCE = 1e-6
 FAR_OVER = 1.5
 """A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
 
-COLUMNS = tuple(dict.fromkeys((*capabilities.COLUMNS, *peak_use.COLUMNS, "requested_run_s")))
+COLUMNS = tuple(
+    dict.fromkeys((*capabilities.COLUMNS, *peak_use.COLUMNS, *overlap.COLUMNS, "requested_run_s"))
+)
 
 
 def check_archive(path: Path | str) -> CheckReport:
@@ -50,11 +53,12 @@ def check_archive(path: Path | str) -> CheckReport:
         for name in archive.tables
     }
     days = log_days({day: archive.num_rows("requests", day) for day in archive.days("requests")})
-    coverage, use, clock = Coverage(), PeakUse(), _Clock()
+    coverage, use, clock, tried = Coverage(), PeakUse(), _Clock(), Overlap()
     for batch in archive.scan("requests", columns=COLUMNS):
         coverage.add(batch)
         use.add(batch)
         clock.add(batch)
+        tried.add(batch)
     nodes = archive.nodes()
     guessed = guesses(archive.facts)
     capacities = tuple(_capacity_lines(use.finish(), nodes, set(guessed)))
@@ -70,7 +74,7 @@ def check_archive(path: Path | str) -> CheckReport:
         timing=timing,
         capacities=capacities,
         unknown_nodes=unknown_nodes,
-        capabilities=capability_matrix(coverage, nodes, days, samples, archive.facts),
+        capabilities=capability_matrix(coverage, nodes, days, samples, archive.facts, tried.finish(nodes)),
         warnings=(
             *_row_warnings(tables, days, timing),
             *first_broken(archive, {name: table.rules for name, table in tables.items()}),

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from evaluation.bootstrap import Verdict
 from evaluation.comparison import Comparison
-from evaluation.formatting import FAR_MARK, NO_VALUE, interval, number, shift_label
+from evaluation.formatting import FAR_MARK, GUESS, NO_VALUE, interval, number, shift_label
 from evaluation.records import to_plain
 from evaluation.report.content import Chart, Report
 from evaluation.report.plots import chart_plot, plotted_together, shift_plot
@@ -49,6 +49,7 @@ def render(report: Report) -> str:
         leading=_tables(comparison, comparison.main_metric),
         far=far_policies(comparison),
         far_mark=FAR_MARK,
+        guess=GUESS,
         reference=_table_reference(comparison),
         improvements=_shift_plots(comparison, over) if over is not None else [],
         values=_shift_plots(comparison, None),

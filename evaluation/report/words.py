@@ -2,7 +2,7 @@
 
 from evaluation.bootstrap import Verdict
 from evaluation.comparison import FAR, Comparison, Difference, is_far
-from evaluation.formatting import FAR_MARK, number, shift_label, with_interval
+from evaluation.formatting import FAR_MARK, GUESS, number, shift_label, with_interval
 
 TRAINED = "trained"
 _WORDS = {
@@ -28,12 +28,14 @@ def summary(comparison: Comparison) -> list[str]:
     for judge in comparison.judges:
         for policy in shown:
             sentences += _sentences(comparison, judge.name, policy)
+    if any(FAR_MARK in sentence for sentence in sentences):
+        sentences.append(f"{FAR_MARK} {GUESS}, the policy's own or those of what it is held against.")
     return sentences or ["No difference between policies could be measured; the tables below say why."]
 
 
 def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
     """One sentence for the references against which the policy fares alike at every shift."""
-    alike: dict[tuple[tuple[int, Verdict], ...], list[Difference]] = {}
+    alike: dict[tuple[tuple[str, Verdict], ...], list[Difference]] = {}
     for reference in references(comparison):
         found = [
             difference
@@ -41,11 +43,19 @@ def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
             if (difference := _main_difference(comparison, judge, shift.shift_days, policy, reference))
         ]
         if any(difference.verdict in _WORDS for difference in found):
-            pattern = tuple((difference.shift_days, difference.verdict) for difference in found)
+            pattern = tuple((_marked(comparison, one), one.verdict) for one in found)
             alike.setdefault(pattern, []).append(found[-1])
     facts = next(item for item in comparison.metrics if item.name == comparison.main_metric)
     metric = f"{facts.name}, where {facts.better} is better,"
     return [_sentence(judge, policy, metric, pattern, last) for pattern, last in alike.items()]
+
+
+def _marked(comparison: Comparison, found: Difference) -> str:
+    """The shift of a difference in words, with the mark where one of its two values is a guess."""
+    guessed = any(
+        comparison.is_far(found.judge, found.shift_days, one) for one in (found.policy, found.reference)
+    )
+    return shift_label(found.shift_days) + (FAR_MARK if guessed else "")
 
 
 def _main_difference(
@@ -55,13 +65,13 @@ def _main_difference(
 
 
 def _sentence(
-    judge: str, policy: str, metric: str, pattern: tuple[tuple[int, Verdict], ...], last: list[Difference]
+    judge: str, policy: str, metric: str, pattern: tuple[tuple[str, Verdict], ...], last: list[Difference]
 ) -> str:
     """`last` holds the difference to every reference after the longest shift."""
     names = _listed([found.reference for found in last])
     parts: list[str] = []
     for said, words in _WORDS.items():
-        shifts = [shift_label(shift_days) for shift_days, verdict in pattern if verdict is said]
+        shifts = [shift for shift, verdict in pattern if verdict is said]
         if shifts:
             whom = names if not parts else ("them" if len(last) > 1 else "it")
             parts.append(f"{words} {whom} after {_listed(shifts)}")
@@ -110,8 +120,10 @@ def standing_limits(comparison: Comparison) -> list[str]:
     if guessed:
         said = "; ".join(f"{judge}: {_listed(policies)}" for judge, policies in guessed.items())
         limits.append(
-            f"{FAR_MARK} marks what a twin only guesses: more than {100 * FAR:.0f} % of the policy's decisions went to "
-            f"nodes with longer queues than 99 % of the logged offers to them found. {said}."
+            f"{FAR_MARK} marks what a judge only guesses. In a twin, more than {100 * FAR:.0f} % of the policy's "
+            "decisions went to nodes with longer queues than 99 % of the logged offers to them found. In replay, more "
+            f"than {100 * FAR:.0f} % of them are choices that the log of these days hardly ever took for the service: "
+            f"what would have come of them is borrowed from other requests. {said}."
         )
     silent = [shift for shift in comparison.shifts if not shift.days]
     if silent:

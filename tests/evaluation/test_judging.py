@@ -6,7 +6,15 @@ import pytest
 
 from evaluation.baselines import BASELINES
 from evaluation.judges.players import players_of
-from evaluation.judging import Candidate, common_shape, replay_judge, replay_program, window_units
+from evaluation.judging import (
+    RARE,
+    Candidate,
+    common_shape,
+    rarely_tried,
+    replay_judge,
+    replay_program,
+    window_units,
+)
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
@@ -49,6 +57,7 @@ def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> N
     on_time = within & (rows.status[part] == COMPLETED)
     started = np.isfinite(rows.start_s[part])
     assert trial.agreement == 1.0
+    assert trial.unfamiliar == 0.0
     assert trial.num_illegal == 0
     assert trial.decisions.num_rows == 90
     assert trial.decisions.num_censored == (~settled).sum()
@@ -56,6 +65,27 @@ def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> N
     waits = (rows.start_s - rows.arrival_s)[part][started & settled]
     assert MEAN_WAIT.compute(trial.decisions) == pytest.approx(waits.mean(), abs=0.5)
     assert ACCEPTED_RATIO.compute(trial.decisions) < 1.0
+
+
+def test_choices_that_the_log_hardly_took_for_a_service_are_counted(logged: tuple, program: tuple) -> None:
+    rows, encoding, (windows, _) = logged
+    num_nodes, valid, service = encoding.cluster.num_nodes, windows.valid(), rows.request.service[:90]
+    counts = np.array(
+        [
+            [np.sum((rows.node[:90] == node) & (service == one)) for one in service]
+            for node in range(num_nodes)
+        ]
+    )
+    rare = rarely_tried(windows, num_nodes)
+    np.testing.assert_array_equal(rare[:, valid], (counts < RARE)[:, windows.row[valid]])
+    assert 0.05 < rare[:, valid].mean() < 0.95
+    run, params = program
+    judge = replay_judge(run, encoding, windows, common_shape([windows]))
+    (trial,) = judge.try_out(jax.random.key(1), [Candidate("random", "random", params)])
+    chosen, row = trial.decisions.node, windows.row[valid]
+    expected = (counts < RARE)[chosen, row] & (chosen != rows.node[row])
+    assert 0.0 < expected.mean() < 1.0
+    assert trial.unfamiliar == pytest.approx(expected.mean())
 
 
 def test_padding_changes_nothing_and_compiles_nothing(logged: tuple, program: tuple) -> None:

@@ -2,19 +2,22 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from evaluation.bootstrap import BootstrapConfig
+from evaluation.commands.output import as_text
 from evaluation.comparison import Comparison, JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts, compare
-from evaluation.formatting import interval, number
+from evaluation.formatting import FAR_MARK, interval, number
 from evaluation.judges.descriptions import POLICIES
 from evaluation.records import from_plain, to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
 from evaluation.report.plots import COLOURS, series_style
 from evaluation.report.words import summary
+from evaluation.tabulation import tabulate
 from tests.evaluation.made import made_decisions
 
 HOSTILE = '<script>alert("x")</script> $\\frac{1}{$ & "quoted"'
@@ -245,7 +248,31 @@ def test_a_bare_report_renders():
     text = render(Report("Bare", made_comparison()))
     parse(text)
     assert "No twin was fitted" in text
-    assert "No row was rejected" in text
+    assert "No row was rejected" not in text
+    assert "Not looked at" in text
+    assert "No row was rejected" in render(Report("Bare", made_comparison(), quarantine=()))
+
+
+def test_a_guess_is_marked_in_table_summary_and_limits():
+    comparison = made_comparison()
+    silent = [sentence for sentence in summary(comparison) if FAR_MARK in sentence]
+    assert silent == []
+    tallies = [
+        replace(
+            one, unfamiliar=0.6 if (one.judge, one.shift_days, one.policy) == ("replay", 7, "ppo") else 0.0
+        )
+        for one in comparison.tallies
+    ]
+    guessed = replace(comparison, tallies=tuple(tallies))
+    *_, last = said = summary(guessed)
+    assert any("Judged by replay, ppo" in one and f"1 week{FAR_MARK}" in one for one in said)
+    assert not any(FAR_MARK in one for one in said if "Judged by twin" in one)
+    assert last.startswith(f"{FAR_MARK} a guess")
+    page = render(replace(made_report(), comparison=guessed))
+    value = number(guessed.cell("replay", 7, "ppo", "on_time").value)
+    assert f"{value}{FAR_MARK}<small>" in page
+    assert "hardly ever took for the service" in page
+    assert f"{FAR_MARK} a guess" in as_text(tabulate(guessed))
 
 
 def test_how_far_the_judges_can_be_believed_stands_on_the_page():

@@ -1,0 +1,64 @@
+"""Overlap of decisions: for how many requests a log knows what another choice would have come to.
+
+A column full of decisions says nothing of other decisions where each service only ever ran in one place. What was tried
+is counted for requests that are alike: of one site and service. A choice is the class of the node, or the node itself
+where all are of one class.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema.capabilities import ENOUGH, Answer, Capability, percent
+
+COLUMNS = ("site", "service", "offered_node")
+ENABLES = "replay of other decisions, off-policy estimates"
+LEAST_SHARE, LEAST_TIMES = 0.05, 5
+"""A choice counts as tried by requests that are alike if at least this share of them took it, and so many."""
+
+
+@dataclass
+class Overlap:
+    """What requests of each site and service were tried on, counted batch by batch.
+
+    Attributes:
+        tried: (site, service) -> node -> requests.
+        num_rows: Requests counted, those without a decision too.
+    """
+
+    tried: dict[tuple[str | None, str | None], Counter[str]] = field(default_factory=dict)
+    num_rows: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Counts the next rows of `requests` with `COLUMNS`."""
+        self.num_rows += batch.num_rows
+        columns = [batch[name].cast(pa.string()) for name in COLUMNS]
+        decided = pa.table(columns, names=COLUMNS).filter(pc.is_valid(columns[-1]))
+        counts = decided.group_by(list(COLUMNS)).aggregate([([], "count_all")])
+        for row in counts.to_pylist():
+            nodes = self.tried.setdefault((row["site"], row["service"]), Counter())
+            nodes[row["offered_node"]] += row["count_all"]
+
+    def finish(self, nodes: pa.Table) -> Capability:
+        """The line of the capability matrix; `nodes` say of which class each is."""
+        class_of = dict(zip(nodes["node_id"].to_pylist(), nodes["node_class"].to_pylist(), strict=True))
+        by_class = len(set(class_of.values()) - {None}) > 1
+        num_decided = sum(nodes.total() for nodes in self.tried.values())
+        num_open = 0
+        for by_node in self.tried.values():
+            choices: Counter[str] = Counter()
+            for node, count in by_node.items():
+                choices[(by_class and class_of.get(node)) or node] += count
+            least = max(LEAST_TIMES, LEAST_SHARE * choices.total())
+            if sum(count >= least for count in choices.values()) > 1:
+                num_open += choices.total()
+        if not num_decided:
+            return Capability("overlap", "no", 0.0, "the log has no decisions", ENABLES)
+        fraction, what = num_open / self.num_rows, "classes" if by_class else "nodes"
+        alike = f"at least two {what} were tried by those of the same site and service"
+        answer: Answer = "yes" if fraction >= ENOUGH else "partial" if fraction else "no"
+        return Capability(
+            "overlap", answer, fraction, f"for {percent(fraction)} of requests {alike}", ENABLES
+        )

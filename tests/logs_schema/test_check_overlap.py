@@ -1,0 +1,45 @@
+"""Overlap of decisions: what was tried beside what was done, counted by hand."""
+
+import pyarrow as pa
+import pytest
+
+from logs_schema.overlap import COLUMNS, Overlap
+
+NODES = pa.table({"node_id": ["a1", "a2", "b1"], "node_class": ["a", "a", "b"]})
+ALIKE = pa.table({"node_id": ["a1", "a2", "b1"], "node_class": ["a", "a", "a"]})
+
+
+def overlap_of(rows, nodes=NODES):
+    """The line for rows of (site, service, node, how many), in two batches."""
+    each = [(site, service, node) for site, service, node, count in rows for _ in range(count)]
+    found = Overlap()
+    for part in (each[::2], each[1::2]):
+        columns = [pa.array([row[place] for row in part], pa.string()) for place in range(3)]
+        found.add(pa.record_batch([one.dictionary_encode() for one in columns], names=COLUMNS))
+    return found.finish(nodes)
+
+
+def test_services_that_only_ever_ran_on_one_class_have_no_overlap_however_many_nodes():
+    line = overlap_of([("s", "ocr", "a1", 50), ("s", "ocr", "a2", 50), ("s", "asr", "b1", 100)])
+    assert (line.name, line.answer, line.fraction) == ("overlap", "no", 0.0)
+    assert "for 0 % of requests at least two classes were tried" in line.reason
+    alike = overlap_of([("s", "ocr", "a1", 50), ("s", "ocr", "a2", 50), ("s", "asr", "b1", 100)], ALIKE)
+    assert (alike.answer, alike.fraction) == ("partial", 0.5)
+    assert "at least two nodes" in alike.reason
+
+
+def test_sites_are_not_alike():
+    line = overlap_of([("s", "ocr", "a1", 50), ("t", "ocr", "b1", 50)])
+    assert line.answer == "no"
+
+
+@pytest.mark.parametrize(("count", "fraction"), [(4, 0.0), (5, 1.0)])
+def test_a_choice_counts_from_five_requests_and_a_twentieth_on(count, fraction):
+    assert overlap_of([("s", None, "a1", 60), ("s", None, "b1", count)]).fraction == fraction
+    assert overlap_of([("s", None, "a1", 300), ("s", None, "b1", count)]).fraction == 0.0
+
+
+def test_requests_without_a_decision_are_in_the_whole_and_a_log_without_any_says_so():
+    line = overlap_of([("s", "ocr", "a1", 50), ("s", "ocr", "b1", 50), ("s", "ocr", None, 100)])
+    assert (line.answer, line.fraction) == ("partial", 0.5)
+    assert overlap_of([("s", "ocr", None, 10)]).reason == "the log has no decisions"
