@@ -14,9 +14,10 @@ from evaluation.comparing import Case, compare_case
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, JudgeConfig
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.pipeline import archive_facts, plan_of, train_days_of
+from evaluation.pipeline import archive_facts
 from evaluation.shifts import ShiftConfig, ShiftPlan
 from evaluation.tabulation import tabulate
+from evaluation.training_days import plan_of, train_days_of
 from logs_schema import Archive
 from logs_schema.logged_days import LoggedDays
 from logs_schema.progress import Progress, SilentProgress

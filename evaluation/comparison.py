@@ -27,8 +27,7 @@ from logs_schema.errors import ConfigError
 SCHEMA_VERSION = 1
 REFERENCES = ("random", "history", "bc_greedy")
 FAR = 0.05
-"""Share of unfamiliar decisions above which a judge's value of a policy is marked. In a twin the log itself has a
-hundredth, in replay none."""
+"""Share of unfamiliar decisions above which a judge's value of a policy is marked."""
 
 
 def is_far(unfamiliar: float | None) -> bool:

@@ -23,8 +23,9 @@ from evaluation.ordering.foreign import holds_training, refuse_other_pool
 from evaluation.records import to_plain
 from evaluation.report import write_report
 from evaluation.reporting import make_report
-from evaluation.shifts import ShiftConfig, ShiftPlan, choose_train_days, kept_back, parse_shifts, plan_shifts
+from evaluation.shifts import ShiftConfig
 from evaluation.spreading import spread_of
+from evaluation.training_days import KEPT_BACK, kept_back_of, plan_of, train_days_of
 from evaluation.unfinished import Unfinished
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
@@ -54,8 +55,6 @@ POPULATION = "population"
 """Folder of the population within a twin's."""
 CURVES = "game.npz"
 """File in a twin's folder: every look of the adversarial game, if one was played."""
-KEPT_BACK = "days_kept_back"
-"""In a twin's manifest: why it learned from fewer days than were asked for, where it did."""
 NO_GAME = GameConfig()
 POLICY_CODE = 6
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
@@ -88,7 +87,7 @@ def build_twin(
     """
     archive = Archive(archive_path)
     train_days = train_days_of(archive, days, shifts)
-    fewer = _kept_back(archive, train_days, days, shifts)
+    fewer = kept_back_of(archive, train_days, days, shifts)
     if fewer:
         progress.note(f"warning: {fewer}")
     encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
@@ -138,31 +137,6 @@ def _play_game(
     progress.note(played.facts["in_words"])
     kept = played.facts["log_likelihood"]["kept"]
     return twin, {"imitation": played.facts, "held_out_log_likelihood": kept}
-
-
-def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:
-    """The training days that a configuration asks for."""
-    return choose_train_days(
-        archive.days("requests"),
-        largest_shift_days=max(parse_shifts(shifts.shifts)),
-        first_day=days.first_day,
-        last_day=days.last_day,
-        num_days=days.num_days,
-        tail_days=shifts.max_width_days,
-    )
-
-
-def _kept_back(archive: Archive, train_days: Sequence[dt.date], days: DaysConfig, shifts: ShiftConfig) -> str:
-    return kept_back(
-        archive.days("requests"), train_days, days.num_days,
-        largest_shift_days=max(parse_shifts(shifts.shifts)), tail_days=shifts.max_width_days,
-    )  # fmt: skip
-
-
-def plan_of(archive: Archive, train_days: Sequence[dt.date], shifts: ShiftConfig) -> ShiftPlan:
-    """The test days that an archive has for a twin of some training days."""
-    counts = {day: archive.num_rows("requests", day) for day in archive.days("requests")}
-    return plan_shifts(counts, train_days, shifts)
 
 
 def _build_population(

@@ -26,12 +26,11 @@ from evaluation.pipeline import (
     build_comparison,
     build_policy,
     build_twin,
-    plan_of,
-    train_days_of,
 )
 from evaluation.records import to_plain
 from evaluation.shifts import answerable
 from evaluation.simulator.logs import simulate
+from evaluation.training_days import plan_of, train_days_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.formats.pool_size import parse_capacity
