@@ -34,7 +34,7 @@ LOST_S = 30 * 86_400.0
 GUESTS_AGAIN_S = 1.0
 """Seconds at least between two openings of the policy's books for the sake of guests; and fifty times what one took."""
 NEWS_WEIGHT = 0.02
-"""Weight of the last request that left, in the share of those of which something was reported."""
+"""Least weight of the last request that left, in the share of those of which something was reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,12 @@ class Cluster:
     def __init__(self, policy: ServedPolicy) -> None:
         self.inventory, self.tallies = Inventory(), Tallies()
         self.placements: dict[str, Placement] = {}
-        self._reported: float | None = None  # share of the requests that left of which something was reported
+        self._reported, self._num_left = (
+            0.0,
+            0,
+        )  # share of the requests that left of which something was reported
         self._ends: list[tuple[float, str, float, bool]] = []
-        self._holders: dict[
-            tuple[str, ...], int
-        ] = {}  # set of candidates -> requests that were offered to it
+        self._holders: dict[tuple[str, ...], int] = {}  # set of candidates -> requests offered to one of it
         self._num_names = 0
         self._books: Books | None = None
         self._older: Books | None = None  # of the same policy, about fewer nodes: what they learned is kept
@@ -113,7 +114,7 @@ class Cluster:
     @property
     def hears_events(self) -> bool:
         """Whether starts and ends are reported, as far as what became of requests tells."""
-        return self._reported is not None and self._reported > 0.5
+        return self._reported > 0.5
 
     def use(self, policy: ServedPolicy) -> None:
         """Keeps books for another policy from now on; the inventory stays."""
@@ -321,10 +322,8 @@ class Cluster:
         )
 
     def _note_departure(self, *, was_reported: bool) -> None:
-        news = float(was_reported)
-        self._reported = (
-            news if self._reported is None else self._reported + NEWS_WEIGHT * (news - self._reported)
-        )
+        self._num_left += 1
+        self._reported += max(NEWS_WEIGHT, 1.0 / self._num_left) * (was_reported - self._reported)
 
 
 def by_name(decision: Decision) -> dict[str, int]:

@@ -63,6 +63,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come: those of a head are fed in pieces, and counted until the parser makes something of them."""
+        if self._patience is None:  # an idle caller has begun to say something, be it empty lines
+            self._wait(HEADER_S)
         while data and not self.transport.is_closing():
             size = len(data) if self._in_content else MAX_HEAD_BYTES
             piece, data = data[:size], data[size:]
@@ -104,6 +106,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """All of the question has come."""
         self._unparsed_bytes, self._in_content = 0, False
         super().on_message_complete()
+        if self.cycle.response_complete:  # it was turned away before
+            self._wait(self.timeout_keep_alive)
 
     def on_response_complete(self) -> None:
         """The answer is on its way, and perhaps the next question has come already."""
@@ -121,7 +125,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """The caller has taken most of what was held for it."""
         super().resume_writing()
         if self.cycle is not None and self.cycle.response_complete and not self.transport.is_closing():
-            self._stop_waiting()
+            self._wait(self.timeout_keep_alive)
 
     def timeout_keep_alive_handler(self) -> None:
         """The connection has been idle for too long."""

@@ -262,6 +262,15 @@ def test_one_reporter_among_many_that_report_nothing_does_not_speak_for_them():
         placed(cluster, f"b{number}", "node-1", 30.0)
         cluster.report(Event(f"b{number}", 31.0, None, None))
     assert cluster.hears_events
+    alone = Cluster(
+        made_policy()
+    )  # a caller that comes first speaks for others until something is known of them
+    placed(alone, "mine", "node-1", 0.0)
+    alone.report(Event("mine", 1.0, None, None))
+    placed(alone, "theirs", "node-1", 0.0)
+    assert alone.hears_events
+    alone.expire(PATIENCE_S)
+    assert not alone.hears_events
     for number in range(60):  # and nobody does any more
         placed(cluster, f"c{number}", "node-1", 40.0)
     assert cluster.expire(40.0 + PATIENCE_S) == 60

@@ -138,6 +138,53 @@ def test_callers_that_say_nothing_are_hung_up_on(monkeypatch):
     assert asyncio.run(live()) == [b"", b""]
 
 
+@pytest.mark.parametrize(
+    ("first", "drip"), [(b"", b"\r\n"), (BEGIN + b"A: ", b"x")], ids=["empty lines", "a head"]
+)
+def test_an_idle_caller_that_begins_to_drip_is_hung_up_on(monkeypatch, first, drip):
+    monkeypatch.setattr(protocol, "HEADER_S", 0.3)
+
+    async def live() -> bool:
+        async with listening(App(made_service())) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(BEGIN + b"\r\n")
+            await reader.readuntil(b"}")
+            writer.write(first)
+            is_gone = False
+            for _ in range(20):
+                await asyncio.sleep(0.1)
+                is_gone = is_gone or writer.transport.is_closing() or reader.at_eof()
+                if not is_gone:
+                    writer.write(drip)
+            writer.close()
+            return is_gone
+
+    assert asyncio.run(live())
+
+
+def test_who_is_turned_away_early_may_finish_and_ask_again(monkeypatch):
+    monkeypatch.setattr(protocol, "HEADER_S", 0.3)
+    service = made_service()
+
+    async def live() -> list[bytes]:
+        async with listening(App(service)) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            service.pressure.stop()
+            service.pressure.lag_s = 1.0
+            writer.write(QUESTION[:-20])
+            lines = [await reader.readline()]
+            await reader.readuntil(b"}")
+            writer.write(QUESTION[-20:])
+            await asyncio.sleep(0.5)
+            service.pressure.lag_s = 0.0
+            writer.write(QUESTION)
+            lines.append(await reader.readline())
+            writer.close()
+            return lines
+
+    assert asyncio.run(live()) == [b"HTTP/1.1 503 Service Unavailable\r\n", b"HTTP/1.1 200 OK\r\n"]
+
+
 def test_idle_connections_stay_shorter_where_it_is_crowded(monkeypatch):
     monkeypatch.setattr(protocol, "CROWDED_KEEP_ALIVE_S", 0.2)
 
