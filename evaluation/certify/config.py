@@ -58,6 +58,7 @@ class CertifyConfig:
         enough_rows: ... and then as many more as it takes to have so many requests, four weeks at most.
         max_weeks: Held-out weeks of a queue looked at where no days are named: the first ones after training.
         num_copies: Generated weeks of a queue for each of them, in which the rules are played.
+        max_played: Jobs of a queue that every rule is played on, all weeks together: of more, weeks are sampled.
         num_steps: Decisions that the twin plays on its own before it is set back to the log.
         min_rows: Least number of decided requests that a certificate is made from.
         max_rows: Rows of a sample that the classifier and the kernel distance look at.
@@ -72,6 +73,7 @@ class CertifyConfig:
     enough_rows: int = 2000
     max_weeks: int = 8
     num_copies: int = 4
+    max_played: int = 60_000
     num_steps: int = 512
     min_rows: int = 200
     max_rows: int = 3000
@@ -89,11 +91,11 @@ class CertifyConfig:
                 f"max_rows={self.max_rows}",
                 allowed="max_days >= 1, num_steps >= 8, min_rows >= 50, max_rows >= 200",
             )
-        if self.max_weeks < 1 or self.num_copies < 1:
+        if min(self.max_weeks, self.num_copies, self.max_played) < 1:
             raise ConfigError(
                 "the certificate is misconfigured",
-                where=f"max_weeks={self.max_weeks}, num_copies={self.num_copies}",
-                allowed="both 1 or more",
+                where=f"max_weeks={self.max_weeks}, num_copies={self.num_copies}, max_played={self.max_played}",
+                allowed="1 or more each",
             )
         self.intervals()
 

@@ -23,7 +23,10 @@ from twin.problems import KEY, ORDERING, PLACEMENT
 
 ROOM_DAYS = 56
 """Days after training that are left for a certificate, where the log is long enough: eight weeks."""
-ONE_POOL = "the archive knows no choice of a node: nothing to place, so this is a twin of a queue (--problem ordering)"
+ONE_POOL = (
+    "the archive knows one pool only: nothing to place, so this is a twin of its queue (--problem ordering)"
+)
+SEVERAL_POOLS = "nobody chose between the archive's pools: nothing to place, so this is a twin of a queue"
 
 
 class Asked(NamedTuple):
@@ -40,6 +43,13 @@ def only_ordering(archive: Archive) -> bool:
     if nodes.num_rows < 2:
         return nodes.num_rows == 1
     return all(nodes["virtual"].to_pylist()) and "decisions" in archive.facts.get("limits", {})
+
+
+def _why_ordering(archive: Archive) -> str:
+    """Why an archive is taken for one of queues; empty where it is not."""
+    if not only_ordering(archive):
+        return ""
+    return ONE_POOL if archive.nodes().num_rows == 1 else SEVERAL_POOLS
 
 
 def refuse_several_queues(archive: Archive) -> None:
@@ -70,7 +80,7 @@ def choose_problem(config: RunConfig, archive: Path, asked: Asked) -> tuple[Orde
     """
     problem, told = asked.problem or (ORDERING if config.order is not None else None), ""
     if problem is None:
-        told = ONE_POOL if only_ordering(Archive(archive)) else ""
+        told = _why_ordering(Archive(archive))
         problem = ORDERING if told else PLACEMENT
     if problem == ORDERING:
         order = config.order or OrderConfig()

@@ -14,13 +14,13 @@ from evaluation.certify.keeping import find_certification, folder_beside, load_c
 from evaluation.certify.lines import Verdict
 from evaluation.certify.queues.asking import answer_lines, arrival_lines, jobs_trio
 from evaluation.certify.queues.certifying import certify_queue
-from evaluation.certify.queues.held_out import hold_out_weeks
-from evaluation.certify.queues.living import fixed_rules, real_weeks
+from evaluation.certify.queues.held_out import hold_out_weeks, weeks_for_rules
+from evaluation.certify.queues.living import WEEKS, fixed_rules, real_weeks
 from evaluation.configuration import DaysConfig
 from evaluation.ordering.fitting import training_days
 from evaluation.ordering.foreign import FIT_POOL, refuse_other_pool
 from evaluation.ordering.replaying import EPOCH
-from evaluation.ordering.weeks import WeeksConfig, log_days
+from evaluation.ordering.weeks import WeeksConfig, begin_schedule, log_days
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
@@ -224,9 +224,10 @@ def test_rules_are_left_out_where_nobody_asks_for_them(made):
 def test_what_nobody_can_know_of_users_who_hide_is_not_applicable(made, jobs):
     twin = load_queue_twin(made[0] / "twin")
     hidden = jobs._replace(agent=np.full_like(jobs.agent, -1))
+    start_s = begin_schedule(hidden, twin.pool, WEEKS.warm)
     found, rules = hold_out_weeks(hidden, twin, None, QUICK), fixed_rules(twin.pool, rankings=False)
     real, other = (
-        real_weeks(hidden, rules, twin.pool, days, found) for days in (found.weeks, found.partners)
+        real_weeks(hidden, start_s, rules, twin.pool, days, found) for days in (found.weeks, found.partners)
     )
     lines = arrival_lines(real, other, other, found, 16.0, QUICK)
     lines += answer_lines(jobs_trio(real, other, other, found.num_units), QUICK)
@@ -247,3 +248,32 @@ def test_training_days_leave_eight_weeks_where_the_log_has_them(jobs):
     assert training_days(jobs, DaysConfig(last_day=last, num_days=7), weeks) == ((last - EPOCH).days - 6, 7)
     with pytest.raises(ConfigError, match="do not lie within the log"):
         training_days(jobs, DaysConfig(last_day=last, num_days=70), weeks)
+
+
+def test_of_many_jobs_the_rules_are_played_in_some_weeks_and_the_page_says_so(made, jobs, capsys):
+    folder, twin = made[0], load_queue_twin(made[0] / "twin")
+    config = replace(QUICK, num_copies=3)
+    found = hold_out_weeks(jobs, twin, None, config)
+    assert weeks_for_rules(jobs, found, config) == (found, 3, ())
+    per_week = np.mean([np.sum(jobs.arrival_s // DAY_S // 7 == week) for week in range(4, 10)])
+    for max_played, num_weeks, num_copies in (
+        (3.3 * 6 * per_week, 6, 1),
+        (3.3 * 2 * per_week, 2, 1),
+        (1, 1, 1),
+    ):
+        kept, copies, notes = weeks_for_rules(jobs, found, replace(config, max_played=int(max_played)))
+        assert (len(kept.weeks), copies) == (num_weeks, num_copies)
+        assert set(zip(kept.weeks, kept.partners, strict=True)) <= set(
+            zip(found.weeks, found.partners, strict=True)
+        )
+        assert f"played in {num_weeks} of the 6 held-out weeks" in notes[0]
+    whole = certificate_of(folder, twin, config=QUICK)
+    some = certificate_of(folder, twin, config=replace(QUICK, max_played=int(3.3 * 2 * per_week)))
+    assert any("all rules are played in 2 of the 6 held-out weeks" in note for note in some.notes)
+    assert not any("all rules are played" in note for note in whole.notes)
+    kept = [(line.name, line.value) for line in some.lines if line.section != "values of fixed rules"]
+    assert kept == [
+        (line.name, line.value) for line in whole.lines if line.section != "values of fixed rules"
+    ]
+    (ranked,) = (line for line in some.lines if line.name == "rank correlation with replay")
+    assert ranked.value.num_units == 14  # days of two weeks

@@ -20,8 +20,8 @@ from evaluation.certify.queues.asking import (
     shares_chart,
 )
 from evaluation.certify.queues.asking import SECTION as ASKING
-from evaluation.certify.queues.held_out import WEEK_DAYS, hold_out_weeks
-from evaluation.certify.queues.living import LivedWeek, fixed_rules, real_weeks, twin_weeks
+from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks, hold_out_weeks, weeks_for_rules
+from evaluation.certify.queues.living import WEEKS, Lived, LivedWeek, fixed_rules, live
 from evaluation.certify.queues.rankings import SECTION as RULES
 from evaluation.certify.queues.rankings import ranking_lines
 from evaluation.certify.queues.waiting import SECTION as QUEUE
@@ -29,6 +29,7 @@ from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
 from evaluation.certify.two_samples import keep, pairs_chart
 from evaluation.ordering.foreign import holds_training
 from evaluation.ordering.summary import LOGGED_GAP, logged_mean_wait_s
+from evaluation.ordering.weeks import begin_schedule
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.layout import date_of
@@ -72,11 +73,15 @@ def certify_queue(
     """
     jobs, processors = read_jobs(archive, pool=twin.pool.name), twin.pool.processors
     chosen = hold_out_weeks(jobs, twin, days, config)
-    rules = fixed_rules(twin.pool, rankings=config.rankings)
-    with progress.stage("play the held-out weeks"):
-        real, other = (
-            real_weeks(jobs, rules, twin.pool, part, chosen) for part in (chosen.weeks, chosen.partners)
-        )
+    start_s = begin_schedule(jobs, twin.pool, WEEKS.warm)
+
+    def lived(weeks: HeldOutWeeks, num_copies: int, *, rankings: bool) -> Lived:
+        rules = fixed_rules(twin.pool, rankings=rankings)
+        return live(jobs, start_s, twin, rules, weeks, num_copies, config.seed, progress)
+
+    ruled, num_copies, sampled = weeks_for_rules(jobs, chosen, config) if config.rankings else (chosen, 1, ())
+    every = lived(chosen, 1 if sampled else num_copies, rankings=config.rankings and not sampled)
+    real, other, generated = every.real, every.other, every.copies[0]
     num_jobs = sum(len(week.rows) for week in real)
     if num_jobs < config.min_rows:
         raise ConfigError(
@@ -85,22 +90,18 @@ def certify_queue(
             allowed=f"{config.min_rows} or more",
             advice="name more days (--days)",
         )
-    num_copies = config.num_copies if config.rankings else 1
-    with progress.stage("generate weeks", total=num_copies, unit="copies") as stage:
-        copies = []
-        for copy in range(num_copies):
-            stage(copy)
-            copies.append(twin_weeks(twin, rules, chosen, config.seed, copy))
-        stage(num_copies)
+    played = lived(ruled, num_copies, rankings=True) if sampled else every
     with progress.stage("hold them against each other"):
-        asked = jobs_trio(real, copies[0], other, chosen.num_units)
-        waits = waits_trio(real, copies[0], other, chosen.num_units)
-        ranked, ranking_charts = ranking_lines(real, copies, other, chosen, config)
+        asked = jobs_trio(real, generated, other, chosen.num_units)
+        waits = waits_trio(real, generated, other, chosen.num_units)
+        ranked, ranking_charts = ranking_lines(
+            played.real, played.copies, played.other, played.chosen, config
+        )
         lines = [
             *asking_lines(asked, config),
-            *arrival_lines(real, copies[0], other, chosen, processors, config),
+            *arrival_lines(real, generated, other, chosen, processors, config),
             *answer_lines(asked, config),
-            *waiting_lines(waits, real, copies[0], other, chosen, processors, config),
+            *waiting_lines(waits, real, generated, other, chosen, processors, config),
             *ranked,
         ]
         charts = {
@@ -116,7 +117,7 @@ def certify_queue(
     return certificate_of(
         lines, ABOUT, charts, config,
         days=_days(chosen.weeks), partners=_days(chosen.partners), num_requests=num_jobs,
-        notes=[chosen.about_units, *chosen.notes, *told], **facts,
+        notes=[chosen.about_units, *sampled, *chosen.notes, *told], **facts,
     )  # fmt: skip
 
 

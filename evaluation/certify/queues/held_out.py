@@ -109,6 +109,43 @@ def hold_out_weeks(
     return HeldOutWeeks(tuple(weeks), partners, (*notes, *said))
 
 
+def weeks_for_rules(
+    jobs: Jobs, chosen: HeldOutWeeks, config: CertifyConfig
+) -> tuple[HeldOutWeeks, int, tuple[str, ...]]:
+    """In which of the held-out weeks all rules are played: few of them where weeks have many jobs.
+
+    Every rule is played in each such week, in its partner and in generated ones. Together these have at most
+    `config.max_played` jobs, as far as one week does; generated weeks are given up before held-out ones.
+
+    Args:
+        jobs: Of the log.
+        chosen: Held-out weeks.
+        config: How many jobs that is, and how many generated weeks there are for each.
+
+    Returns:
+        The weeks, evenly spaced; generated weeks for each of them; and what to know.
+    """
+    day, num_weeks = day_of(jobs, jobs.arrival_s), len(chosen.weeks)
+    counts = [int(np.sum((day >= week) & (day < week + WEEK_DAYS))) for week in chosen.weeks]
+    usual = max(1.0, float(np.mean(counts)))
+    for num_copies in range(config.num_copies, 0, -1):
+        num_kept = int(config.max_played / ((2 + num_copies) * usual))
+        if num_kept >= num_weeks:
+            break
+    num_kept = min(max(num_kept, 1), num_weeks)
+    if num_kept == num_weeks and num_copies == config.num_copies:
+        return chosen, num_copies, ()
+    places = np.linspace(0, num_weeks - 1, num_kept).round().astype(int)
+    kept = HeldOutWeeks(
+        tuple(chosen.weeks[place] for place in places), tuple(chosen.partners[place] for place in places), ()
+    )
+    note = (
+        f"all rules are played in {num_kept} of the {num_weeks} held-out weeks, evenly spaced, and in {num_copies} "
+        f"generated for each, since a week has {usual:,.0f} jobs ([certify] max_played); there {kept.about_units}"
+    )
+    return kept, num_copies, (note,)
+
+
 def _whole_weeks(days: Sequence[int]) -> tuple[list[int], int]:
     """The first days of sevens of consecutive days, and how many days are left over."""
     weeks: list[int] = []

@@ -14,7 +14,8 @@ from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks
 from evaluation.metrics.slowdown import bounded_slowdown
 from evaluation.ordering.generated import AS_THEY_WERE, LEAD_DAYS, lived
 from evaluation.ordering.playing import OrderPolicy, rule_policies
-from evaluation.ordering.weeks import TestWeek, WeeksConfig, begin_schedule, cut_week
+from evaluation.ordering.weeks import TestWeek, WeeksConfig, cut_week
+from logs_schema.progress import Progress
 from twin.ordering.keeping import QueueTwin
 from twin.ordering.population import DAY_S
 from twin.ordering.rules import FCFS
@@ -55,11 +56,65 @@ def fixed_rules(pool: Pool, *, rankings: bool) -> list[OrderPolicy]:
     return rules if rankings else [policy for policy in rules if policy.name == QUEUE_RULE]
 
 
+class Lived(NamedTuple):
+    """Held-out weeks and what they are held against, all under the same rules.
+
+    Attributes:
+        chosen: Which weeks.
+        real, other: Held-out weeks and their partners.
+        copies: Generated weeks, several for each.
+    """
+
+    chosen: HeldOutWeeks
+    real: list[LivedWeek]
+    other: list[LivedWeek]
+    copies: list[list[LivedWeek]]
+
+
+def live(
+    jobs: Jobs,
+    start_s: np.ndarray,
+    twin: QueueTwin,
+    rules: Sequence[OrderPolicy],
+    chosen: HeldOutWeeks,
+    num_copies: int,
+    seed: int,
+    progress: Progress,
+) -> Lived:
+    """Plays rules in held-out weeks, their partners and generated ones.
+
+    Args:
+        jobs: Of the log.
+        start_s: [jobs] the schedule that says what runs and waits when real weeks begin.
+        twin: Who submits in generated weeks.
+        rules: What is played.
+        chosen: Which weeks.
+        num_copies: Generated weeks for each.
+        seed: Of the certificate.
+        progress: Where to show how far it is.
+    """
+    with progress.stage("play weeks", total=2 + num_copies, unit="copies") as stage:
+        both: list[list[LivedWeek]] = []
+        for number, days in enumerate((chosen.weeks, chosen.partners)):
+            stage(number, text=f"{len(rules)} rules, {len(days)} real weeks")
+            both.append(real_weeks(jobs, start_s, rules, twin.pool, days, chosen))
+        copies = []
+        for copy in range(num_copies):
+            stage(2 + copy, text=f"{len(rules)} rules, {len(chosen.weeks)} generated weeks")
+            copies.append(twin_weeks(twin, rules, chosen, seed, copy))
+        stage(2 + num_copies)
+    return Lived(chosen, both[0], both[1], copies)
+
+
 def real_weeks(
-    jobs: Jobs, rules: Sequence[OrderPolicy], pool: Pool, days: Sequence[int], chosen: HeldOutWeeks
+    jobs: Jobs,
+    start_s: np.ndarray,
+    rules: Sequence[OrderPolicy],
+    pool: Pool,
+    days: Sequence[int],
+    chosen: HeldOutWeeks,
 ) -> list[LivedWeek]:
-    """Weeks of the log from some days on, one for each held-out week, under some rules."""
-    start_s = begin_schedule(jobs, pool, WEEKS.warm)
+    """Weeks of the log from some days on, one for each held-out week, begun under a schedule, under some rules."""
     return [
         _live(cut_week(jobs, pool, start_s, day, WEEKS)[0], rules, number, chosen)
         for number, day in enumerate(days)
