@@ -17,7 +17,7 @@ export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/python
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
-.PHONY: help env demo test test-quick test-slow bench lint types lock clean
+.PHONY: help env wheel demo test test-quick test-slow bench lint types lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -31,6 +31,14 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-compile -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
+
+wheel: env ## build the wheel into dist/ and try it in an empty environment
+	rm -rf dist .cache/wheel
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(PYTHON) -m venv .cache/wheel
+	.cache/wheel/bin/python -m pip install --quiet dist/*.whl
+	cd .cache/wheel && bin/schedtwin --version && bin/python -c 'import offline_rl.runner'
+	@ls dist/*.whl
 
 demo: env ## run the main job on a log archive the project generates itself
 	$(BIN)/schedtwin run --force --out demo-out # whatever its twin's certificate says

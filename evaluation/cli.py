@@ -15,6 +15,7 @@ from types import ModuleType
 
 from evaluation.commands import COMMANDS
 from evaluation.commands.inputs import refuse_missing
+from logs_schema.extras import how_to_install
 
 DESCRIPTION = "Learn a digital twin from scheduling logs, train schedulers inside it, judge and export them."
 DONE, USER_ERROR, INTERRUPTED = 0, 2, 130
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(
             f"schedtwin: this command needs '{missing}', which is not installed\n"
-            "  what to do: pip install 'schedtwin[train]'",
+            f"  what to do: {how_to_install('train')}",
             file=sys.stderr,
         )
         return USER_ERROR

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
+from logs_schema.extras import how_to_install
 from offline_rl.contract import MLP, RULES, PolicyContract
 from offline_rl.numpy_networks import MASKED_LOGIT, Arrays, by_choice
 from offline_rl.onnx_rules import rule_scores
@@ -33,7 +34,7 @@ def graph_of(arrays: Arrays, contract: PolicyContract) -> bytes:
     except ImportError as error:
         raise ProductError(
             "exporting a policy needs onnx and onnxruntime, which are not installed",
-            advice="pip install 'schedtwin[onnx]'",
+            advice=how_to_install("onnx"),
         ) from error
     graph = Graph(onnx, arrays)
     if contract.network.kind in RULES:

@@ -62,6 +62,7 @@ def run(arguments: Namespace) -> int:
     )  # before NumPy: threads cost small networks more than they bring
 
     from logs_schema.errors import ConfigError
+    from logs_schema.extras import how_to_install
 
     try:
         from offline_rl.serving.fallbacks import FALLBACKS as KNOWN
@@ -69,7 +70,7 @@ def run(arguments: Namespace) -> int:
         from offline_rl.serving.service import ServiceConfig
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"serving needs '{error.name}', which is not installed", advice="pip install 'schedtwin[serve]'"
+            f"serving needs '{error.name}', which is not installed", advice=how_to_install("serve")
         ) from error
     service = ServiceConfig(
         deadline_s=arguments.deadline_ms / 1000.0,

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from logs_schema.errors import ProductError
+from logs_schema.extras import how_to_install
 from offline_rl.bundle import GRAPH, first_disagreement, read_network
 from offline_rl.contract import PolicyContract
 from offline_rl.errors import PolicyInputError
@@ -149,7 +150,7 @@ def from_graph(folder: Path, contract: PolicyContract) -> Network:
     except ImportError as error:
         raise ProductError(
             "the onnx backend needs onnxruntime, which is not installed",
-            advice="pip install 'schedtwin[runner]', or load the bundle with backend='numpy'",
+            advice=f"{how_to_install('runner')}; or load the bundle with backend='numpy'",
         ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

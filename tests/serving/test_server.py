@@ -268,7 +268,7 @@ def test_a_missing_library_is_named_with_the_extra(monkeypatch, bundle, capsys):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "orjson", None)
     assert main(["serve", str(bundle)]) == 2
-    assert "schedtwin[serve]" in capsys.readouterr().err
+    assert "WHEEL[serve]" in capsys.readouterr().err
 
 
 def test_the_command_offers_the_fallbacks_there_are():

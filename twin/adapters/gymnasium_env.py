@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
+from logs_schema.extras import how_to_install
 from twin.adapters.stepwise import TimeStep, stepwise
 from twin.contracts import Environment
 from twin.networks import flatten_features
@@ -20,7 +21,7 @@ try:
     import gymnasium
 except ImportError as error:
     raise ConfigError(
-        "this adapter needs gymnasium, which is not installed", advice="pip install 'schedtwin[adapters]'"
+        "this adapter needs gymnasium, which is not installed", advice=how_to_install("adapters")
     ) from error
 
 

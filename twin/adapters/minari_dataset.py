@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from logs_schema.errors import ConfigError
+from logs_schema.extras import how_to_install
 from twin.contracts import Trajectory
 from twin.networks import flatten_features
 
@@ -21,7 +22,7 @@ try:
     from minari.data_collector import EpisodeBuffer
 except ImportError as error:
     raise ConfigError(
-        "this adapter needs minari, which is not installed", advice="pip install 'schedtwin[adapters]'"
+        "this adapter needs minari, which is not installed", advice=how_to_install("adapters")
     ) from error
 
 
