@@ -1,71 +1,69 @@
-"""How well the twin answers: outcomes of the same requests and decisions, logged and in the twin, line by line."""
+"""How well the twin answers: outcomes of the same requests and decisions, logged and forecast one step ahead."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
-from evaluation.certify.arrival_statistics import PARTS_OF_DAY
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
-from evaluation.certify.playing import Day, Lived, rows_of
+from evaluation.certify.forecasting import Forecast
+from evaluation.certify.lines import Line, not_applicable
+from evaluation.certify.playing import ANSWERS, Day, Lived, rows_of
 from evaluation.certify.resampled import Units
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, two_sample_lines
 from evaluation.report import Chart, Curve
 from logs_schema.errors import ConfigError
-from twin.placement.encoding import Encoding
+from twin.placement.types import COMPLETED, FAILED
 
-SECTION = "answers"
-OFFLOAD = "offload over the day"
+SECTION = "answers one step ahead"
 BLOCKS_PER_DAY = 12
-MIN_DAYS = 8
-"""From so many held-out days on, whole days are the units, else blocks of consecutive requests of a day."""
-BLOCKS_PER_PART = 4
 DURATIONS = {"wait": "wait_s", "run time": "run_s", "response time": "response_s"}
 COLUMNS = (*DURATIONS, "answer")
 
 
-def table_of(day: Day, lived: Lived, known: np.ndarray) -> Sample:
+def table_of(lived: Lived, service: np.ndarray, known: np.ndarray) -> Sample:
     """Outcomes beside what was asked and where it went; durations as `log(1 + seconds)`."""
     continuous = {name: np.log1p(getattr(lived, field)[known]) for name, field in DURATIONS.items()}
-    request = day.windows.request
-    context = {
-        "service": rows_of(day.windows, day.counted, request.service)[known],
-        "node": rows_of(day.windows, day.counted, day.windows.node)[known],
-    }
+    context = {"service": service[known], "node": lived.node[known]}
     return Sample(continuous, {"answer": lived.answer[known], **context})
 
 
-def answers_trio(
-    held: Sequence[Day], lived: Sequence[Lived], partners: Sequence[Day], *, min_rows: int
-) -> Trio:
-    """The held-out days' answers, the twin's, and those of the partner days.
+def answers_trio(told: Forecast, partners: Sequence[Day], *, min_rows: int) -> Trio:
+    """The held-out days' answers, one forecast of each, and the answers of the partner days.
 
-    A request whose outcome the log or the twin does not know is left out of both.
+    A request whose outcome the log does not know is left out of both.
 
     Raises:
         ConfigError: Fewer than `min_rows` requests have a known outcome.
     """
-    real, generated, other = [], [], []
-    blocks = 1 if len(held) >= MIN_DAYS else BLOCKS_PER_DAY
-    for index, (day, twin, partner) in enumerate(zip(held, lived, partners, strict=True)):
-        both = day.logged.known & twin.known
-        unit = index * blocks + consecutive(int(both.sum()), blocks)
-        real.append(Units(table_of(day, day.logged, both), unit))
-        generated.append(Units(table_of(day, twin, both), unit))
-        alike = partner.logged.known
-        unit = index * blocks + consecutive(int(alike.sum()), blocks)
-        other.append(Units(table_of(partner, partner.logged, alike), unit))
-    num_rows = sum(len(part.unit) for part in real)
-    if num_rows < min_rows:
+    known = told.known
+    if (num_rows := int(known.sum())) < min_rows:
         raise ConfigError(
             "too few requests with a known decision and outcome to certify anything",
-            where=f"{num_rows} on {len(held)} held-out day(s) from {held[0].day}",
+            where=f"{num_rows} on the {int(told.day.max()) + 1} held-out day(s)",
             allowed=f"{min_rows} or more",
             advice="name more days (--days), or look at the capability matrix of `schedtwin check`",
         )
-    return Trio(_together(real), _together(generated), _together(other), len(held) * blocks)
+    rows, draw = np.arange(len(known)), np.arange(len(known)) % told.draws_accepted.shape[1]
+    drawn = [leaf[rows, draw] for leaf in (told.draws_status, told.draws_wait_s, told.draws_run_s)]
+    real = Units(table_of(_lived(told.node, told.status, told.wait_s, told.run_s), told.service, known),
+                 told.unit[known])  # fmt: skip
+    generated = Units(table_of(_lived(told.node, *drawn), told.service, known), told.unit[known])
+    other = []
+    for day in partners:
+        service = rows_of(day.windows, day.counted, day.windows.request.service)
+        other.append(table_of(day.logged, service, day.logged.known))
+    whole = together([Units(part, np.zeros(part.num_rows, np.int64)) for part in other])
+    unit = consecutive(whole.sample.num_rows, told.num_units)
+    return Trio(real, generated, Units(whole.sample, unit), told.num_units)
+
+
+def _lived(node: np.ndarray, status: np.ndarray, wait_s: np.ndarray, run_s: np.ndarray) -> Lived:
+    """Outcomes as of a life."""
+    ran = np.isin(status, (COMPLETED, FAILED))
+    wait_s, run_s = (np.where(ran, column, np.nan) for column in (wait_s, run_s))
+    answer = np.array([ANSWERS.get(int(one), "unknown") for one in status], dtype="U9")
+    return Lived(node, wait_s, run_s, wait_s + run_s, answer, ran, np.ones(len(node), bool))
 
 
 def answer_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
@@ -80,21 +78,21 @@ def answer_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
     return lines
 
 
-def distribution_charts(trio: Trio) -> tuple[Chart, ...]:
-    """Distribution functions of the durations: log, twin, another day."""
+def distribution_charts(trio: Trio, label: str = "forecast") -> tuple[Chart, ...]:
+    """Distribution functions of the durations: log, twin (as `label`), another day."""
     charts = []
     for name in DURATIONS:
         curves = []
-        for label, part in (
+        for name_of, part in (
             ("held-out days", trio.real),
-            ("twin", trio.generated),
+            (label, trio.generated),
             ("another real day", trio.other),
         ):
             column = part.sample.continuous[name]
             column = np.sort(column[np.isfinite(column)])
             if len(column) >= 2:
                 shares = np.linspace(0.0, 1.0, 101)
-                curves.append(Curve(label, tuple(np.expm1(np.quantile(column, shares))), tuple(shares)))
+                curves.append(Curve(name_of, tuple(np.expm1(np.quantile(column, shares))), tuple(shares)))
         if curves:
             charts.append(
                 Chart(
@@ -108,110 +106,13 @@ def distribution_charts(trio: Trio) -> tuple[Chart, ...]:
     return tuple(charts)
 
 
-def offload_lines(
-    held: Sequence[Day],
-    lived: Sequence[Lived],
-    partners: Sequence[Day],
-    encoding: Encoding,
-    config: CertifyConfig,
-) -> tuple[list[Line], tuple[Chart, ...]]:
-    """The share of started requests that ran away from home, over the 12 parts of the day (paper 000, figure 4)."""
-    if len(encoding.cluster.sites) < 2:
-        return [not_applicable(OFFLOAD, "offload ratio over the day", "there is only one site")], ()
-    tables = _offload_tables(held, lived, partners, encoding)
-    units, limits, intervals = (
-        len(held) * PARTS_OF_DAY * BLOCKS_PER_PART,
-        config.thresholds,
-        config.intervals(),
-    )
-
-    def curves(which: str, weights: np.ndarray) -> np.ndarray:
-        away, all_of = tables[which]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = np.einsum("ru,up->rp", weights, away) / np.einsum("ru,up->rp", weights, all_of)
-        return np.asarray(ratio)
-
-    def error(which: str) -> Statistic:
-        return lambda weights: _nan_mean(np.abs(curves(which, weights) - curves("real", weights)))
-
-    def correlation(which: str) -> Statistic:
-        return lambda weights: _correlation(curves(which, weights), curves("real", weights))
-
-    lines = [
-        against_floor(OFFLOAD, "mean absolute error of the offload ratio", "share", error("twin"), error("other"),
-                      units, limits.offload_error, intervals),
-        against_limit(OFFLOAD, "correlation of the offload ratio", "1", correlation("twin"), units,
-                      limits.offload_correlation, intervals, higher_is_better=True, floor=correlation("other")),
-    ]  # fmt: skip
-    hours = tuple(24.0 / PARTS_OF_DAY * (np.arange(PARTS_OF_DAY) + 0.5))
-    once = np.ones((1, units))
-    chart = Chart(
-        "Offload ratio over the day", "hour of the day", "share run away from home",
-        tuple(Curve(label, hours, tuple(map(float, curves(which, once)[0])))
-              for label, which in (("held-out days", "real"), ("twin", "twin"), ("another real day", "other"))),
-        "Paper 000, figure 4. The decisions are the logged ones; the twin decides who is refused or dropped.",
-    )  # fmt: skip
-    return lines, (chart,)
-
-
-def _offload_tables(
-    held: Sequence[Day], lived: Sequence[Lived], partners: Sequence[Day], encoding: Encoding
-) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
-    """Of real, twin and other: [units, parts] started requests away from home, and all started ones."""
-    site_of_node = np.asarray(encoding.cluster.site_of_node)
-    units = len(held) * PARTS_OF_DAY * BLOCKS_PER_PART
-    tables = {
-        name: (np.zeros((units, PARTS_OF_DAY)), np.zeros((units, PARTS_OF_DAY)))
-        for name in ("real", "twin", "other")
-    }
-    for index, (day, twin, partner) in enumerate(zip(held, lived, partners, strict=True)):
-        for name, of, told in (
-            ("real", day, day.logged),
-            ("twin", day, twin),
-            ("other", partner, partner.logged),
-        ):
-            request = of.windows.request
-            part, block = _parts(rows_of(of.windows, of.counted, request.day_fraction))
-            node = rows_of(of.windows, of.counted, of.windows.node)
-            off = site_of_node[node] != rows_of(of.windows, of.counted, request.site)
-            unit = (index * PARTS_OF_DAY + part) * BLOCKS_PER_PART + block
-            known = told.started & (day.logged.known & twin.known if name != "other" else told.known)
-            np.add.at(tables[name][0], (unit[known], part[known]), off[known])
-            np.add.at(tables[name][1], (unit[known], part[known]), 1.0)
-    return tables
-
-
-def _parts(day_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The part of the day of every row, and the block within the part."""
-    fine = np.minimum(
-        (day_fraction * PARTS_OF_DAY * BLOCKS_PER_PART).astype(int), PARTS_OF_DAY * BLOCKS_PER_PART - 1
-    )
-    return fine // BLOCKS_PER_PART, fine % BLOCKS_PER_PART
-
-
-def _nan_mean(values: np.ndarray) -> np.ndarray:
-    known = np.isfinite(values)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(known, values, 0.0).sum(axis=1) / known.sum(axis=1))
-
-
-def _correlation(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    known = np.isfinite(one) & np.isfinite(two)
-    parts = []
-    with np.errstate(invalid="ignore", divide="ignore"):
-        for values in (one, two):
-            mean = np.where(known, values, 0.0).sum(axis=1, keepdims=True) / known.sum(axis=1, keepdims=True)
-            parts.append(np.where(known, values - mean, 0.0))
-        product = (parts[0] * parts[1]).sum(axis=1)
-        return np.asarray(product / np.sqrt((parts[0] ** 2).sum(axis=1) * (parts[1] ** 2).sum(axis=1)))
-
-
 def consecutive(num_rows: int, num_blocks: int) -> np.ndarray:
     """[rows] which of so many blocks of equal size a row lies in."""
     return np.arange(num_rows) * num_blocks // max(num_rows, 1)
 
 
-def _together(parts: Sequence[Units]) -> Units:
+def together(parts: Sequence[Units]) -> Units:
+    """Several samples of the same columns as one."""
     first = parts[0].sample
     sample = Sample(
         {name: np.concatenate([part.sample.continuous[name] for part in parts]) for name in first.continuous},

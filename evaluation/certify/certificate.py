@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.family import overall, settled
 from evaluation.certify.lines import Line as Line
-from evaluation.certify.lines import Verdict, overall
+from evaluation.certify.lines import Verdict
 from evaluation.records import from_plain, to_plain
 from evaluation.report import Chart
 from logs_schema.errors import SchedtwinError
@@ -30,7 +31,7 @@ class Certificate:
     """How far a twin may be believed.
 
     Attributes:
-        verdict: Of all lines together.
+        verdict: Of all lines together, see `family`.
         lines: In the order of their sections.
         sections: What stands beside the lines.
         train_days, days, partners: ISO dates: what the twin was fitted on, what it was held against, and the real day
@@ -96,13 +97,14 @@ def certificate_of(
     """The certificate of some lines.
 
     Args:
-        lines: In the order of their sections.
+        lines: In the order of their sections, each with a verdict of its own; here they become a family.
         about: Section -> what it is about.
         charts: Section -> its charts, where it has some.
         config: How it was made.
         twin, archive: Content hashes.
         train_days, days, partners, num_requests, notes, refusal: As in `Certificate`.
     """
+    lines = settled(lines, len(days))
     names = dict.fromkeys(line.section for line in lines)
     return Certificate(
         verdict=overall(lines),

@@ -1,46 +1,69 @@
-"""Makes a certificate: plays held-out days in the twin and holds what comes of it against the log."""
+"""Makes a certificate: forecasts held-out days from logged states, plays them in closed loop, and holds both against
+the log."""
 
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from evaluation.certify.answering import (
-    COLUMNS,
-    OFFLOAD,
-    answer_lines,
-    answers_trio,
-    distribution_charts,
-    offload_lines,
-)
+from evaluation.certify.answering import COLUMNS, answer_lines, answers_trio, distribution_charts
 from evaluation.certify.answering import SECTION as ANSWERS
+from evaluation.certify.behaving import clone_line, fit_behaviour, resting_on
+from evaluation.certify.believed import Believed, of_twin
+from evaluation.certify.biases import SECTION as BIASES
+from evaluation.certify.biases import bias_lines
 from evaluation.certify.calibrated import SECTION as CALIBRATION
 from evaluation.certify.calibrated import calibration_lines
 from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.closed_loop import SECTION as CLOSED
+from evaluation.certify.closed_loop import closed_trio, distance_lines, level_lines
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.forecasting import forecast
 from evaluation.certify.generating import SECTION as POPULATION
 from evaluation.certify.generating import population_lines
-from evaluation.certify.held_out import hold_out, unseen_labels
+from evaluation.certify.held_out import HeldOut, hold_out, unseen_labels
 from evaluation.certify.horizons import SECTION as HORIZON
 from evaluation.certify.horizons import horizon_lines
-from evaluation.certify.playing import real_days, twin_days
+from evaluation.certify.lines import Line
+from evaluation.certify.model_class import SECTION as MODEL_CLASS
+from evaluation.certify.model_class import model_class_lines
+from evaluation.certify.offloading import SECTION as OFFLOAD
+from evaluation.certify.offloading import offload_lines
+from evaluation.certify.playing import Day, closed_loop_days, real_days, states_with_logged_luck
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.two_samples import pairs_chart
+from evaluation.report import Chart
 from evaluation.spreading import spread_in_words, spread_of
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from logs_schema.progress import Progress
-from twin.placement.model import PlacementTwin
+from twin.placement.model import PlacementTwin, encode_days
 
 ABOUT = {
     POPULATION: "Generated requests and arrival times against those of held-out days.",
-    ANSWERS: "Outcomes of the same requests under the same decisions, in the log and in the twin after it has lived on "
-    "its own for a while.",
-    OFFLOAD: "Share of requests that ran away from home, over the 12 parts of the day.",
-    CALIBRATION: "Whether what came true lies where the twin said it would, predicted from the logged state.",
-    HORIZON: "How far the twin's states drift from the log's while it follows the logged decisions.",
+    ANSWERS: "Logged outcomes, and one forecast of each from the logged state of its moment.",
+    BIASES: "What came true, less what was forecast from the logged state of its moment.",
+    CALIBRATION: "Whether what came true lies where the twin said it would, forecast from the logged state.",
+    MODEL_CLASS: "What is left of run times when the forecast is taken off should depend on nothing: not on how the "
+    "node's last runs missed their forecasts, nor on who comes to the node while a request runs.",
+    CLOSED: "A clone of the logged behaviour decides in the twin, from logged states on; the log is the behaviour "
+    "itself in the system itself. The logged decisions are not played: they were reactions to runs that happened.",
+    OFFLOAD: "Share of requests that ran away from home, over the 12 parts of the day, a clone deciding.",
+    HORIZON: "How far the twin's states drift from the log's where decisions, acceptances and runs are the log's and "
+    "waits the twin's own.",
     POLICIES: "Values of policies that no one trained, in the twin and in the truth.",
 }
+
+
+class Measured(NamedTuple):
+    """What was measured of a system under test."""
+
+    lines: list[Line]
+    charts: dict[str, tuple[Chart, ...]]
+    first_day: Day
+    num_requests: int
+    num_unknown: int
 
 
 def certify(
@@ -70,43 +93,74 @@ def certify(
         ConfigError: Days of training, days without requests, or too few requests with known decisions and outcomes.
     """
     encoding = twin.encoding
+    believed = of_twin(twin)
     chosen = hold_out(archive, encoding.train_days, days, config)
-    with progress.stage("play the held-out days"):
-        real = real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
-        held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
-        lived = twin_days(twin, held, archive, seed=config.seed)
-    trio = answers_trio(held, lived, partners, min_rows=config.min_rows)
-    with progress.stage("hold them against each other"):
-        answers = answer_lines(trio, config)
-        offload, offload_charts = offload_lines(held, lived, partners, encoding, config)
-        calibrated, calibration_charts = calibration_lines(twin, held, config)
-        horizon, horizon_charts = horizon_lines(held, lived, partners, config)
+    measured = measure(believed, archive, chosen, config, progress)
     with progress.stage("fixed policies"):
-        ranked, ranking_charts = ranking_lines(archive, twin, held[0], config)
+        ranked, ranking_charts = ranking_lines(archive, twin, measured.first_day, config)
     with progress.stage("population"):
         asking = population_lines(archive, population, encoding.train_days, chosen, config)
-    lines = [*asking.lines, *answers, *offload, *calibrated, *horizon, *ranked]
-    charts = {
-        POPULATION: asking.charts,
-        ANSWERS: (*distribution_charts(trio), pairs_chart(trio, COLUMNS)),
-        OFFLOAD: offload_charts,
-        CALIBRATION: calibration_charts,
-        HORIZON: horizon_charts,
-        POLICIES: ranking_charts,
-    }
-    num_rows = len(trio.real.unit)
-    num_counted = sum(int(day.counted.sum()) for day in held)
+    lines = [*asking.lines, *measured.lines, *ranked]
+    charts = {POPULATION: asking.charts, **measured.charts, POLICIES: ranking_charts}
     notes = [*notes, *chosen.notes, *asking.notes, *unseen_labels(archive, encoding, chosen.days)]
     notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
-    if num_counted > num_rows:
+    if measured.num_unknown:
         notes.append(
-            f"{num_counted - num_rows:,} of {num_counted:,} requests are left out: log or twin do not know "
-            "what came of them"
+            f"{measured.num_unknown:,} requests are left out: the log does not know what came of them"
         )
     return certificate_of(
         lines, ABOUT, charts, config, twin=twin_hash, archive=archive.content_hash,
-        train_days=encoding.train_days, days=chosen.days, partners=chosen.partners, num_requests=num_rows, notes=notes,
+        train_days=encoding.train_days, days=chosen.days, partners=chosen.partners,
+        num_requests=measured.num_requests, notes=notes,
     )  # fmt: skip
+
+
+def measure(
+    believed: Believed, archive: Archive, chosen: HeldOut, config: CertifyConfig, progress: Progress
+) -> Measured:
+    """Everything that is measured of a system under test, whatever it is.
+
+    Args:
+        believed: The system.
+        archive: Of the log.
+        chosen: Held-out days and their partners.
+        config: Of the certificate.
+        progress: Where to show how far it is.
+
+    Raises:
+        ConfigError: Days without requests, or too few with known decisions and outcomes.
+    """
+    encoding = believed.encoding
+    with progress.stage("play the held-out days"):
+        real = real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
+        held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
+        parts = [encode_days(archive, encoding, [day], num_steps=config.num_steps) for day in chosen.days]
+        states = states_with_logged_luck(believed, held, seed=config.seed)
+    behaviour = fit_behaviour(believed, config, progress)
+    with progress.stage("forecast them"):
+        told = forecast(believed, behaviour, parts, seed=config.seed)
+        trio = answers_trio(told, partners, min_rows=config.min_rows)
+        clone = clone_line(CLOSED, told, config)
+    with progress.stage("play them in closed loop"):
+        lived = closed_loop_days(believed, behaviour, held, archive, seed=config.seed)
+    with progress.stage("hold them against each other"):
+        calibrated, calibration_charts = calibration_lines(told, config)
+        closed = closed_trio(held, lived, partners)
+        resting = [*level_lines(held, lived, encoding, config), *distance_lines(closed, config)]
+        offload, offload_charts = offload_lines(held, lived, partners, encoding, config)
+        horizon, horizon_charts = horizon_lines(held, states, partners, config)
+        lines = [
+            *answer_lines(trio, config), *bias_lines(told, config), *calibrated, *model_class_lines(told, config),
+            clone, *resting_on(clone, [*resting, *offload]), *horizon,
+        ]  # fmt: skip
+    charts = {
+        ANSWERS: (*distribution_charts(trio), pairs_chart(trio, COLUMNS)),
+        CALIBRATION: calibration_charts,
+        CLOSED: distribution_charts(closed, "twin, a clone deciding"),
+        OFFLOAD: offload_charts,
+        HORIZON: horizon_charts,
+    }
+    return Measured(lines, charts, held[0], len(trio.real.unit), int((~told.known).sum()))
 
 
 def refused(

@@ -22,6 +22,14 @@ class Thresholds:
         offload_correlation: Least correlation with the logged ratio over the parts of the day.
         calibration: Mean distance of predicted from observed shares.
         coverage: Largest deviation of the coverage of 90 % intervals.
+        clone_surprise: Largest difference of the clone's surprise at logged decisions from its own doubt, nats.
+        behaviour_value: Largest difference in closed loop of the share on time and of the share accepted...
+        behaviour_response: ... and of the mean log of response time over expected run, where there are no deadlines.
+        acceptance_bias: Largest mean difference of answers from their forecast probability.
+        acceptance_bias_by_node: The same on single nodes (root mean square).
+        wait_bias: Largest log of the mean wait over its mean forecast.
+        run_bias_by_node: Largest bias of log run times on single nodes (root mean square).
+        dependence: Largest correlation of run time residuals with what they should not depend on.
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
@@ -41,6 +49,14 @@ class Thresholds:
     offload_correlation: float = 0.95
     calibration: float = 0.05
     coverage: float = 0.05
+    clone_surprise: float = 0.05
+    behaviour_value: float = 0.02
+    behaviour_response: float = 0.05
+    acceptance_bias: float = 0.03
+    acceptance_bias_by_node: float = 0.05
+    wait_bias: float = 0.15
+    run_bias_by_node: float = 0.10
+    dependence: float = 0.10
     horizon: float = 0.10
     rank_correlation: float = 0.97
     value_error: float = 0.02
@@ -62,6 +78,7 @@ class CertifyConfig:
         num_steps: Decisions that the twin plays on its own before it is set back to the log.
         min_rows: Least number of decided requests that a certificate is made from.
         max_rows: Rows of a sample that the classifier and the kernel distance look at.
+        clone_updates: Gradient steps of the clone that plays the closed loop, at most.
         rankings: Whether fixed policies are played, where the truth is at hand; of a queue, whether all rules are.
         level: Coverage of the intervals.
         num_replicates: Draws behind an interval.
@@ -77,6 +94,7 @@ class CertifyConfig:
     num_steps: int = 512
     min_rows: int = 200
     max_rows: int = 3000
+    clone_updates: int = 600
     rankings: bool = True
     level: float = 0.95
     num_replicates: int = 400

@@ -1,4 +1,6 @@
-"""How errors compound: distance of the twin's states from the log's after so many decisions on its own.
+"""How errors of waits compound: distance of the twin's states from the log's after so many decisions on its own.
+
+Decisions, acceptances and run times are the log's, waits are the twin's: the system that wrote the log would repeat it.
 
 Of every node: requests running and waiting, waiting share, backlog, recent wait. At each horizon the states of all
 windows, in the twin and in the log, are two samples; their earth mover's distance over the feature's deviation is
@@ -12,7 +14,7 @@ import numpy as np
 from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, not_applicable
-from evaluation.certify.playing import HORIZONS, Day, Lived
+from evaluation.certify.playing import HORIZONS, Day
 from evaluation.report import Chart, Curve
 
 SECTION = "error against the rollout horizon"
@@ -21,13 +23,13 @@ MAX_COLUMNS = 60
 
 
 def horizon_lines(
-    held: Sequence[Day], lived: Sequence[Lived], partners: Sequence[Day], config: CertifyConfig
+    held: Sequence[Day], lived: Sequence[np.ndarray], partners: Sequence[Day], config: CertifyConfig
 ) -> tuple[list[Line], tuple[Chart, ...]]:
     """One line for every horizon that enough windows reach, and the growth as a chart.
 
     Args:
         held: The held-out days.
-        lived: The twin's life of them.
+        lived: The twin's states of them, from `states_with_logged_luck`.
         partners: Another real day for each.
         config: Of the certificate.
     """
@@ -91,7 +93,7 @@ def growth_exponent(horizons: Sequence[float], distances: Sequence[float]) -> fl
 
 
 def _columns(
-    held: Sequence[Day], lived: Sequence[Lived], partners: Sequence[Day], index: int, horizon: int
+    held: Sequence[Day], lived: Sequence[np.ndarray], partners: Sequence[Day], index: int, horizon: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[features x nodes, windows] of log, twin and partner, for the windows that reach the horizon in both days."""
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -99,7 +101,7 @@ def _columns(
         here, there = (np.flatnonzero(one.windows.length > horizon) for one in (day, partner))
         count = min(len(here), len(there))
         here, there = here[:count], there[:count]
-        states = (day.logged.states, here), (twin.states, here), (partner.logged.states, there)
+        states = (day.states, here), (twin, here), (partner.states, there)
         one, two, three = (
             state[index].reshape(-1, state.shape[-1])[:, chosen].astype(float) for state, chosen in states
         )
@@ -112,7 +114,7 @@ def _chart(horizons: list[float], measured: list[float], floors: list[float]) ->
     if not horizons:
         return ()
     grown = [growth_exponent(horizons, values) for values in (measured, floors)]
-    note = "Follows the logged decisions. Distance grows with horizon ** a"
+    note = "Follows the logged decisions and their luck. Distance grows with horizon ** a"
     note += (
         f": a = {grown[0]:.2f} for the twin, {grown[1]:.2f} for the floor." if np.isfinite(grown[0]) else "."
     )

@@ -2,7 +2,7 @@
 
 A line passes if its whole interval is on the right side of the threshold, fails if the whole interval is on the wrong
 side, and cannot tell otherwise; so a line that passes by chance is as rare as the interval's level says, and more
-held-out days turn "cannot tell" into one of the two.
+held-out days turn "cannot tell" into one of the two. What stands among many lines: `family`.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from evaluation.bootstrap import MAX_UNDEFINED, BootstrapConfig, Estimate, Statistic, weights_of
 from evaluation.formatting import number
@@ -43,6 +43,9 @@ class Line:
         threshold: The limit in words.
         verdict: What follows.
         reason: Why there is nothing better to say; empty for a plain verdict.
+        chance: Probability of a value as bad or worse, were the true one just at the limit; None where it cannot fail.
+        deciding: Whether a certificate passes only if this line does.
+        days: Held-out days that would tell, where the line cannot.
     """
 
     section: str
@@ -56,6 +59,9 @@ class Line:
     threshold: str
     verdict: Verdict
     reason: str = ""
+    chance: float | None = None
+    deciding: bool = False
+    days: int | None = None
 
 
 def against_floor(
@@ -91,6 +97,37 @@ def against_floor(
         section, name, unit, around(values, num_units, config), around(floors, num_units, config),
         judged, tolerance, False, f"floor + {number(tolerance)}",
         verdict_of(judged, tolerance, higher_is_better=False), reason or _why(judged),
+        chance_of(judged, tolerance, config, higher_is_better=False),
+    )  # fmt: skip
+
+
+def about_zero(
+    section: str,
+    name: str,
+    unit: str,
+    measured: Statistic,
+    num_units: int,
+    limit: float,
+    config: BootstrapConfig,
+    *,
+    one_sided: bool = False,
+    deciding: bool = False,
+    reason: str = "",
+) -> Line:
+    """A line whose signed value may lie at most `limit` from zero; on either side, or above alone if `one_sided`.
+
+    What is judged is its size, with the interval of the signed value: that of the size itself would shrink at zero.
+    """
+    value = around(measured(weights_of(num_units, config)), num_units, config)
+    judged = value
+    if value.value is not None and value.value < 0.0 and not one_sided:
+        low, high = (None if bound is None else -bound for bound in (value.high, value.low))
+        judged = Estimate(-value.value, low, high, num_units, value.reason)
+    return Line(
+        section, name, unit, value, NONE, judged, limit, False,
+        f"{'at most' if one_sided else 'within'} {number(limit)}",
+        verdict_of(judged, limit, higher_is_better=False), reason or _why(judged),
+        chance_of(judged, limit, config, higher_is_better=False), deciding,
     )  # fmt: skip
 
 
@@ -105,6 +142,7 @@ def against_limit(
     *,
     higher_is_better: bool = False,
     floor: Statistic | None = None,
+    deciding: bool = False,
     reason: str = "",
 ) -> Line:
     """A line whose value must lie on the right side of a limit that is the same for every log.
@@ -116,13 +154,16 @@ def against_limit(
     value = around(measured(weights), num_units, config, ceiling)
     noise = NONE if floor is None else around(floor(weights), num_units, config, ceiling)
     found = verdict_of(value, limit, higher_is_better=higher_is_better)
+    chance = chance_of(value, limit, config, higher_is_better=higher_is_better)
     reached = noise.value is None or (noise.value >= limit if higher_is_better else noise.value <= limit)
+    if not reached:
+        chance = None
     if found is Verdict.FAIL and not reached:
         found, reason = Verdict.CANNOT_TELL, reason or "real days do not agree that well among themselves"
     side = "at least" if higher_is_better else "at most"
     return Line(
         section, name, unit, value, noise, value, limit, higher_is_better,
-        f"{side} {number(limit)}", found, reason or _why(value),
+        f"{side} {number(limit)}", found, reason or _why(value), chance, deciding,
     )  # fmt: skip
 
 
@@ -131,6 +172,11 @@ def not_applicable(section: str, name: str, reason: str) -> Line:
     return Line(
         section, name, "", NONE, NONE, NONE, None, False, "none", Verdict.NOT_APPLICABLE, reason
     )  # fmt: skip
+
+
+def silent(line: Line) -> bool:
+    """Whether a line does not apply."""
+    return line.verdict is Verdict.NOT_APPLICABLE
 
 
 def verdict_of(judged: Estimate, limit: float, *, higher_is_better: bool) -> Verdict:
@@ -143,12 +189,18 @@ def verdict_of(judged: Estimate, limit: float, *, higher_is_better: bool) -> Ver
     return Verdict.PASS if good else Verdict.FAIL if bad else Verdict.CANNOT_TELL
 
 
-def overall(lines: Sequence[Line]) -> Verdict:
-    """Fails if a line fails; else cannot tell if a line cannot, or none applies; else passes."""
-    found = {line.verdict for line in lines}
-    if Verdict.FAIL in found:
-        return Verdict.FAIL
-    return Verdict.PASS if Verdict.PASS in found and Verdict.CANNOT_TELL not in found else Verdict.CANNOT_TELL
+def chance_of(
+    judged: Estimate, limit: float, config: BootstrapConfig, *, higher_is_better: bool
+) -> float | None:
+    """Probability of a value as bad or worse, were the true one at the limit; None without an interval."""
+    if judged.value is None or judged.low is None or judged.high is None:
+        return None
+    beyond = limit - judged.value if higher_is_better else judged.value - limit
+    half = judged.value - judged.low
+    if half <= 0.0:
+        return 0.0 if beyond > 0.0 else 1.0
+    freedom = judged.num_units - 1
+    return float(stdtr(freedom, -beyond / half * stdtrit(freedom, 0.5 + 0.5 * config.level)))
 
 
 def around(values: np.ndarray, num_units: int, config: BootstrapConfig, ceiling: float = np.inf) -> Estimate:

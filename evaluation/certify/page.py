@@ -9,6 +9,7 @@ from markupsafe import Markup
 from rich.table import Table
 
 from evaluation.certify.certificate import Certificate
+from evaluation.certify.family import FAMILY
 from evaluation.certify.lines import Line, Verdict
 from evaluation.formatting import NO_VALUE, interval, number, with_interval
 from evaluation.report.plots import chart_plot
@@ -61,6 +62,8 @@ def render(certificate: Certificate, title: str) -> str:
         days=_stretches(certificate.days, certificate.days),
         pairs=_stretches(certificate.days, certificate.partners),
         failed=failed,
+        family=FAMILY,
+        decides=any(line.deciding for line in certificate.lines),
         unsure=unsure,
     )
 
@@ -87,15 +90,24 @@ def _span(first: str, last: str) -> str:
 def as_table(certificate: Certificate) -> Table:
     """The lines as a table for the terminal."""
     table = Table(box=None, pad_edge=False)
-    for name in ("verdict", "measure", "twin", "floor", "threshold"):
+    for name in ("verdict", "measure", "twin", "floor", "threshold", "days that would tell"):
         table.add_column(name, justify="left" if name in ("verdict", "measure") else "right")
     for line in certificate.lines:
         if line.verdict is Verdict.NOT_APPLICABLE:
-            table.add_row(line.verdict.value, f"{line.name}: {line.reason}", "", "", "")
+            table.add_row(line.verdict.value, f"{line.name}: {line.reason}", "", "", "", "")
         else:
             floor = "" if line.floor.value is None else number(line.floor.value)
-            table.add_row(line.verdict.value, line.name, with_interval(line.value), floor, line.threshold)
+            days = "" if line.days is None else str(line.days)
+            name = f"{line.name} (decides)" if line.deciding else line.name
+            table.add_row(line.verdict.value, name, with_interval(line.value), floor, line.threshold, days)
     return table
+
+
+def days_in_words(line: Line) -> str:
+    """How many days would tell, of a line that cannot; empty where nobody can say."""
+    if line.verdict is not Verdict.CANNOT_TELL or line.days is None:
+        return ""
+    return f"about {line.days} held-out days would tell"
 
 
 def _row(line: Line) -> dict[str, Any]:
@@ -113,6 +125,8 @@ def _row(line: Line) -> dict[str, Any]:
         "excess_interval": "" if same or line.judged.low is None else interval(line.judged, signed=True),
         "threshold": NO_VALUE if line.limit is None else line.threshold,
         "reason": line.reason,
+        "deciding": line.deciding,
+        "days": days_in_words(line),
         "picture": "" if silent else Markup(picture(line)),
     }
 

@@ -1,7 +1,11 @@
-"""Held-out days lived twice: as the log has them, and in the twin with the logged arrivals and the logged decisions.
+"""Held-out days lived twice: as the log has them, and in the system under test with the logged arrivals.
+
+Who decides there is a clone of the logged behaviour, which reacts to what happens (closed loop against closed loop), or
+the log itself, and then with the logged luck: logged decisions were reactions to runs that happened, and followed
+beside runs drawn afresh they would overload the very system that wrote the log.
 
 Days are cut into windows that overlap by three quarters, each beginning with the logged state of its moment. Only the
-last quarter of a window counts (of a day's first window all of it), so that answers are judged after the twin has
+last quarter of a window counts (of a day's first window all of it), so that answers are judged after the system has
 lived on its own for a while; every request counts once. On days of very many requests the windows lie further apart,
 and what lies between them is not looked at.
 """
@@ -14,41 +18,44 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.certify.believed import Behaviour, Believed
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, Response
+from offline_rl.networks import sample
+from twin.contracts import Array, PyTree, Response
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import DAY_S, Encoding, day_start_s
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import answers_of_history
-from twin.placement.learned import learned_answers
-from twin.placement.model import PlacementTwin, encode_days
-from twin.placement.replay import replayed_answers
-from twin.placement.responses import drawn_response
+from twin.placement.model import encode_days
+from twin.placement.replay import ReplayTable, replayed_answers, with_logged_luck
+from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, PlacementOutcome
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
-from twin.rollout import follow
+from twin.rollout import follow, unroll
 
 HORIZONS = (1, 5, 20, 50, 100, 400)
 OVERLAP = 4
 MAX_WINDOWS = 32
 """Windows of a day, at most about."""
+MIN_COPIES = 5
+"""Lives of every window in closed loop, at least."""
 STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "recent_wait")
 _STATES = [[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES]
-_ANSWERS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
+ANSWERS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
 
 
 class Lived(NamedTuple):
-    """What came of the counted requests, [rows], and the states on the way."""
+    """What came of the counted requests, [rows]."""
 
+    node: np.ndarray  # the decisions
     wait_s: np.ndarray  # NaN where it did not start, or the log does not say
     run_s: np.ndarray
     response_s: np.ndarray
     answer: np.ndarray  # labels
     started: np.ndarray  # bool: began to run, as far as known
     known: np.ndarray  # bool: the outcome is final
-    states: np.ndarray  # [horizons, state features, nodes, windows]
 
 
 class Day(NamedTuple):
@@ -58,6 +65,7 @@ class Day(NamedTuple):
     windows: Windows
     counted: np.ndarray  # [T, W] bool
     logged: Lived
+    states: np.ndarray  # [horizons, state features, nodes, windows] of the log
 
 
 def days_windows(
@@ -124,44 +132,83 @@ def real_days(
         begin += part.num_windows
         counted = counted_once(part) & ~np.asarray(illegal)[: part.num_steps, here] & (part.node >= 0)
         logged = lived_from(
-            part, counted, part.fate.start_s, part.fate.finish_s, part.fate.status,
-            np.isfinite(part.fate.finish_s) | (part.fate.status == REJECTED), np.asarray(states)[..., here],
+            part, counted, part.node, part.fate.start_s, part.fate.finish_s, part.fate.status,
+            np.isfinite(part.fate.finish_s) | (part.fate.status == REJECTED),
         )  # fmt: skip
-        found[day] = Day(day, part, counted, logged)
+        found[day] = Day(day, part, counted, logged, np.asarray(states)[..., here])
     return found
 
 
-def twin_days(twin: PlacementTwin, days: Sequence[Day], archive: Archive, *, seed: int) -> list[Lived]:
-    """The same requests with the same decisions, answered by the twin, one list entry a day.
+def states_with_logged_luck(believed: Believed, days: Sequence[Day], *, seed: int) -> list[np.ndarray]:
+    """The states at the horizons where the logged decisions meet the logged runs and acceptances, and waits alone are
+    the system's own: one array a day, as `Lived.states`.
 
-    Members take the windows in turn, so that a row is one draw from the ensemble. Outcomes later than the end of the
-    log count as unknown, as they do in the log.
+    Members take the windows in turn.
     """
     whole = joined([day.windows for day in days])
-    width, members = whole.num_windows, twin.config.num_members
-    chosen, place = deal(width, members)
-    dealt = select(whole, chosen)
-    outcome, _, states = jax.jit(
-        lambda key, windows, model: _play(
-            key, twin.encoding, windows,
-            _response(twin.encoding, windows, learned_answers(twin.encoding, twin.config, model)),
-        )
-    )(jax.random.key(seed), dealt, twin.model)  # fmt: skip
-    outcome = jax.tree.map(lambda leaf: np.asarray(leaf)[:, place], outcome)
-    states = np.asarray(states)[..., place]
+    chosen, place = deal(whole.num_windows, believed.num_members)
+    dealt, table = select(whole, chosen), answers_of_history(whole, believed.encoding)
+    dealt_table = jax.tree.map(lambda leaf: np.asarray(leaf)[..., chosen], table)
+
+    def run(key: Array, windows: Windows, table: ReplayTable, model: PyTree) -> Array:
+        answers = with_logged_luck(believed.answers(model), replayed_answers(windows, table))
+        return _play(key, believed.encoding, windows, _response(believed.encoding, windows, answers))[2]
+
+    states = jax.jit(run)(jax.random.key(seed), dealt, dealt_table, believed.model)
+    return _by_day(np.asarray(states)[..., place], days)
+
+
+def closed_loop_days(
+    believed: Believed, behaviour: Behaviour, days: Sequence[Day], archive: Archive, *, seed: int
+) -> list[Lived]:
+    """The same requests under a clone of the behaviour, answered by the system under test, one list entry a day.
+
+    Every window is lived `copies_of(believed)` times, as often by each member: the rows of the first life come first.
+    Outcomes later than the end of the log count as unknown, as they do in the log.
+    """
+    whole, copies = joined([day.windows for day in days]), copies_of(believed)
+    every = np.tile(np.arange(whole.num_windows), copies)
     end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
+
+    def run(key: Array, windows: Windows, model: PyTree, params: PyTree) -> tuple[PlacementOutcome, Array]:
+        def decide(key: Array, observation: PyTree, legal: Array, _: None) -> Array:
+            return sample(key, behaviour.network.logits(params, observation, legal))
+
+        system = environment(
+            placement(believed.encoding.cluster, believed.encoding.problem),
+            _response(believed.encoding, windows, believed.answers(model)),
+        )
+        lived = unroll(key, system, decide, None, windows.num_steps, (windows.arrival_s.shape[1],))
+        return jax.tree.map(lambda leaf: leaf[:, 0], (lived.outcome, lived.action))
+
+    outcome, action = jax.tree.map(
+        np.asarray,
+        jax.jit(run)(jax.random.key(seed), select(whole, every), believed.model, behaviour.params),
+    )
     found, begin = [], 0
     for day in days:
-        here = slice(begin, begin + day.windows.num_windows)
-        begin += day.windows.num_windows
-        steps = day.windows.num_steps
-        start_s, finish_s, status = (leaf[:steps, here] for leaf in outcome)
-        settled = np.isfinite(finish_s) | (status == REJECTED)
-        settled &= (status == REJECTED) | (finish_s + day.windows.origin_s[None] <= end_s)
-        found.append(
-            lived_from(day.windows, day.counted, start_s, finish_s, status, settled, states[..., here])
-        )
+        here = np.arange(begin, begin + day.windows.num_windows)
+        begin, steps, lives = begin + day.windows.num_windows, day.windows.num_steps, []
+        for copy in range(copies):
+            place = here + copy * whole.num_windows
+            start_s, finish_s, status = (leaf[:steps, place] for leaf in outcome)
+            settled = np.isfinite(finish_s) | (status == REJECTED)
+            settled &= (status == REJECTED) | (finish_s + day.windows.origin_s[None] <= end_s)
+            node = action[:steps, place]
+            lives.append(lived_from(day.windows, day.counted, node, start_s, finish_s, status, settled))
+        found.append(Lived(*(np.concatenate(leaf) for leaf in zip(*lives, strict=True))))
     return found
+
+
+def copies_of(believed: Believed) -> int:
+    """Times that every window is lived in closed loop: a multiple of the members."""
+    return -(-MIN_COPIES // believed.num_members) * believed.num_members
+
+
+def _by_day(leaf: np.ndarray, days: Sequence[Day]) -> list[np.ndarray]:
+    """The parts [..., windows] of the days' joined windows."""
+    ends = np.cumsum([day.windows.num_windows for day in days])
+    return np.split(leaf, ends[:-1], axis=-1)
 
 
 def deal(num_windows: int, num_members: int) -> tuple[np.ndarray, np.ndarray]:
@@ -179,16 +226,17 @@ def deal(num_windows: int, num_members: int) -> tuple[np.ndarray, np.ndarray]:
 def lived_from(
     windows: Windows,
     counted: np.ndarray,
+    node: np.ndarray,
     start_s: np.ndarray,
     finish_s: np.ndarray,
     status: np.ndarray,
     settled: np.ndarray,
-    states: np.ndarray,
 ) -> Lived:
     """The counted rows, in the order of their arrival, of outcomes [T, W] on the windows' clocks."""
     order = np.argsort(windows.row[counted], kind="stable")
-    arrival, start, finish, code, known = (
-        np.asarray(leaf)[counted][order] for leaf in (windows.arrival_s, start_s, finish_s, status, settled)
+    chosen, arrival, start, finish, code, known = (
+        np.asarray(leaf)[counted][order]
+        for leaf in (node, windows.arrival_s, start_s, finish_s, status, settled)
     )
     ran = known & np.isin(code, (COMPLETED, FAILED))
     begun = ran & np.isfinite(start)
@@ -196,8 +244,8 @@ def lived_from(
         wait_s = np.where(begun, np.maximum(start - arrival, 0.0), np.nan)
         run_s = np.where(begun, np.maximum(finish - start, 0.0), np.nan)
         response_s = np.where(ran, np.maximum(finish - arrival, 0.0), np.nan)
-    answer = np.array([_ANSWERS.get(int(one), "unknown") for one in code], dtype="U9")
-    return Lived(wait_s, run_s, response_s, answer, ran, known, states)
+    answer = np.array([ANSWERS.get(int(one), "unknown") for one in code], dtype="U9")
+    return Lived(chosen, wait_s, run_s, response_s, answer, ran, known)
 
 
 def rows_of(windows: Windows, counted: np.ndarray, leaf: np.ndarray) -> np.ndarray:
@@ -205,8 +253,19 @@ def rows_of(windows: Windows, counted: np.ndarray, leaf: np.ndarray) -> np.ndarr
     return np.asarray(leaf)[counted][np.argsort(windows.row[counted], kind="stable")]
 
 
-def _response(encoding: Encoding, windows: Windows, answers: object) -> Response:
-    return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)  # type: ignore[arg-type]
+def asked(day: Day, lived: Lived, name: str) -> np.ndarray:
+    """[rows of `lived`] a field of the requests, once for every life of the day."""
+    column = rows_of(day.windows, day.counted, getattr(day.windows.request, name))
+    return np.tile(column, len(lived.known) // max(len(column), 1))
+
+
+def known_in_log(day: Day, lived: Lived) -> np.ndarray:
+    """[rows of `lived`] bool: the log knows what came of the request."""
+    return np.tile(day.logged.known, len(lived.known) // max(len(day.logged.known), 1))
+
+
+def _response(encoding: Encoding, windows: Windows, answers: Answers) -> Response:
+    return drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
 
 
 def _play(

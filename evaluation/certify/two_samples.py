@@ -75,23 +75,27 @@ def two_sample_lines(section: str, trio: Trio, columns: tuple[str, ...], config:
 
 
 def column_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
-    """KL of every column."""
+    """KL of every column; of one that holds a single value everywhere a line could only pass, so it does not apply."""
     coding, intervals = Coding(trio.real.sample), config.intervals()
     measured = column_kls(coding, trio.real, trio.generated, trio.num_units)
     floor = column_kls(coding, trio.real, trio.other, trio.num_units)
     return [
+        not_applicable(section, f"KL of {name}", "log and twin hold one value only")
+        if _constant(trio, name) else
         against_floor(
             section, f"KL of {name}", "nats", measured[name], floor[name], trio.num_units,
-            config.thresholds.column_kl, intervals, reason=_constant(trio, name),
+            config.thresholds.column_kl, intervals,
         )
         for name in coding.names
     ]  # fmt: skip
 
 
 def distribution_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
-    """Distances of the distribution functions of every continuous column."""
+    """Distances of the distribution functions of every continuous column that holds more than one value."""
     lines, intervals, limits = [], config.intervals(), config.thresholds
     for name in trio.real.sample.continuous:
+        if _constant(trio, name):
+            continue
         measured, floor = (
             distribution_distances(
                 trio.real.sample.continuous[name], trio.real.unit,
@@ -211,7 +215,10 @@ def _num_known(trio: Trio, name: str) -> int:
     return min(counts[:1] + counts[2:])
 
 
-def _constant(trio: Trio, name: str) -> str:
-    column = trio.real.sample.continuous.get(name)
-    values = trio.real.sample.categorical[name] if column is None else column[np.isfinite(column)]
-    return "the log holds one value only" if len(np.unique(values)) == 1 else ""
+def _constant(trio: Trio, name: str) -> bool:
+    """Whether nobody ever saw more than one value."""
+    seen = []
+    for part in trio[:3]:
+        column = part.sample.continuous.get(name)
+        seen.append(part.sample.categorical[name] if column is None else column[np.isfinite(column)])
+    return len(np.unique(np.concatenate(seen))) == 1

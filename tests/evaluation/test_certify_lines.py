@@ -1,16 +1,19 @@
 """Verdicts of certificates: same law passes, a known shift fails, a sample too small says so; size and power."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from evaluation.bootstrap import BootstrapConfig, Estimate
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.family import holm, overall, settled
 from evaluation.certify.lines import (
     Verdict,
+    about_zero,
     against_floor,
     against_limit,
     not_applicable,
-    overall,
     verdict_of,
 )
 from evaluation.certify.measures import (
@@ -125,6 +128,83 @@ def test_a_certificate_is_as_good_as_its_worst_line():
     assert overall([silent]) is Verdict.CANNOT_TELL
 
 
+def lone_line(value, spread, limit=0.5, **said):
+    """A mean of twelve units with a value and a spread."""
+    values = value + spread * np.linspace(-1.0, 1.0, 12)
+    return replace(
+        against_limit("s", "n", "1", mean_of(values, np.arange(12), 12), 12, limit, BootstrapConfig(200)),
+        **said,
+    )
+
+
+def test_only_deciding_lines_must_pass():
+    good, unsure = lone_line(0.1, 0.05, deciding=True), lone_line(0.5, 0.1)
+    assert unsure.verdict is Verdict.CANNOT_TELL
+    assert overall([good, unsure]) is Verdict.PASS
+    assert overall([good, replace(unsure, deciding=True)]) is Verdict.CANNOT_TELL
+    assert overall([replace(good, deciding=False), unsure]) is Verdict.CANNOT_TELL
+    absent = replace(not_applicable("s", "n", "why"), deciding=True)
+    assert overall([absent, lone_line(0.1, 0.05)]) is Verdict.CANNOT_TELL
+
+
+def test_holm_rejects_step_by_step_and_no_one_else():
+    assert holm([0.01, 0.04, 0.03, np.nan]).tolist() == [True, False, False, False]
+    assert holm([0.01, 0.02, 0.04]).tolist() == [True, True, True]
+    assert holm([np.nan]).tolist() == [False]
+    assert holm([]).tolist() == []
+
+
+def test_one_line_just_beyond_its_limit_fails_alone_and_not_among_forty():
+    beyond = lone_line(0.6, 0.25)
+    assert beyond.verdict is Verdict.FAIL
+    assert settled([beyond], 3)[0].verdict is Verdict.FAIL
+    among = settled([beyond, *(lone_line(0.1, 0.1) for _ in range(39))], 3)
+    assert among[0].verdict is Verdict.CANNOT_TELL
+    assert "among so many" in among[0].reason
+    far = settled([lone_line(176.0, 20.0, limit=7.67), *(lone_line(0.1, 0.1) for _ in range(39))], 3)
+    assert far[0].verdict is Verdict.FAIL
+
+
+def test_families_of_lines_at_their_limits_fail_once_in_twenty_at_most():
+    random = np.random.default_rng(0)
+    intervals = BootstrapConfig(200)
+
+    def family():
+        columns = 0.5 + 0.3 * random.normal(size=(8, 30))
+        lines = [
+            against_limit("s", "n", "1", mean_of(one, np.arange(30), 30), 30, 0.5, intervals)
+            for one in columns
+        ]
+        return overall(settled(lines, 3)), overall(lines)
+
+    told = [family() for _ in range(300)]
+    assert np.mean([one is Verdict.FAIL for one, _ in told]) < 0.08
+    assert np.mean([alone is Verdict.FAIL for _, alone in told]) > 0.12  # what the family is for
+
+
+def test_what_cannot_be_told_says_how_many_days_would_tell():
+    (line,) = settled([lone_line(0.45, 0.3)], 3)
+    assert line.verdict is Verdict.CANNOT_TELL
+    half = line.judged.value - line.judged.low
+    assert line.days == pytest.approx(3 * (half / 0.05) ** 2, abs=1.0)
+    assert settled([lone_line(0.5, 0.1)], 3)[0].days is None  # at its limit no number of days tells
+    assert settled([lone_line(0.1, 0.05)], 3)[0].days is None
+
+
+def test_a_signed_value_is_judged_by_its_size():
+    def line(value, **options):
+        values = value + 0.01 * np.linspace(-1.0, 1.0, 12)
+        return about_zero(
+            "s", "n", "1", mean_of(values, np.arange(12), 12), 12, 0.1, BootstrapConfig(200), **options
+        )
+
+    assert [line(value).verdict for value in (-0.2, 0.0, 0.2)] == [Verdict.FAIL, Verdict.PASS, Verdict.FAIL]
+    assert line(-0.2).value.value == pytest.approx(-0.2)
+    assert line(-0.2).judged.value == pytest.approx(0.2)
+    assert line(-0.2, one_sided=True).verdict is Verdict.PASS
+    assert line(0.1).verdict is Verdict.CANNOT_TELL
+
+
 def test_too_few_units_give_no_verdict():
     one = mean_of(np.ones(3), np.arange(3), 3)
     line = against_floor("s", "n", "1", one, one, 3, 0.1, BootstrapConfig(200))
@@ -190,8 +270,9 @@ def test_columns_that_say_little_are_named():
     told = {line.name: line for line in lines}
     assert told["wait"].verdict is Verdict.NOT_APPLICABLE
     assert "fewer than 50" in told["wait"].reason
-    assert told["KL of run"].reason == "the log holds one value only"
-    assert told["KL of run"].verdict is Verdict.PASS
+    assert told["KL of run"].reason == "log and twin hold one value only"
+    assert told["KL of run"].verdict is Verdict.NOT_APPLICABLE  # a line that could only pass
+    assert not any("distance of run" in name for name in told)
 
 
 def test_intervals_of_excess_hold_the_truth_as_often_as_they_say():

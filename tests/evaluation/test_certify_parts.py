@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from evaluation.certify.answering import _correlation
 from evaluation.certify.calibrated import LEVELS, calibration_error
 from evaluation.certify.certificate import EXIT_STATUS, Certificate, Section
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.family import overall, settled
 from evaluation.certify.generating import arrival_lines
 from evaluation.certify.held_out import _partners, parse_days
 from evaluation.certify.horizons import growth_exponent, mean_earth_mover
-from evaluation.certify.lines import Verdict, against_floor, against_limit, not_applicable, overall
+from evaluation.certify.lines import Verdict, against_floor, against_limit, not_applicable
+from evaluation.certify.offloading import _correlation
 from evaluation.certify.page import picture, render
 from evaluation.certify.playing import deal
 from evaluation.certify.rankings import weighted_spearman
@@ -136,7 +137,8 @@ def made_certificate(**changed):
     )
     chart = Chart("Distribution", "s", "share", (Curve("twin", (0.0, 10.0), (0.0, 1.0)),), logarithmic=True)
     made = Certificate(
-        overall(lines), lines, (Section("answers", "about", (chart,)),), ("2024-01-01",), ("2024-01-02",),
+        overall(lines), tuple(settled(lines, 1)), (Section("answers", "about", (chart,)),), ("2024-01-01",),
+        ("2024-01-02",),
         ("2024-01-03",), 100, ("a note",), "", to_plain(QUICK), "aa", "bb",
     )  # fmt: skip
     return replace(made, **changed)

@@ -188,3 +188,41 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
         return (step + 1, fates), jax.tree.map(of_choice, fates)
 
     return Answers(init, answer)
+
+
+def with_logged_luck(answers: Answers, history: Answers) -> Answers:
+    """`answers` whose luck is that of the log: who accepts, how long a run takes and how it ends are as `history` knows
+    them; waits alone are answered anew.
+
+    Logged decisions were reactions to runs that happened. Beside runs drawn afresh they would be blind ones, and the
+    queues of the very system that wrote the log would grow; beside the logged runs they are what they were.
+
+    Args:
+        answers: Of any system.
+        history: From `replayed_answers`, walking through the same windows.
+
+    Returns:
+        The answers; where history knows no end, the system's own.
+    """
+
+    def init(key: Array, streams: Streams) -> tuple[PyTree, PyTree]:
+        return answers.init(key, streams), history.init(key, streams)
+
+    def answer(
+        key: Array, memory: tuple[PyTree, PyTree], state: PlacementState, node: Array, note: PyTree
+    ) -> tuple[tuple[PyTree, PyTree], Fate]:
+        own, drawn = answers.answer(key, memory[0], state, node, note)
+        walk, logged = history.answer(key, memory[1], state, node, note)
+        told = jnp.isfinite(logged.finish_s) | (logged.status == REJECTED)
+        ran = jnp.isfinite(logged.start_s) & jnp.isfinite(logged.finish_s)
+        start_s = jnp.where(jnp.isfinite(drawn.start_s), drawn.start_s, logged.start_s)
+        lucky = Fate(
+            logged.accepted,
+            jnp.where(ran, start_s, logged.start_s),
+            jnp.where(ran, start_s + (logged.finish_s - logged.start_s), logged.finish_s),
+            logged.status,
+        )
+        fate = jax.tree.map(lambda one, other: jnp.where(told, one, other), lucky, drawn)
+        return (own, walk), fate
+
+    return Answers(init, answer, answers.note)

@@ -1,0 +1,105 @@
+"""One-step forecasts against what came true: biases that are wrong on average, by node, and in acceptance.
+
+A bias on every node is measured by the product of a node's mean residuals in two halves of the units, which are drawn
+apart: chance leaves nothing of it on average, where a mean of squares would be above zero by its noise alone.
+"""
+
+import numpy as np
+
+from evaluation.bootstrap import Statistic
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.forecasting import LEAST_S, Forecast
+from evaluation.certify.lines import Line, about_zero, not_applicable
+from evaluation.certify.resampled import mean_of
+
+SECTION = "biases of one-step forecasts"
+MIN_ROWS = 100
+MIN_WAITED = 50
+
+
+def bias_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
+    """Lines of acceptance, waits and run times; deciding all of them."""
+    return [*_acceptance_lines(told, config), _waits_line(told, config), _runs_line(told, config)]
+
+
+def bias_over_groups(residual: np.ndarray, group: np.ndarray, unit: np.ndarray, num_units: int) -> Statistic:
+    """Mean over groups, weighted by their rows, of the squared mean residual, without what chance adds to it.
+
+    Args:
+        residual: [rows]; NaN rows do not count.
+        group, unit: [rows] of every row.
+        num_units: Number of units; even and odd ones are the halves.
+    """
+    known = np.isfinite(residual)
+    labels, place = np.unique(group[known], return_inverse=True)
+    cell = unit[known] * len(labels) + place
+    shape = (num_units, len(labels))
+    total = np.bincount(cell, residual[known], minlength=num_units * len(labels)).reshape(shape)
+    count = np.bincount(cell, minlength=num_units * len(labels)).reshape(shape)
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        sums = [
+            (weights[:, half::2] @ total[half::2], weights[:, half::2] @ count[half::2]) for half in (0, 1)
+        ]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            product = np.prod([above / below for above, below in sums], axis=0)
+            rows = np.where(np.isfinite(product), sums[0][1] + sums[1][1], 0.0)
+            return np.asarray((np.nan_to_num(product) * rows).sum(axis=1) / rows.sum(axis=1))
+
+    return statistic
+
+
+def _acceptance_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
+    names = ("bias of acceptance", "bias of acceptance over nodes, squared")
+    num_refused = int((~told.accepted).sum())
+    if not told.draws_accepted.size or min(num_refused, int(told.accepted.sum())) < MIN_ROWS // 2:
+        reason = f"{num_refused} of {len(told.accepted)} offers were refused"
+        return [not_applicable(SECTION, name, reason) for name in names]
+    residual = told.accepted - told.draws_accepted.mean(axis=1)
+    limits, intervals = config.thresholds, config.intervals()
+    return [
+        about_zero(SECTION, names[0], "share", mean_of(residual, told.unit, told.num_units), told.num_units,
+                   limits.acceptance_bias, intervals, deciding=True),
+        about_zero(SECTION, names[1], "share squared",
+                   bias_over_groups(residual, told.node, told.unit, told.num_units), told.num_units,
+                   limits.acceptance_bias_by_node**2, intervals, one_sided=True, deciding=True),
+    ]  # fmt: skip
+
+
+def _waits_line(told: Forecast, config: CertifyConfig) -> Line:
+    name = "log of mean wait over mean forecast"
+    mean_draw_s = _mean_draw(told.draws_wait_s)
+    known = np.isfinite(told.wait_s) & np.isfinite(mean_draw_s)
+    num_waited = int(np.sum(known & (told.wait_s > LEAST_S)))
+    if num_waited < MIN_WAITED:
+        return not_applicable(SECTION, name, f"{num_waited} requests are known to have waited")
+    unit = told.unit[known]
+    seen, drawn = (np.bincount(unit, column[known], told.num_units) for column in (told.wait_s, mean_draw_s))
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.log(weights @ seen) - np.log(weights @ drawn))
+
+    return about_zero(
+        SECTION, name, "1", statistic, told.num_units, config.thresholds.wait_bias, config.intervals(),
+        deciding=True, reason=f"{told.wait_s[known].mean():.3g} s came, {mean_draw_s[known].mean():.3g} s forecast",
+    )  # fmt: skip
+
+
+def _runs_line(told: Forecast, config: CertifyConfig) -> Line:
+    name = "bias of log run time over nodes, squared"
+    residual = np.log(LEAST_S + told.run_s) - _mean_draw(np.log(LEAST_S + told.draws_run_s))
+    num_known = int(np.isfinite(residual).sum())
+    if num_known < MIN_ROWS:
+        return not_applicable(SECTION, name, f"{num_known} run times are known, fewer than {MIN_ROWS}")
+    return about_zero(
+        SECTION, name, "1", bias_over_groups(residual, told.node, told.unit, told.num_units), told.num_units,
+        config.thresholds.run_bias_by_node**2, config.intervals(), one_sided=True, deciding=True,
+    )  # fmt: skip
+
+
+def _mean_draw(draws: np.ndarray) -> np.ndarray:
+    """[rows] mean of the draws [rows, draws] that are not NaN."""
+    known = np.isfinite(draws)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, draws, 0.0).sum(axis=1) / known.sum(axis=1))

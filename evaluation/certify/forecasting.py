@@ -1,0 +1,213 @@
+"""One-step forecasts: at every logged decision, in the logged state, what the system under test would answer.
+
+The log goes on as it went, whatever is forecast, so decisions stay the reactions they were. If the system is the one
+that wrote the log, the logged answer and every draw have one law, and their ranks are uniform.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.certify.believed import Behaviour, Believed
+from evaluation.certify.playing import joined
+from offline_rl.networks import joint_entropy, joint_log_prob
+from twin.contracts import Array, Outcome, PyTree, Response
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.history import answers_of_history
+from twin.placement.replay import ReplayTable, replayed_answers
+from twin.placement.responses import Answers, drawn_response
+from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN
+from twin.placement.windows import Windows, replayed_arrivals, select
+from twin.rollout import follow
+
+NUM_DRAWS = 60
+"""Draws of every answer, at least; as many of each member."""
+MIN_DAYS = 8
+"""From so many days on, whole days are the units; below, four stretches of a window each."""
+BLOCKS_PER_WINDOW = 4
+RESOLUTION, LEAST_S = 0.01, 1e-3
+"""Durations within one per cent, or a millisecond, count as equal."""
+
+
+class Forecast(NamedTuple):
+    """Logged answers [rows] and draws of them [rows, draws], in order of arrival."""
+
+    arrival_s: np.ndarray  # seconds since 1970
+    day: np.ndarray  # index of the day
+    unit: np.ndarray  # that are drawn together, in [0, num_units)
+    num_units: int
+    node: np.ndarray
+    service: np.ndarray
+    accepted: np.ndarray  # bool
+    known: np.ndarray  # bool: the outcome is final
+    status: np.ndarray
+    wait_s: np.ndarray  # NaN where it did not start, or nobody knows
+    run_s: np.ndarray  # NaN where it did not end, or nobody knows
+    draws_accepted: np.ndarray  # bool
+    draws_status: np.ndarray
+    draws_wait_s: np.ndarray  # had it been accepted
+    draws_run_s: np.ndarray
+    surprise: np.ndarray = np.zeros(
+        0
+    )  # minus the log probability of the logged decisions under the clone, nats
+    doubt: np.ndarray = np.zeros(0)  # entropy of the clone there, nats
+
+    @property
+    def finish_s(self) -> np.ndarray:
+        """[rows] seconds since 1970; NaN where it did not end."""
+        return self.arrival_s + self.wait_s + self.run_s
+
+
+def forecast(believed: Believed, behaviour: Behaviour, parts: Sequence[Windows], *, seed: int) -> Forecast:
+    """Forecasts of every request with a known decision of some days, given as disjoint windows day by day.
+
+    Args:
+        believed: The system under test.
+        behaviour: A clone of the logged behaviour, whose surprise at the logged decisions is taken down.
+        parts: The windows.
+        seed: Of the draws.
+    """
+    whole, members = joined(parts), believed.num_members
+    width, num_draws = whole.num_windows, -(-NUM_DRAWS // believed.num_members)
+    table = answers_of_history(whole, believed.encoding)
+    every = np.tile(np.arange(width), members)
+    tiled = select(whole, every)
+    tiled_table = jax.tree.map(lambda leaf: np.asarray(leaf)[..., every], table)
+    run = jax.jit(
+        lambda key, windows, table, model, params: _drawn(
+            key,
+            believed,
+            behaviour._replace(params=params),
+            believed.answers(model),
+            windows,
+            table,
+            num_draws,
+        )
+    )
+    drawn, clone, illegal = run(jax.random.key(seed), tiled, tiled_table, believed.model, behaviour.params)
+    rows = whole.valid() & ~np.asarray(illegal)[:, :width] & (whole.node >= 0)
+
+    def of_rows(leaf: Array) -> np.ndarray:  # [T, draws, members * windows] -> [rows, draws]
+        split = np.asarray(leaf).reshape(leaf.shape[0], num_draws, members, width)
+        return np.moveaxis(split, -1, 1)[rows].reshape(-1, num_draws * members)
+
+    order, labels = _in_order(parts, rows)
+    told = _forecast(whole, rows, order, labels, [of_rows(leaf)[order] for leaf in drawn])
+    surprise, doubt = (np.asarray(leaf)[:, :width][rows][order] for leaf in clone)
+    return told._replace(surprise=surprise, doubt=doubt)
+
+
+def ranks(value: np.ndarray, draws: np.ndarray, *, seed: int = 0) -> np.ndarray:
+    """[rows] in (0, 1): where durations lie among their draws [rows, draws]; among equals drawn evenly with `seed`.
+
+    Draws that are NaN do not count. Uniform where the value is one more draw.
+    """
+    scale = np.log(LEAST_S + value)[:, None]
+    told = np.log(LEAST_S + draws)
+    below = np.sum(told < scale - RESOLUTION, axis=1)
+    equal = np.sum(np.abs(told - scale) <= RESOLUTION, axis=1)
+    even = np.random.default_rng(seed).random(len(value))
+    return np.asarray((below + even * (equal + 1)) / (np.sum(np.isfinite(told), axis=1) + 1))
+
+
+def _drawn(
+    key: Array,
+    believed: Believed,
+    behaviour: Behaviour,
+    answers: Answers,
+    windows: Windows,
+    table: ReplayTable,
+    num_draws: int,
+) -> tuple[tuple[Array, ...], tuple[Array, Array], Array]:
+    """The draws [T, draws, streams] of acceptance, status, wait and run; surprise and doubt of the clone, and illegal
+    decisions [T, streams]."""
+    encoding = believed.encoding
+    log = drawn_response(
+        encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), replayed_answers(windows, table)
+    )
+    system = environment(placement(encoding.cluster, encoding.problem), _asked(log, answers, num_draws))
+    actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+    lived = follow(key, system, actions, (windows.arrival_s.shape[1],))
+    clone = _surprise(behaviour, lived.observation, lived.legal, lived.action)
+    return jax.tree.map(lambda leaf: leaf[:, :, 0], lived.note), clone, lived.illegal[:, 0]
+
+
+def _surprise(behaviour: Behaviour, observation: PyTree, legal: Array, action: Array) -> tuple[Array, Array]:
+    """[T, streams] minus log probability of the actions under the clone, and its entropy, step by step."""
+
+    def step(_: None, told: tuple[PyTree, Array, Array]) -> tuple[None, tuple[Array, Array]]:
+        observation, legal, action = told
+        logits = behaviour.network.logits(behaviour.params, observation, legal)
+        return None, (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0])
+
+    _, (surprise, doubt) = jax.lax.scan(step, None, (observation, legal, action))
+    return surprise, doubt
+
+
+def _asked(log: Response, answers: Answers, num_draws: int) -> Response:
+    """The log as a response whose notes are draws from `answers` to the offers it meets."""
+
+    def advance(key: Array, private: PyTree, state: PyTree, node: Array) -> tuple[PyTree, Outcome]:
+        after, outcome = log.advance(key, private, state, node)
+        key_memory, key_draws = jax.random.split(jax.random.fold_in(key, 1))
+        note = answers.note(log.foretell(private, state), node)
+        memory = answers.init(key_memory, state.clock_s.shape)
+
+        def one(key: Array) -> tuple[Array, ...]:
+            _, fate = answers.answer(key, memory, state, node, note)
+            wait_s = fate.start_s - state.clock_s[None]
+            return fate.accepted, fate.status, wait_s, fate.finish_s - fate.start_s
+
+        return after, outcome._replace(note=jax.vmap(one)(jax.random.split(key_draws, num_draws)))
+
+    return Response(log.init, advance, log.foretell)
+
+
+def _in_order(parts: Sequence[Windows], rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """The rows' order of arrival, and their day and unit in that order."""
+    day = np.concatenate([np.full(part.num_windows, index) for index, part in enumerate(parts)])
+    step, window = np.nonzero(rows)
+    order = np.lexsort((step, window))
+    step, window = step[order], window[order]
+    if len(parts) >= MIN_DAYS:
+        return order, (day[window], day[window])
+    count = np.bincount(window, minlength=len(day))
+    place = np.arange(len(window)) - (np.cumsum(count) - count)[window]
+    unit = window * BLOCKS_PER_WINDOW + place * BLOCKS_PER_WINDOW // np.maximum(count[window], 1)
+    return order, (day[window], np.unique(unit, return_inverse=True)[1])
+
+
+def _forecast(
+    whole: Windows,
+    rows: np.ndarray,
+    order: np.ndarray,
+    labels: tuple[np.ndarray, np.ndarray],
+    draws: Sequence[np.ndarray],
+) -> Forecast:
+    def pick(leaf: np.ndarray) -> np.ndarray:
+        return np.asarray(leaf)[rows][order]
+
+    arrival, start, finish = (
+        pick(leaf) for leaf in (whole.arrival_s, whole.fate.start_s, whole.fate.finish_s)
+    )
+    status, origin = pick(whole.fate.status), np.broadcast_to(whole.origin_s, rows.shape)
+    began = np.isfinite(start) & (status != DROPPED) & (status != REJECTED)
+    ended = began & np.isfinite(finish) & np.isin(status, (COMPLETED, FAILED))
+    accepted, drawn_status, wait_s, run_s = draws
+    with np.errstate(invalid="ignore"):
+        return Forecast(
+            arrival_s=arrival + pick(origin),
+            day=labels[0], unit=labels[1], num_units=int(labels[1].max()) + 1,
+            node=pick(whole.node), service=pick(whole.request.service),
+            accepted=status != REJECTED, known=(status != UNKNOWN) & (np.isfinite(finish) | (status == REJECTED)),
+            status=status,
+            wait_s=np.where(began, np.maximum(start - arrival, 0.0), np.nan),
+            run_s=np.where(ended, np.maximum(finish - start, 0.0), np.nan),
+            draws_accepted=accepted, draws_status=drawn_status,
+            draws_wait_s=np.where(np.isfinite(wait_s), np.maximum(wait_s, 0.0), np.nan),
+            draws_run_s=np.where(np.isfinite(run_s), np.maximum(run_s, 0.0), np.nan),
+        )  # fmt: skip

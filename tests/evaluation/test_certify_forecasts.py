@@ -1,0 +1,144 @@
+"""One-step forecasts against logs whose law is known: right ones pass, planted faults fail their own line."""
+
+import numpy as np
+import pytest
+
+from evaluation.certify.biases import bias_lines, bias_over_groups
+from evaluation.certify.calibrated import calibration_lines
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.family import settled
+from evaluation.certify.forecasting import Forecast, ranks
+from evaluation.certify.lines import Verdict
+from evaluation.certify.model_class import model_class_lines
+from twin.placement.types import COMPLETED, REJECTED
+
+QUICK = CertifyConfig(num_replicates=200)
+NUM_ROWS, NUM_DRAWS, NUM_NODES, NUM_UNITS = 6_000, 40, 4, 24
+MEAN_LOG_RUN = np.array([3.0, 3.4, 3.8, 3.2])
+
+RUNS = "bias of log run time over nodes, squared"
+WAITS = "log of mean wait over mean forecast"
+ACCEPTANCE = "bias of acceptance"
+PERSISTENCE = "persistence of run time residuals on a node"
+BESIDE = "run time residuals against requests that come during the run"
+
+
+def made(seed: int = 0) -> Forecast:
+    """A day of requests on four nodes and right forecasts of them; nothing ever queues, so waits are drawn too."""
+    random = np.random.default_rng(seed)
+    arrival_s = np.sort(random.uniform(0.0, 86_400.0, NUM_ROWS))
+    node = random.integers(NUM_NODES, size=NUM_ROWS)
+
+    def runs(*shape):
+        return np.exp(
+            MEAN_LOG_RUN[node].reshape((-1,) + (1,) * len(shape))
+            + 0.4 * random.normal(size=(NUM_ROWS, *shape))
+        )
+
+    def waits(*shape):
+        return np.exp(random.normal(size=(NUM_ROWS, *shape)))
+
+    accepted = random.random(NUM_ROWS) < 0.8
+    unknown = np.where(accepted, 0.0, np.nan)
+    draws_accepted = random.random((NUM_ROWS, NUM_DRAWS)) < 0.8
+    return Forecast(
+        arrival_s=arrival_s, day=np.zeros(NUM_ROWS, int), unit=np.arange(NUM_ROWS) * NUM_UNITS // NUM_ROWS,
+        num_units=NUM_UNITS, node=node, service=np.zeros(NUM_ROWS, int), accepted=accepted,
+        known=np.ones(NUM_ROWS, bool), status=np.where(accepted, COMPLETED, REJECTED),
+        wait_s=waits() + unknown, run_s=runs() + unknown, draws_accepted=draws_accepted,
+        draws_status=np.where(draws_accepted, COMPLETED, REJECTED),
+        draws_wait_s=waits(NUM_DRAWS), draws_run_s=runs(NUM_DRAWS),
+    )  # fmt: skip
+
+
+def verdicts(told: Forecast) -> dict[str, Verdict]:
+    lines = [*bias_lines(told, QUICK), *calibration_lines(told, QUICK)[0], *model_class_lines(told, QUICK)]
+    return {line.name: line.verdict for line in settled(lines, 1)}
+
+
+def slow_for_an_hour(told: Forecast) -> Forecast:
+    """Every second hour all runs of a node take half as long again; its mean stays what it was."""
+    slow = ((told.arrival_s // 3600).astype(int) + told.node) % 2
+    return told._replace(run_s=told.run_s * np.where(slow, 1.25, 0.8))
+
+
+def shared(told: Forecast) -> Forecast:
+    """Every request that comes to a node while another runs there makes that one longer."""
+    start_s, run_s = told.arrival_s + told.wait_s, told.run_s.copy()
+    for node in range(NUM_NODES):
+        here = np.flatnonzero((told.node == node) & told.accepted)
+        came = np.searchsorted(told.arrival_s[here], start_s[here] + told.run_s[here])
+        came -= np.searchsorted(told.arrival_s[here], start_s[here])
+        run_s[here] *= np.exp(0.3 * (came - came.mean()))
+    return told._replace(run_s=run_s)
+
+
+def swapped(told: Forecast) -> Forecast:
+    factor = np.exp((MEAN_LOG_RUN[[0, 2, 1, 3]] - MEAN_LOG_RUN)[told.node])
+    return told._replace(draws_run_s=told.draws_run_s * factor[:, None])
+
+
+def halved(told: Forecast) -> Forecast:
+    return told._replace(draws_wait_s=0.5 * told.draws_wait_s)
+
+
+def refused_oftener(told: Forecast) -> Forecast:
+    random = np.random.default_rng(5)
+    return told._replace(
+        draws_accepted=told.draws_accepted & (random.random(told.draws_accepted.shape) < 0.875)
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_right_forecasts_pass_every_line(seed):
+    assert set(verdicts(made(seed)).values()) == {Verdict.PASS}
+
+
+@pytest.mark.parametrize(
+    ("fault", "line", "passes"),
+    [
+        (swapped, RUNS, ACCEPTANCE),
+        (halved, WAITS, RUNS),
+        (refused_oftener, ACCEPTANCE, RUNS),
+        (slow_for_an_hour, PERSISTENCE, RUNS),
+        (shared, BESIDE, ACCEPTANCE),
+    ],
+)
+def test_a_planted_fault_fails_its_line_and_no_line_that_knows_nothing_of_it(fault, line, passes):
+    found = verdicts(fault(made()))
+    assert found[line] is Verdict.FAIL
+    assert found[passes] is Verdict.PASS
+
+
+def test_runs_that_decide_who_comes_next_are_no_co_runners():
+    """A behaviour that avoids a node while something runs there ties arrivals to run lengths; runs stay innocent."""
+    told = made(1)
+    start_s = told.arrival_s + told.wait_s
+    node = told.node.copy()
+    ends = np.full(NUM_NODES, -np.inf)
+    for row in range(NUM_ROWS):
+        node[row] = (
+            int(np.argmin(ends > told.arrival_s[row])) if (ends <= told.arrival_s[row]).any() else node[row]
+        )
+        if told.accepted[row]:
+            ends[node[row]] = max(ends[node[row]], start_s[row] + told.run_s[row])
+    factor = np.exp(MEAN_LOG_RUN[node] - MEAN_LOG_RUN[told.node])
+    told = told._replace(node=node, run_s=told.run_s * factor, draws_run_s=told.draws_run_s * factor[:, None])
+    assert verdicts(told)[BESIDE] is not Verdict.FAIL
+
+
+def test_chance_adds_nothing_to_the_bias_over_groups():
+    random = np.random.default_rng(0)
+    group, unit, ones = np.arange(800) % 40, np.arange(800) // 40, np.ones((1, 20))
+    by_chance = [bias_over_groups(random.normal(size=800), group, unit, 20)(ones)[0] for _ in range(200)]
+    assert abs(np.mean(by_chance)) < 0.004  # a mean of squares would say 0.05
+    biased = bias_over_groups(random.normal(size=800) + np.where(group % 2, 0.5, -0.5), group, unit, 20)
+    assert biased(ones)[0] == pytest.approx(0.25, abs=0.08)
+
+
+def test_ranks_among_draws_of_one_law_are_uniform_and_equals_are_drawn_evenly():
+    random = np.random.default_rng(0)
+    rank = ranks(random.exponential(size=4000), random.exponential(size=(4000, 19)))
+    np.testing.assert_allclose(np.quantile(rank, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.02)
+    still = ranks(np.zeros(4000), np.zeros((4000, 19)))
+    np.testing.assert_allclose(np.quantile(still, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.02)

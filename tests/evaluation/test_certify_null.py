@@ -1,0 +1,115 @@
+"""The certificate's null and its power: the truth as a twin of itself passes, planted faults fail their own line."""
+
+import datetime as dt
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from evaluation.certify.behaving import fit_behaviour
+from evaluation.certify.biases import bias_lines
+from evaluation.certify.certificate import certificate_of
+from evaluation.certify.certifying import ABOUT, measure
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.family import settled
+from evaluation.certify.forecasting import forecast
+from evaluation.certify.held_out import hold_out
+from evaluation.certify.lines import Verdict
+from evaluation.certify.model_class import model_class_lines
+from evaluation.certify.playing import real_days, states_with_logged_luck
+from evaluation.simulator import presets
+from evaluation.simulator.logs import simulate
+from logs_schema import Archive
+from logs_schema.progress import SilentProgress
+from tests.evaluation.planted import acceptance_lowered, means_swapped, waits_halved
+from tests.evaluation.test_certify_forecasts import ACCEPTANCE, BESIDE, PERSISTENCE, RUNS, WAITS
+from tests.evaluation.true_twins import control_world, true_twin
+from twin.placement.model import encode_days
+
+pytestmark = (
+    pytest.mark.slow
+)  # lives days of a world; what the lines say of known forecasts is tested quickly elsewhere
+
+TRAIN = [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]
+HELD = [dt.date(2024, 1, 3), dt.date(2024, 1, 4)]
+QUICK = CertifyConfig(
+    max_days=2,
+    enough_rows=1,
+    num_steps=128,
+    max_rows=500,
+    num_replicates=200,
+    rankings=False,
+    clone_updates=400,
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Logs of the control world and of the same world with shared nodes; the first one's truth, and a clone."""
+    folder = tmp_path_factory.mktemp("null")
+    worlds = control_world(), control_world(discipline="ps")
+    archives = []
+    with pytest.MonkeyPatch.context() as patch:
+        for index, world in enumerate(worlds):
+            patch.setattr(presets, "PRESETS", (*presets.PRESETS[:5], world))
+            simulate(world.name, 6, "mix", 0, folder / str(index), progress=lambda *_, **__: None)
+            archives.append(Archive(folder / str(index)))
+    believed = true_twin(archives[0], worlds[0], TRAIN)
+    clone = fit_behaviour(believed, QUICK, SilentProgress())
+    return SimpleNamespace(worlds=worlds, archives=archives, believed=believed, clone=clone)
+
+
+def one_step(made, believed, archive) -> dict[str, Verdict]:
+    parts = [encode_days(archive, believed.encoding, [day], num_steps=128) for day in HELD]
+    told = forecast(believed, made.clone, parts, seed=0)
+    lines = settled([*bias_lines(told, QUICK), *model_class_lines(told, QUICK)], len(HELD))
+    return {line.name: line.verdict for line in lines}
+
+
+def test_the_truth_as_a_twin_of_itself_passes(made):
+    chosen = hold_out(made.archives[0], TRAIN, None, QUICK)
+    found = measure(made.believed, made.archives[0], chosen, QUICK, SilentProgress())
+    told = certificate_of(
+        found.lines, ABOUT, {}, QUICK, twin="", archive="", train_days=TRAIN, days=chosen.days
+    )
+    failed = [line.name for line in told.lines if line.verdict is Verdict.FAIL]
+    assert not failed
+    assert told.verdict is Verdict.PASS
+    closed = [line for line in told.lines if line.section == "closed loop" and line.deciding]
+    assert {line.verdict for line in closed} == {
+        Verdict.PASS
+    }  # the clone decides as the log did, and levels agree
+
+
+def test_with_the_logged_luck_the_truth_repeats_the_log(made):
+    (day,) = real_days(made.archives[0], made.believed.encoding, HELD[:1], num_steps=128).values()
+    (states,) = states_with_logged_luck(made.believed, [day], seed=0)
+    np.testing.assert_allclose(states, day.states, atol=0.02)
+    (halved,) = states_with_logged_luck(waits_halved(made.believed), [day], seed=0)
+    assert np.abs(halved - day.states).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("fault", "line", "passes"),
+    [
+        (lambda believed: believed, None, (RUNS, WAITS, ACCEPTANCE, PERSISTENCE, BESIDE)),
+        (waits_halved, WAITS, (RUNS, ACCEPTANCE, PERSISTENCE, BESIDE)),
+        (acceptance_lowered, ACCEPTANCE, (RUNS, WAITS, PERSISTENCE, BESIDE)),
+        (lambda believed: means_swapped(believed, 0, 1), RUNS, (WAITS, ACCEPTANCE)),
+    ],
+)
+def test_planted_faults_fail_their_line(made, fault, line, passes):
+    found = one_step(made, fault(made.believed), made.archives[0])
+    assert line is None or found[line] is Verdict.FAIL
+    assert {found[name] for name in passes} == {Verdict.PASS}
+
+
+def test_sharing_taken_for_queueing_fails_its_line(made):
+    assert one_step(made, made.believed, made.archives[1])[BESIDE] is Verdict.FAIL
+
+
+def test_the_system_under_test_gives_the_same_forecasts_for_the_same_seed(made):
+    parts = [encode_days(made.archives[0], made.believed.encoding, HELD[:1], num_steps=128)]
+    once, again = (forecast(made.believed, made.clone, parts, seed=3) for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, once, again)

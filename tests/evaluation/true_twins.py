@@ -1,0 +1,58 @@
+"""The simulated truth as a twin of itself, for worlds whose acceptance depends on scenario and kind of offer alone."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.certify.believed import Believed
+from evaluation.simulator import presets
+from evaluation.simulator.answers import draw_offer
+from evaluation.simulator.conditions import conditions, world_draw
+from evaluation.simulator.names import names_in
+from evaluation.simulator.unfolding import unseated
+from evaluation.simulator.world import Drift, World
+from twin.placement.encoding import fit_encoding
+from twin.placement.model import encode_days
+from twin.placement.responses import Answers
+from twin.placement.room import room_in_s
+from twin.placement.types import COMPLETED, REJECTED, Cluster, Fate
+
+NAME = "control"
+
+
+def control_world(**changed) -> World:
+    """`small` without what a stateless truth cannot know: agents of one scenario are alike, and nothing drifts."""
+    return replace(presets.preset("small"), name=NAME, stubbornness=0.0, drift=Drift(), **changed)
+
+
+def true_answers(world: World, cluster: Cluster, today) -> Answers:
+    """The mechanics of a world of first come, first served, from the bookkeeping's own knowledge of its queues."""
+    names = names_in(world, cluster)
+    scenarios = world_draw(world).scenario
+    first_of = np.array([np.flatnonzero(scenarios == one)[0] for one in range(len(world.scenarios))])
+    agent = np.zeros(len(cluster.scenarios), np.int32)
+    agent[names.scenario] = first_of
+
+    def answer(key, memory, state, node, room_s):
+        request = unseated(state.request)
+        request = request._replace(agent=jnp.asarray(agent)[request.scenario])
+        offer = draw_offer(key, world, today, names, request, state.clock_s, node[0])
+        start_s = jnp.maximum(offer.there_s, state.clock_s + room_s[0])
+        status = jnp.where(offer.accepted, COMPLETED, REJECTED).astype(jnp.int32)
+        fate = Fate(offer.accepted, start_s, start_s + offer.run_s, status)
+        return memory, jax.tree.map(lambda leaf: leaf[None], fate)
+
+    def note(state, node):
+        return room_in_s(cluster, state, node)
+
+    return Answers(lambda _key, _streams: None, answer, note)
+
+
+def true_twin(archive, world: World, train_days, *, num_steps: int = 128) -> Believed:
+    """The truth of day 0 under test, beside the training days that a clone is fitted on."""
+    encoding = fit_encoding(archive, train_days)
+    windows = encode_days(archive, encoding, train_days, num_steps=num_steps)
+    today = jax.tree.map(np.asarray, conditions(world, 0))
+    return Believed(encoding, windows, today, lambda now: true_answers(world, encoding.cluster, now), 1)
