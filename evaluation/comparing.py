@@ -40,7 +40,7 @@ from evaluation.judging import (
     window_units,
 )
 from evaluation.kept_runs import load_rows, load_run, save_rows, save_run
-from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME, Metric
+from evaluation.metrics import Metric, main_metric
 from evaluation.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.off_policy.judging import off_policy_rows, probability_program
 from evaluation.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
@@ -81,7 +81,7 @@ class Case:
     @property
     def main(self) -> Metric:
         """What the policies are compared by first: what the twin's reward is made of."""
-        return ON_TIME if self.twin.encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
+        return main_metric(self.twin.encoding.problem.reward)
 
     @cached_property
     def rules(self) -> Mapping[str, Policy]:

@@ -19,7 +19,7 @@ from evaluation.certify.playing import Day
 from evaluation.comparison import is_far
 from evaluation.judges.players import GREEDY, players_of
 from evaluation.judging import Candidate, twin_judge, twin_program
-from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
+from evaluation.metrics import main_metric
 from evaluation.report import Chart, Curve
 from evaluation.shifts import TestDays
 from evaluation.truth_judging import truth_judge, truth_program, workload_beside
@@ -100,7 +100,7 @@ def policy_values(
     workload = workload_beside(archive)
     program = truth_program(archive.facts, encoding, players, workload)
     truth = truth_judge(program, archive.facts, encoding, TestDays(0, (day.day,), None), workload)
-    metric = ON_TIME if encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
+    metric = main_metric(encoding.problem.reward)
     keys = jax.random.split(jax.random.key(seed))
     lived = [one.try_out(key, tried) for one, key in zip((judge, truth), keys, strict=True)]
     told, true = (

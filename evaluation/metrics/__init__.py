@@ -6,6 +6,7 @@ from evaluation.metrics.fairness import JAIN_FAIRNESS
 from evaluation.metrics.metric import Metric, NotApplicable
 from evaluation.metrics.offload import OFFLOAD_RATIO
 from evaluation.metrics.on_time import ON_TIME
+from evaluation.metrics.response import MEAN_LOG_RESPONSE, MEAN_RESPONSE, RESPONSE_P95
 from evaluation.metrics.slowdown import (
     BOUNDED_SLOWDOWN,
     BOUNDED_SLOWDOWN_P50,
@@ -17,6 +18,9 @@ from evaluation.metrics.wait import MEAN_WAIT, WAIT_P50, WAIT_P90, WAIT_P99
 
 METRICS = (
     ON_TIME,
+    MEAN_LOG_RESPONSE,
+    MEAN_RESPONSE,
+    RESPONSE_P95,
     MEAN_LOG_SLOWDOWN,
     BOUNDED_SLOWDOWN,
     BOUNDED_SLOWDOWN_P50,
@@ -33,6 +37,12 @@ METRICS = (
 )
 """Every metric, in the order of reports."""
 
+
+def main_metric(reward: str) -> Metric:
+    """What policies are compared by first: what a reward of `PlacementConfig` is made of."""
+    return ON_TIME if reward == "on_time" else MEAN_LOG_RESPONSE
+
+
 __all__ = [
     "ACCEPTED_RATIO",
     "BOUNDED_SLOWDOWN",
@@ -40,15 +50,19 @@ __all__ = [
     "BOUNDED_SLOWDOWN_P99",
     "COMPLETED_RATIO",
     "JAIN_FAIRNESS",
+    "MEAN_LOG_RESPONSE",
     "MEAN_LOG_SLOWDOWN",
+    "MEAN_RESPONSE",
     "MEAN_WAIT",
     "METRICS",
     "OFFLOAD_RATIO",
     "ON_TIME",
+    "RESPONSE_P95",
     "UTILISATION",
     "WAIT_P50",
     "WAIT_P90",
     "WAIT_P99",
     "Metric",
     "NotApplicable",
+    "main_metric",
 ]

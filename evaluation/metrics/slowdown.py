@@ -3,10 +3,11 @@ s))`.
 
 The bound keeps requests of a second from ruling the mean (Feitelson and Rudolph 1998, "Metrics and
 benchmarking for parallel job scheduling"). Slowdowns span orders of magnitude, so the mean of their
-logarithm is reported as well: it is the counterpart of the reward where no request has a deadline.
+logarithm is reported as well. The reward of requests without deadlines is another: a slowdown divides by the run that
+came, so a slow node, which makes it longer, costs nothing in it (see `evaluation.metrics.response`).
 
-What was lost from sight on an overfull node counts as the reward counts what never completes: left out, it would make
-whoever overfills nodes look good.
+What was lost from sight on an overfull node counts as `LOST`: left out, it would make whoever overfills nodes look
+good.
 """
 
 from functools import partial
@@ -16,10 +17,10 @@ import numpy as np
 from evaluation.bootstrap import Statistic
 from evaluation.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean, quantile
-from twin.placement.bookkeeping import PlacementConfig
 
 THRESHOLD_S = 10.0
-LOST = PlacementConfig().worst_slowdown
+LOST = 1000.0
+"""Bounded slowdown of what was lost from sight."""
 _NEEDS = ("waits", "run_times")
 
 

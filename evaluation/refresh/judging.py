@@ -25,7 +25,7 @@ from evaluation.judging import (
     twin_program,
     window_units,
 )
-from evaluation.metrics import MEAN_LOG_SLOWDOWN, ON_TIME
+from evaluation.metrics import main_metric
 from evaluation.pipeline import archive_facts
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING
 from evaluation.unsaid import unsaid, without
@@ -110,7 +110,7 @@ def judge_both(
     lacking = unsaid(archive, days)
     with progress.stage("judge the new policy and the running one"):
         runs = [run for judge in judges for run in _runs(key, without(judge, lacking))]
-    main = ON_TIME if encoding.problem.reward == "on_time" else MEAN_LOG_SLOWDOWN
+    main = main_metric(encoding.problem.reward)
     counts = sum(archive.num_rows("requests", day) for day in days)
     found = compare(
         runs,

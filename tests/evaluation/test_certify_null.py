@@ -48,7 +48,7 @@ QUICK = CertifyConfig(
 def made(tmp_path_factory):
     """Logs of the control world and of the same world with shared nodes; the first one's truth, and a clone."""
     folder = tmp_path_factory.mktemp("null")
-    worlds = control_world(), control_world(discipline="ps")
+    worlds = control_world(), control_world("ps")
     archives = []
     with pytest.MonkeyPatch.context() as patch:
         for index, world in enumerate(worlds):

@@ -95,7 +95,7 @@ def test_pairing_makes_the_difference_surer_than_either_value():
 def test_the_main_metric_is_the_first_that_every_run_can_say():
     assert compared(two_policies()).main_metric == "on_time"
     without = compared(two_policies(missing={"deadlines": "no request has a deadline"}))
-    assert without.main_metric == "mean_log_slowdown"
+    assert without.main_metric == "mean_log_response"
     assert without.cell("replay", 0, "trained", "on_time").reason == "no request has a deadline"
     assert without.difference("replay", 0, "trained", "random", "on_time") is None
 

@@ -10,7 +10,16 @@ from evaluation import metrics
 from evaluation.metrics.fairness import jain_index
 from evaluation.metrics.slowdown import bounded_slowdown
 from tests.evaluation.made import made_decisions
-from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN
+from twin.placement.bookkeeping import PlacementConfig, response_reward
+from twin.placement.types import (
+    COMPLETED,
+    DROPPED,
+    FAILED,
+    REJECTED,
+    UNKNOWN,
+    PlacementFacts,
+    PlacementOutcome,
+)
 
 INF, NAN = np.inf, np.nan
 DURATIONS = arrays(np.float64, 12, elements=st.floats(0.0, 1e6))
@@ -43,6 +52,12 @@ def five_fates():
         (metrics.BOUNDED_SLOWDOWN, (1.1 + 2.5 + 1.5) / 3),
         (metrics.BOUNDED_SLOWDOWN_P50, 1.5),
         (metrics.BOUNDED_SLOWDOWN_P99, 2.5),
+        (metrics.MEAN_RESPONSE, (110 + 250) / 2),
+        (metrics.RESPONSE_P95, 250.0),
+        (
+            metrics.MEAN_LOG_RESPONSE,
+            np.log(1.1 * 2.5 * 1000.0 * 1000.0) / 4,
+        ),  # refused and failed cost the worst
         (metrics.MEAN_LOG_SLOWDOWN, np.log(1.1 * 2.5 * 1.5) / 3),
         (metrics.JAIN_FAIRNESS, 1.0),
     ],
@@ -63,6 +78,39 @@ def test_what_was_lost_on_an_overfull_node_was_neither_on_time_nor_completed():
     assert metrics.COMPLETED_RATIO.compute(decisions) == pytest.approx(1 / 2)
     assert metrics.MEAN_LOG_SLOWDOWN.compute(decisions) == pytest.approx((np.log(1.1) + np.log(1000.0)) / 2)
     assert metrics.BOUNDED_SLOWDOWN_P99.compute(decisions) == 1000.0
+
+
+def rewarded(decisions):
+    """[rows] the reward of every decision, where it is settled."""
+    facts = PlacementFacts(
+        decisions.node, decisions.site, decisions.agent, decisions.off_site, decisions.arrival_s,
+        decisions.expected_run_s, decisions.deadline_s, decisions.demand,
+    )  # fmt: skip
+    outcome = PlacementOutcome(decisions.start_s, decisions.finish_s, decisions.status)
+    reward = np.asarray(response_reward(PlacementConfig(), facts, outcome))
+    return np.where(decisions.settled, reward, NAN)
+
+
+def test_without_deadlines_the_reward_is_minus_the_metric_that_leads():
+    decisions = five_fates()
+    lead = metrics.main_metric("response").compute(decisions)
+    assert lead == pytest.approx(-np.nanmean(rewarded(decisions)))
+    assert metrics.main_metric("on_time") is metrics.ON_TIME
+
+
+def test_a_run_three_times_as_long_costs_the_log_of_three_whether_the_node_is_slow_or_shared():
+    usual, slow = (made_decisions(2, run_s=[100.0, run_s]) for run_s in (100.0, 300.0))
+    assert rewarded(usual) == pytest.approx([0.0, 0.0])
+    assert rewarded(slow) == pytest.approx([0.0, -np.log(3.0)])
+    fast = made_decisions(1, run_s=[50.0])
+    assert rewarded(fast) == pytest.approx([np.log(2.0)])  # and a fast node is worth its speed
+    assert metrics.MEAN_LOG_SLOWDOWN.compute(slow) == 0.0  # which a slowdown does not see
+
+
+def test_an_offer_that_fails_at_once_is_not_a_fast_one():
+    failing = made_decisions(1, run_s=[0.0], status=[FAILED])
+    assert rewarded(failing) == pytest.approx([-np.log(1000.0)])
+    assert metrics.MEAN_LOG_RESPONSE.compute(failing) == pytest.approx(np.log(1000.0))
 
 
 def test_utilisation_counts_only_what_runs_inside_the_window():

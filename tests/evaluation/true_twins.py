@@ -22,9 +22,11 @@ from twin.placement.types import COMPLETED, REJECTED, Cluster, Fate
 NAME = "control"
 
 
-def control_world(**changed) -> World:
+def control_world(discipline: str = "fifo") -> World:
     """`small` without what a stateless truth cannot know: agents of one scenario are alike, and nothing drifts."""
-    return replace(presets.preset("small"), name=NAME, stubbornness=0.0, drift=Drift(), **changed)
+    small = presets.preset("small")
+    nodes = tuple(replace(node, discipline=discipline) for node in small.nodes)
+    return replace(small, name=NAME, nodes=nodes, stubbornness=0.0, drift=Drift())
 
 
 def true_answers(world: World, cluster: Cluster, today) -> Answers:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twin.placement.bookkeeping import PlacementConfig
-from twin.placement.types import COMPLETED, FAILED, REJECTED, RESOURCES, UNKNOWN, Cluster
+from twin.placement.types import COMPLETED, REJECTED, RESOURCES, UNKNOWN, Cluster
 
 LATEST_S = 1e30
 
@@ -201,15 +201,16 @@ class PlacementLoop:
             flags += [float(i == asked[kind]) for i in range(len(getattr(cluster, names)))]
         return np.array(numbers + flags, np.float32)
 
-    def reward(self, arrival_s: float, deadline_s: float, outcome: Fate) -> float:
-        """Worth of a settled decision: on time or not, or minus the log of bounded slowdown."""
+    def reward(self, arrival_s: float, asked: Request, outcome: Fate) -> float:
+        """Worth of a settled decision: on time or not, or minus the log of response time over expected run."""
+        completed = outcome["status"] == COMPLETED
+        response_s = outcome["finish_s"] - arrival_s
         if self.config.reward == "on_time":
-            return float(outcome["status"] == COMPLETED and outcome["finish_s"] - arrival_s <= deadline_s)
-        worst = self.config.worst_slowdown
-        if outcome["status"] not in (COMPLETED, FAILED):
+            return float(completed and response_s <= asked["deadline_s"])
+        worst = self.config.worst_response
+        if not completed:
             return -math.log(worst)
-        run_s = max(outcome["finish_s"] - outcome["start_s"], self.config.slowdown_floor_s)
-        return -math.log(min(max((outcome["finish_s"] - arrival_s) / run_s, 1.0), worst))
+        return -math.log(min(max(response_s / max(asked["expected_run_s"], 1e-3), 1.0 / worst), worst))
 
 
 def request_at(requests: Any, *index: int) -> Request:

@@ -36,7 +36,7 @@ from twin.rollout import follow
 STEPS = 48
 
 
-@pytest.fixture(scope="module", params=[("on_time", "summary"), ("slowdown", "full")])
+@pytest.fixture(scope="module", params=[("on_time", "summary"), ("response", "full")])
 def case(request: pytest.FixtureRequest) -> tuple[Encoding, Windows]:
     cluster = made_cluster()
     reward, view = request.param
@@ -99,8 +99,7 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
                 assert history.outcome.status[at] == outcome["status"]
                 assert history.outcome.finish_s[at] == outcome["finish_s"]
                 assert history.outcome.start_s[at] == outcome["start_s"]
-                deadline = float(windows.request.deadline_s[step, window])
-                worth = loop.reward(float(arrivals[step]), deadline, outcome)
+                worth = loop.reward(float(arrivals[step]), request_at(windows.request, step, window), outcome)
                 np.testing.assert_allclose(history.reward[at], worth, atol=1e-5)
         unknown = sum(one["decision"] >= 0 for held in loop.in_flight for one in held)
         steps = history.settled[: windows.length[window], 0, window]

@@ -31,6 +31,8 @@ from twin.placement.types import (
 from twin.placement.usual import MOST_NEWS
 
 VIEWS = ("summary", "full")
+LEAST_S = 1e-3
+"""Response times and expected runs below count as this long."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,9 @@ class PlacementConfig:
         depth: Slots per node for requests in flight; a request that finds none is counted as overflow.
         time_unit_s: Unit of durations in features, of the order of a short run time.
         memory_s: Time in which the memory of recent waits fades to 1/e.
-        reward: "on_time" (1 if accepted and finished within the deadline) or "slowdown" (minus log of bounded
-            slowdown; a rejected, failed or dropped request is worth `-log(worst_slowdown)`).
-        slowdown_floor_s: Run times below this count as this long in the bounded slowdown.
-        worst_slowdown: What a request that never completes is charged.
+        reward: "on_time" (1 if accepted and finished within the deadline) or "response" (minus the log of response time
+            over expected run).
+        worst_response: So many expected runs a request is charged that does not complete, and every other at most.
         num_seats: Decisions per step: 1 by event, the number of sites by slot.
         view: What a site that decides sees of the others: "summary", the means of their nodes (paper 001, section III),
             or "full", as a scheduler that is one for all sites does.
@@ -54,8 +55,7 @@ class PlacementConfig:
     time_unit_s: float = 1.0
     memory_s: float = 300.0
     reward: str = "on_time"
-    slowdown_floor_s: float = 10.0
-    worst_slowdown: float = 1000.0
+    worst_response: float = 1000.0
     num_seats: int = 1
     view: str = "summary"
 
@@ -259,7 +259,7 @@ def placement(cluster: Cluster, config: PlacementConfig, *, follow: float = 0.0)
 
     Source: paper 000 section 3.1, papers 001 section III and 003 section III; DESIGN's problem 1.
     """
-    rewards = {"on_time": on_time_reward, "slowdown": slowdown_reward}
+    rewards = {"on_time": on_time_reward, "response": response_reward}
     if config.reward not in rewards:
         raise ConfigError(
             f"unknown reward {config.reward!r}", where="PlacementConfig.reward", allowed=", ".join(rewards)
@@ -331,9 +331,13 @@ def on_time_reward(_config: PlacementConfig, facts: PlacementFacts, outcome: Pla
     return jnp.where(on_time & (outcome.status == COMPLETED), 1.0, 0.0)
 
 
-def slowdown_reward(config: PlacementConfig, facts: PlacementFacts, outcome: PlacementOutcome) -> Array:
-    """Minus the log of bounded slowdown, `-log(max(1, (wait + run) / max(run, floor)))`; in [-log worst, 0]."""
-    run_s = jnp.maximum(outcome.finish_s - outcome.start_s, config.slowdown_floor_s)
-    slowdown = jnp.maximum((outcome.finish_s - facts.arrival_s) / run_s, 1.0)
-    ran = (outcome.status == COMPLETED) | (outcome.status == FAILED)
-    return -jnp.log(jnp.where(ran, jnp.minimum(slowdown, config.worst_slowdown), config.worst_slowdown))
+def response_reward(config: PlacementConfig, facts: PlacementFacts, outcome: PlacementOutcome) -> Array:
+    """Minus the log of response time over expected run, in [-log worst, log worst]; -log worst unless it completed.
+
+    Expected is what was requested, or the service's usual run over all nodes: never the run that came, which a slow
+    node makes longer. What a user feels of a slow node, and of one that is shared, is thus seen.
+    """
+    response_s = jnp.maximum(outcome.finish_s - facts.arrival_s, LEAST_S)
+    ratio = response_s / jnp.maximum(facts.expected_run_s, LEAST_S)
+    bounded = jnp.clip(ratio, 1.0 / config.worst_response, config.worst_response)
+    return -jnp.log(jnp.where(outcome.status == COMPLETED, bounded, config.worst_response))

@@ -163,7 +163,7 @@ def fit_encoding(
         depth=_depth(rows, node, cluster.num_nodes, until_s),
         time_unit_s=max(0.1 * typical_s, 1e-3),
         memory_s=max(50.0 * gap_s, typical_s),
-        reward="on_time" if has_deadlines else "slowdown",
+        reward="on_time" if has_deadlines else "response",
         view=view,
     )
     return Encoding(

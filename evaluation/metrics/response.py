@@ -1,0 +1,64 @@
+"""Response times: seconds from arrival to finish, of the requests that completed; and over what was expected of them.
+
+The mean log of response time over expected run is minus the reward where no request has a deadline. Expected is what
+was requested, or the service's usual run over all nodes, never the run that came. Like the reward it charges what was
+refused, failed, was dropped or was lost from sight as the worst, so nobody looks good by completing less.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from evaluation.bootstrap import Statistic
+from evaluation.decisions import Decisions
+from evaluation.metrics.metric import Metric, mean, quantile
+from twin.placement.bookkeeping import LEAST_S, PlacementConfig
+from twin.placement.types import COMPLETED
+
+WORST = PlacementConfig().worst_response
+_NEEDS = ("waits", "run_times")
+
+
+def completed(decisions: Decisions) -> np.ndarray:
+    """[rows] bool: the request is known to have completed."""
+    return decisions.settled & decisions.accepted & (decisions.status == COMPLETED)
+
+
+def response_s(decisions: Decisions) -> np.ndarray:
+    """[rows] from arrival to finish; 0 where the request is not known to have completed."""
+    return np.where(completed(decisions), decisions.finish_s - decisions.arrival_s, 0.0)
+
+
+def _mean(decisions: Decisions) -> Statistic:
+    return mean(decisions, response_s(decisions), completed(decisions))
+
+
+def _quantile(decisions: Decisions, level: float) -> Statistic:
+    return quantile(decisions, response_s(decisions), completed(decisions), level)
+
+
+def _mean_log(decisions: Decisions) -> Statistic:
+    expected_s = np.maximum(decisions.expected_run_s, LEAST_S)
+    ratio = np.clip(np.maximum(response_s(decisions), LEAST_S) / expected_s, 1.0 / WORST, WORST)
+    return mean(decisions, np.log(np.where(completed(decisions), ratio, WORST)), decisions.judged)
+
+
+MEAN_RESPONSE = Metric(
+    "mean_response", "s", "lower", "mean time from arrival to finish of completed requests", _NEEDS, _mean
+)
+RESPONSE_P95 = Metric(
+    "response_p95",
+    "s",
+    "lower",
+    "response time that 95 % of the completed requests do not exceed",
+    _NEEDS,
+    partial(_quantile, level=0.95),
+)
+MEAN_LOG_RESPONSE = Metric(
+    "mean_log_response",
+    "1",
+    "lower",
+    "mean natural logarithm of response time over expected run; what does not complete counts as 1000 expected runs",
+    _NEEDS,
+    _mean_log,
+)
