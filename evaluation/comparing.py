@@ -60,7 +60,7 @@ from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_pr
 from twin.placement.types import Cluster
 from twin.placement.windows import Windows
 
-COMPARISON_CODE = 9
+COMPARISON_CODE = 10
 """Raised when code changes what a comparison says: one made by older code is made again then."""
 
 

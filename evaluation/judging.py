@@ -7,7 +7,8 @@ each number of candidates of a kind, two or three times, and runs it once a shif
 
 *replay*: the logged arrivals; logged answers where decisions agree with the log, borrowed ones where they do not (the
 rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on
-those days, which training never saw (the practice of paper 000, section 4.2.2). Neither is reality.
+those days, which training never saw (the practice of paper 000, section 4.2.2); the logged decisions meet the logged
+runs and acceptances there, and waits alone are the twin's. Neither is reality.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,13 +21,13 @@ import numpy as np
 
 from evaluation.bootstrap import resampling_units
 from evaluation.decisions import Decisions, decisions_from
-from evaluation.judges.players import Players, play
+from evaluation.judges.players import HISTORY, Players, play
 from evaluation.judges.views import Translation, answered, translation_of, with_views
 from twin.contracts import Array, PyTree, Trajectory
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
-from twin.placement.replay import ReplayTable, replay_table, replayed_answers
+from twin.placement.replay import ReplayTable, replay_table, replayed_answers, with_logged_luck
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
@@ -184,13 +185,18 @@ def replay_program(
 def twin_program(
     encoding: Encoding, config: AnswerConfig, players: Players, others: Mapping[str, Encoding] | None = None
 ) -> Program:
-    """The compiled twin; shared arguments: windows, model, translations for `others`."""
-    system = System(encoding, players, others or {})
+    """The compiled twin; shared arguments: windows, model, translations for `others`.
+
+    Who follows the log has the log's luck too (see `with_logged_luck`): its decisions were reactions to it.
+    """
+    system, kinds = System(encoding, players, others or {}), tuple(players)
 
     def run(
         key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel, told: Translations
     ) -> Judged:
         answers = learned_answers(encoding, config, model)
+        if HISTORY in kinds:
+            answers = with_logged_luck(answers, windows, kind == kinds.index(HISTORY))
         return slim(system.play(key, kind, params, windows, answers, told), model.usual_room_s)
 
     return compiled(run, players, 3)

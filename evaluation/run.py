@@ -15,7 +15,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-from evaluation.certify.keeping import KIND, build_certificate, certification_in
+from evaluation.certify.keeping import CERTIFICATE_CODE, KIND, build_certificate, certification_in
 from evaluation.comparing import COMPARISON_CODE, refuse_uneven_lives
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, alone_in, run_steps
@@ -41,7 +41,7 @@ from twin.placement.model import load_encoding
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
-TWIN_CODE = 7
+TWIN_CODE = 8
 """Raised when code changes what a fit makes: those of older code are made again then."""
 
 
@@ -247,7 +247,8 @@ def _certificate_step(config: RunConfig) -> Step:
         return facts
 
     return Step(
-        KIND, KIND, build, inputs=("archive", "twin"), config=to_plain(settings), seed=settings.seed
+        KIND, KIND, build, inputs=("archive", "twin"), config=to_plain(settings), seed=settings.seed,
+        code_version=CERTIFICATE_CODE,
     )  # fmt: skip
 
 

@@ -29,7 +29,9 @@ class Thresholds:
         acceptance_bias_by_node: The same on single nodes (root mean square).
         wait_bias: Largest log of the mean wait over its mean forecast.
         run_bias_by_node: Largest bias of log run times on single nodes (root mean square).
-        dependence: Largest correlation of run time residuals with what they should not depend on.
+        persistence: Largest correlation of run time residuals with those of the node's last runs.
+        co_running: Largest correlation of run time residuals with requests that come during the run. Sharing shows only
+            while a node has more requests than cores, so that little of it is much.
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
@@ -56,7 +58,8 @@ class Thresholds:
     acceptance_bias_by_node: float = 0.05
     wait_bias: float = 0.15
     run_bias_by_node: float = 0.10
-    dependence: float = 0.10
+    persistence: float = 0.10
+    co_running: float = 0.05
     horizon: float = 0.10
     rank_correlation: float = 0.97
     value_error: float = 0.02

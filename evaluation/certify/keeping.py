@@ -25,6 +25,8 @@ from twin.placement.model import PlacementTwin
 from twin.problems import ORDERING, problem_of
 
 KIND = "certificate"
+CERTIFICATE_CODE = 2
+"""Of jobs' steps: raised when certificates of the same twin and days become others."""
 DATA, PAGE = "certificate.json", "report.html"
 
 

@@ -27,10 +27,10 @@ def model_class_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
     score = _scores(ranks(told.run_s, told.draws_run_s, seed=config.seed), told.run_s)
     score = centred(score, told.node * (told.day.max() + 1) + told.day)
     late, arrivals = after_start(told)
-    lines = []
-    for name, one, two in (
-        ("persistence of run time residuals on a node", score, lately(score, told)),
-        ("run time residuals against requests that come during the run", late, arrivals),
+    lines, limits = [], config.thresholds
+    for name, limit, one, two in (
+        ("persistence of run time residuals on a node", limits.persistence, score, lately(score, told)),
+        ("run time residuals against requests that come during the run", limits.co_running, late, arrivals),
     ):
         known = np.isfinite(one) & np.isfinite(two)
         if known.sum() < MIN_ROWS or np.ptp(two[known]) == 0.0:
@@ -40,7 +40,7 @@ def model_class_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
             continue
         lines.append(
             about_zero(SECTION, name, "correlation", correlation(one, two, told.unit, told.num_units),
-                       told.num_units, config.thresholds.dependence, config.intervals(), one_sided=True,
+                       told.num_units, limit, config.intervals(), one_sided=True,
                        deciding=True)
         )  # fmt: skip
     return lines

@@ -29,7 +29,7 @@ from twin.placement.encoding import DAY_S, Encoding, day_start_s
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import answers_of_history
 from twin.placement.model import encode_days
-from twin.placement.replay import ReplayTable, replayed_answers, with_logged_luck
+from twin.placement.replay import replayed_answers, with_logged_luck
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, PlacementOutcome
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
@@ -147,14 +147,12 @@ def states_with_logged_luck(believed: Believed, days: Sequence[Day], *, seed: in
     """
     whole = joined([day.windows for day in days])
     chosen, place = deal(whole.num_windows, believed.num_members)
-    dealt, table = select(whole, chosen), answers_of_history(whole, believed.encoding)
-    dealt_table = jax.tree.map(lambda leaf: np.asarray(leaf)[..., chosen], table)
 
-    def run(key: Array, windows: Windows, table: ReplayTable, model: PyTree) -> Array:
-        answers = with_logged_luck(believed.answers(model), replayed_answers(windows, table))
+    def run(key: Array, windows: Windows, model: PyTree) -> Array:
+        answers = with_logged_luck(believed.answers(model), windows)
         return _play(key, believed.encoding, windows, _response(believed.encoding, windows, answers))[2]
 
-    states = jax.jit(run)(jax.random.key(seed), dealt, dealt_table, believed.model)
+    states = jax.jit(run)(jax.random.key(seed), select(whole, chosen), believed.model)
     return _by_day(np.asarray(states)[..., place], days)
 
 

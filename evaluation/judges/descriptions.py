@@ -36,8 +36,8 @@ JUDGES = (
     JudgeFacts(
         "twin of shifted days",
         "logged arrivals; answers from a twin fitted on the test days, unseen in training. Sees crowding as far as the "
-        "log taught it; it is a model, not the system. The logged decisions are followed blindly in it: history does "
-        "worse here than the policy behind it would.",
+        "log taught it; it is a model, not the system. The logged decisions (history) meet the logged "
+        "acceptances and run times in it, to which they were reactions: waits alone are the twin's.",
     ),
     JudgeFacts(
         "training twin",

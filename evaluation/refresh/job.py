@@ -25,8 +25,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.certify.keeping import CERTIFICATE_CODE, build_certificate, certification_in, load_certificate
 from evaluation.certify.keeping import KIND as CERTIFICATE
-from evaluation.certify.keeping import build_certificate, certification_in, load_certificate
 from evaluation.comparing import COMPARISON_CODE
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, alone_in, run_steps
@@ -283,7 +283,10 @@ def _certificate_step(config: RunConfig, held_out: HeldOut) -> Step:
         return facts
 
     parts = to_plain({"certify": settings, "days": held_out.days})
-    return Step(CERTIFICATE, CERTIFICATE, build, inputs=("history", "twin"), config=parts, seed=settings.seed)
+    return Step(
+        CERTIFICATE, CERTIFICATE, build, inputs=("history", "twin"), config=parts, seed=settings.seed,
+        code_version=CERTIFICATE_CODE,
+    )  # fmt: skip
 
 
 def _policy_step(parts: Parts, config: RunConfig) -> Step:

@@ -1,6 +1,7 @@
 """What is fixed from training days of an archive: vocabularies, classes, depth, estimates; read back from its text."""
 
 import datetime as dt
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.columns import TableSpec, arrow_schema
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, ProductError
 from logs_schema.tables import NODES, REQUESTS, SCHEMA_VERSION
 from twin.placement.encode import cut_windows, read_rows
 from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 from twin.placement.features import observe_request, request_features
+from twin.placement.model import load_encoding
 
 FIRST = dt.date(2024, 1, 1)
 DAYS = [FIRST + dt.timedelta(days=i) for i in range(2)]
@@ -159,3 +161,12 @@ def test_agents_are_told_from_their_scenario_by_what_they_answered(tmp_path) -> 
     np.testing.assert_allclose(elsewhere, [0.0, 1.0], atol=0.05)
     told, _ = read_rows(archive, found, DAYS[:1], known_until_s=np.inf)
     np.testing.assert_allclose(told.request.accepts_elsewhere[:4], np.float32(elsewhere[[1, 0, 1, 1]]))
+
+
+def test_a_product_of_the_older_reward_is_refused(encoding: Encoding, tmp_path) -> None:
+    content = json.loads(encoding.to_json())
+    del content["problem"]["worst_response"]
+    content["problem"] |= {"reward": "slowdown", "slowdown_floor_s": 10.0, "worst_slowdown": 1000.0}
+    (tmp_path / "encoding.json").write_text(json.dumps(content))
+    with pytest.raises(ProductError, match="fit the twin and train again"):
+        load_encoding(tmp_path)

@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 from tests.twin.made import made_cluster, made_encoding, made_requests, made_rows
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
 from twin.placement.encode import Rows, cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_environment
-from twin.placement.replay import nearest_donor, replay_table
-from twin.placement.types import COMPLETED, DROPPED, REJECTED
-from twin.placement.windows import Windows
+from twin.placement.replay import nearest_donor, replay_table, with_logged_luck
+from twin.placement.responses import Answers, drawn_response
+from twin.placement.types import COMPLETED, DROPPED, REJECTED, Fate
+from twin.placement.windows import Windows, replayed_arrivals
+from twin.rollout import follow
 
 
 def hand_made(node: list[int], service: list[int], wait: list, run: list, status: list[int]) -> tuple:
@@ -159,3 +163,49 @@ def test_done_streams_stand_still(system: tuple) -> None:
             assert int(transition.left.decision[0, 0]) == -1
         still = frozen
         assert bool(state.done[0]) == (number >= 1)
+
+
+def test_logged_decisions_have_the_logged_luck_and_the_system_s_waits(system: tuple) -> None:
+    """A system that accepts everything, lets it wait 2 s and run 7 s; every second stream decides otherwise."""
+    windows, encoding, _, _ = system
+
+    def answer(_key, memory, state, node, _note):
+        start_s = jnp.broadcast_to(state.clock_s[None] + 2.0, node.shape)
+        status = jnp.full(node.shape, COMPLETED, jnp.int32)
+        return memory, Fate(jnp.ones(node.shape, bool), start_s, start_s + 7.0, status)
+
+    plain = Answers(lambda _key, _streams: None, answer)
+    other = np.arange(windows.num_windows) % 2 == 1
+    nodes = np.where(other[None], encoding.cluster.num_nodes - 1, np.maximum(windows.node, 0))[:, None]
+
+    @jax.jit
+    def lived(follows):
+        response = drawn_response(
+            encoding.cluster, encoding.problem.depth, replayed_arrivals(windows),
+            with_logged_luck(plain, windows, follows),
+        )  # fmt: skip
+        made = environment(placement(encoding.cluster, encoding.problem), response)
+        return follow(jax.random.key(0), made, jnp.asarray(nodes), (windows.num_windows,))
+
+    told, free = lived(True), lived(False)
+    action, start_s, finish_s, status = (
+        np.asarray(leaf)[:, 0]
+        for leaf in (told.action, told.outcome.start_s, told.outcome.finish_s, told.outcome.status)
+    )
+    fate, ran = windows.fate, np.isfinite(windows.fate.finish_s) & np.isfinite(windows.fate.start_s)
+    settled = np.asarray(told.settled)[:, 0] & windows.valid()
+    lucky = settled & ran & (action == windows.node)
+    assert lucky.sum() > 20
+    np.testing.assert_allclose(start_s[lucky] - windows.arrival_s[lucky], 2.0, atol=1e-3)
+    np.testing.assert_allclose(
+        finish_s[lucky] - start_s[lucky], fate.finish_s[lucky] - fate.start_s[lucky], atol=1e-3
+    )
+    refused = settled & (fate.status == REJECTED) & (action == windows.node)
+    assert refused.any()
+    assert (status[refused] == REJECTED).all()
+    strange = settled & (action != windows.node)
+    assert strange.any()
+    np.testing.assert_allclose(finish_s[strange] - start_s[strange], 7.0, atol=1e-3)
+    unlucky = np.asarray(free.settled)[:, 0] & windows.valid()
+    start_s, finish_s = (np.asarray(leaf)[:, 0] for leaf in (free.outcome.start_s, free.outcome.finish_s))
+    np.testing.assert_allclose(finish_s[unlucky] - start_s[unlucky], 7.0, atol=1e-3)

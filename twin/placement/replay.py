@@ -190,31 +190,43 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
     return Answers(init, answer)
 
 
-def with_logged_luck(answers: Answers, history: Answers) -> Answers:
-    """`answers` whose luck is that of the log: who accepts, how long a run takes and how it ends are as `history` knows
-    them; waits alone are answered anew.
+def with_logged_luck(answers: Answers, windows: Windows, follows: Array | bool = True) -> Answers:
+    """`answers` whose luck is the log's wherever a decision is the logged one: who accepts, how long a run takes and
+    how it ends are as logged; waits alone are answered anew.
 
     Logged decisions were reactions to runs that happened. Beside runs drawn afresh they would be blind ones, and the
     queues of the very system that wrote the log would grow; beside the logged runs they are what they were.
 
     Args:
         answers: Of any system.
-        history: From `replayed_answers`, walking through the same windows.
+        windows: Of the log, walked through in step with `replayed_arrivals(windows)`, each by a stream of its own.
+        follows: Whether the luck is the log's at all; may be traced.
 
     Returns:
-        The answers; where history knows no end, the system's own.
+        The answers; where the log knows no end, the system's own.
     """
 
-    def init(key: Array, streams: Streams) -> tuple[PyTree, PyTree]:
-        return answers.init(key, streams), history.init(key, streams)
+    def init(key: Array, streams: Streams) -> tuple[Array, PyTree]:
+        if streams != (windows.num_windows,):
+            raise ConfigError(
+                f"{streams} streams cannot follow the luck of {windows.num_windows} windows",
+                where="with_logged_luck",
+                allowed=f"one stream axis of {windows.num_windows}, a stream for each window",
+            )
+        return jnp.int32(0), answers.init(key, streams)
 
     def answer(
-        key: Array, memory: tuple[PyTree, PyTree], state: PlacementState, node: Array, note: PyTree
-    ) -> tuple[tuple[PyTree, PyTree], Fate]:
-        own, drawn = answers.answer(key, memory[0], state, node, note)
-        walk, logged = history.answer(key, memory[1], state, node, note)
-        told = jnp.isfinite(logged.finish_s) | (logged.status == REJECTED)
+        key: Array, memory: tuple[Array, PyTree], state: PlacementState, node: Array, note: PyTree
+    ) -> tuple[tuple[Array, PyTree], Fate]:
+        step, own = memory
+        own, drawn = answers.answer(key, own, state, node, note)
+        inside = jnp.minimum(step, windows.num_steps - 1)
+        logged, logged_node = jax.tree.map(
+            lambda leaf: jax.lax.dynamic_index_in_dim(jnp.asarray(leaf), inside, 0, True),
+            (windows.fate, windows.node),
+        )
         ran = jnp.isfinite(logged.start_s) & jnp.isfinite(logged.finish_s)
+        known = jnp.isfinite(logged.finish_s) | (logged.status == REJECTED)
         start_s = jnp.where(jnp.isfinite(drawn.start_s), drawn.start_s, logged.start_s)
         lucky = Fate(
             logged.accepted,
@@ -222,7 +234,7 @@ def with_logged_luck(answers: Answers, history: Answers) -> Answers:
             jnp.where(ran, start_s + (logged.finish_s - logged.start_s), logged.finish_s),
             logged.status,
         )
-        fate = jax.tree.map(lambda one, other: jnp.where(told, one, other), lucky, drawn)
-        return (own, walk), fate
+        same = known & (node == logged_node) & follows
+        return (step + 1, own), jax.tree.map(lambda one, other: jnp.where(same, one, other), lucky, drawn)
 
     return Answers(init, answer, answers.note)
