@@ -30,6 +30,8 @@ def fit_behaviour(believed: Believed, config: CertifyConfig, progress: Progress)
     history = replay_log(believed.windows, believed.encoding)
     example = example_in(history)
     network = scorer(example)
+    if believed.encoding.cluster.num_nodes < 2:  # whoever decides, decides alike
+        return Behaviour(network, network.init(jax.random.key(config.seed)))
     with progress.stage("clone the behaviour", total=config.clone_updates, unit="updates") as stage:
         params, _ = fit_clone(
             jax.random.key(config.seed), history, example, network, config.clone_updates, NUM_STREAMS,
