@@ -151,7 +151,7 @@ def test_an_idle_caller_that_begins_to_drip_is_hung_up_on(monkeypatch, first, dr
             await reader.readuntil(b"}")
             writer.write(first)
             is_gone = False
-            for _ in range(20):
+            for _ in range(8):
                 await asyncio.sleep(0.1)
                 is_gone = is_gone or writer.transport.is_closing() or reader.at_eof()
                 if not is_gone:
