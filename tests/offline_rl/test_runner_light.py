@@ -77,7 +77,7 @@ def test_inspect_needs_no_training_stack_either_and_tells_the_same(bundle):
 
 
 def test_other_commands_say_kindly_what_is_missing():
-    done = without(TRAINING_STACK, CLI, "fit", "archive", "--out", "twin")
+    done = without(TRAINING_STACK, CLI, "simulate", "--preset", "small", "--days", 1, "--out", "log")
     assert done.returncode == 2
     assert "pip install 'WHEEL[train]'" in done.stderr
     assert "Traceback" not in done.stderr
