@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from logs_schema.formats.describing import RELATIVE_CLOCK, describe
-from logs_schema.formats.fields import instant, not_negative, number, number_or_none, positive, split_csv
+from logs_schema.formats.fields import CsvLines, instant, not_negative, number, number_or_none, positive
 from logs_schema.formats.files import find_files, numbered_lines
 from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Given, Item, Row, parse_lines
 from logs_schema.tables import REQUESTS
@@ -73,7 +73,7 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
 def task_fields(line: str) -> list[str]:
     """The nine fields of a line, without the tenth that some have; BadRow `field_count`."""
     has_tenth = line.count(",") == NUM_FIELDS
-    return split_csv(line, NUM_FIELDS + has_tenth)[:NUM_FIELDS]
+    return CsvLines().fields(line, NUM_FIELDS + has_tenth)[:NUM_FIELDS]
 
 
 def task_row(fields: Sequence[str], clock_s: float) -> Row:

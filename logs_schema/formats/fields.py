@@ -68,20 +68,33 @@ def count(value: float | None, name: str) -> int | None:
     return int(value)
 
 
-def split_csv(line: str, num_fields: int) -> list[str]:
-    """The fields of one comma-separated line; BadRow `field_count` unless there are `num_fields`.
+class CsvLines:
+    """Reads comma-separated lines one by one, so that no quote reaches into the next."""
 
-    A line is a row: quotes end on the line that they begin on, else BadRow `not_csv`.
-    """
-    fields = line.split(",")
-    if '"' in line:
-        try:
-            fields = next(csv.reader([line], strict=True), [])
-        except csv.Error:
-            raise BadRow("not_csv") from None
-    if len(fields) != num_fields:
-        raise BadRow("field_count")
-    return fields
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._reader = csv.reader(self, strict=True)
+
+    def __iter__(self) -> "CsvLines":
+        return self
+
+    def __next__(self) -> str:
+        if not self._lines:
+            raise StopIteration
+        return self._lines.pop()
+
+    def fields(self, line: str, num_fields: int) -> list[str]:
+        """The fields of a line; BadRow `not_csv` where a quote does not end, `field_count` unless `num_fields`."""
+        fields = line.split(",")
+        if '"' in line:
+            self._lines.append(line)
+            try:
+                fields = next(self._reader)
+            except csv.Error:
+                raise BadRow("not_csv") from None
+        if len(fields) != num_fields:
+            raise BadRow("field_count")
+        return fields
 
 
 class Header:
@@ -97,6 +110,7 @@ class Header:
 
     def __init__(self, path: Path, required: Sequence[str]) -> None:
         first, self.names = read_header(path)
+        self._lines = CsvLines()
         missing = [name for name in required if self.names.count(name) != 1]
         if missing:
             raise FormatError(
@@ -108,7 +122,7 @@ class Header:
 
     def fields(self, line: str) -> Mapping[str, str]:
         """One line as a mapping from column to text; BadRow `field_count` where they do not match."""
-        return dict(zip(self.names, split_csv(line, len(self.names)), strict=True))
+        return dict(zip(self.names, self._lines.fields(line, len(self.names)), strict=True))
 
 
 def read_header(path: Path) -> tuple[str, list[str]]:

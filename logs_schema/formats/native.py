@@ -26,7 +26,7 @@ from logs_schema.columns import TableSpec
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.counting import Origin
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
-from logs_schema.formats.fields import csv_names, read_header, split_csv
+from logs_schema.formats.fields import CsvLines, csv_names, read_header
 from logs_schema.formats.files import numbered_lines, refuse_special
 from logs_schema.formats.reading import CHUNK_ROWS, NOTHING_GIVEN, Chunk, Given, Item, Lines, parse_lines
 from logs_schema.layout import QUARANTINE, label_names, open_parquet
@@ -159,9 +159,10 @@ def check_columns(spec: TableSpec, names: Sequence[str], path: Path) -> None:
 def read_csv(spec: TableSpec, path: Path) -> Iterator[Item]:
     """Reads one CSV file; lines with another number of fields than the header are rejected."""
     _, names = read_header(path)
+    csv_lines = CsvLines()
 
     def parse_row(number: int, line: str) -> list[str] | None:
-        return split_csv(line, len(names)) if number > 1 and line.strip() else None
+        return csv_lines.fields(line, len(names)) if number > 1 and line.strip() else None
 
     def as_table(_: TableSpec, rows: Sequence[Sequence[str]]) -> pa.Table:
         return _texts(names, rows)

@@ -127,18 +127,19 @@ def parse_lines(
     gathered: _Gathered[Parsed] = _Gathered(table, source, as_table or cast(Any, tabulate))
     number, num_blank, num_comments = 0, 0, 0
     for number, line in lines:
+        if len(line) > MAX_LINE_LETTERS:
+            yield Reject(table.name, LINE_TOO_LONG, source, number, f"{line[:SHOWN_LETTERS]} ...")
+            continue
         try:
-            row = parse_row(number, _whole(line))
+            row = parse_row(number, line)
         except BadRow as bad:
-            shown = line if len(line) <= MAX_LINE_LETTERS else f"{line[:SHOWN_LETTERS]} ..."
-            yield Reject(table.name, bad.rule, source, number, shown)
+            yield Reject(table.name, bad.rule, source, number, line)
             continue
         if row is None:
             num_blank += not line.strip()
             num_comments += bool(line.strip())
             continue
-        gathered.add(row, line, number)
-        if gathered.full:
+        if gathered.add(row, line, number):
             yield gathered.chunk()
     if gathered.rows:
         yield gathered.chunk()
@@ -157,15 +158,13 @@ class _Gathered(Generic[Parsed]):
     numbers: list[int] = field(default_factory=list)
     num_letters: int = 0
 
-    @property
-    def full(self) -> bool:
-        return len(self.rows) >= CHUNK_ROWS or self.num_letters >= CHUNK_LETTERS
-
-    def add(self, row: Parsed, line: str, number: int) -> None:
+    def add(self, row: Parsed, line: str, number: int) -> bool:
+        """Takes a row; whether a chunk is full with it."""
         self.rows.append(row)
         self.raw.append(line)
         self.numbers.append(number)
         self.num_letters += len(line)
+        return len(self.rows) >= CHUNK_ROWS or self.num_letters >= CHUNK_LETTERS
 
     def chunk(self) -> Chunk:
         """The rows so far as a chunk; none are left."""
@@ -173,12 +172,6 @@ class _Gathered(Generic[Parsed]):
         made = Chunk(self.table.name, rows, self.source, np.array(self.numbers), self.raw)
         self.rows, self.raw, self.numbers, self.num_letters = [], [], [], 0
         return made
-
-
-def _whole(line: str) -> str:
-    if len(line) > MAX_LINE_LETTERS:
-        raise BadRow(LINE_TOO_LONG)
-    return line
 
 
 def tabulate(table: TableSpec, rows: Sequence[Row]) -> pa.Table:
