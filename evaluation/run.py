@@ -164,6 +164,7 @@ def archive_step(log: LogConfig, here: Path) -> Step:
             report = import_log(
                 log.format, paths, out / ARCHIVE, origin=origin, capacity=capacity, progress=stage
             )
+        progress.note(str(report.lines))
         return {"rows": dict(report.rows)}
 
     files = {str(index): path for index, path in enumerate(source_files(find_format(log.format), paths))}

@@ -5,6 +5,7 @@ A format is a module of `logs_schema.formats` with
 * `NAME`, `DESCRIPTION`, and `EXPECTED` (what its lines look like, for messages);
 * `read(paths, given)`, an iterator of chunks, rejects and lines, and `facts(paths, given)`, what rows cannot say;
 * optionally `TAKES_CAPACITY`: whether the size of its pools may be given, which the log does not (always) tell;
+* optionally `inventory_files(paths)`, which it reads beside the log;
 * optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
 """
 
@@ -186,9 +187,10 @@ def refuse_capacity(module: ModuleType, files: Sequence[Path]) -> None:
 
 
 def source_files(module: ModuleType, files: Sequence[Path]) -> list[Path]:
-    """The files that an archive is made from, for its manifest: the log itself where the format can tell."""
+    """The files that an archive is made from, for its manifest: the log, and the inventory beside it."""
     if hasattr(module, "data_files"):
-        return list(module.data_files(files))
+        beside = module.inventory_files(files) if hasattr(module, "inventory_files") else []
+        return [*module.data_files(files), *beside]
     return [path for path in find_files(files, ("",)) if path.is_file()]
 
 

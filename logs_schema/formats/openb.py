@@ -79,6 +79,11 @@ def node_file(paths: Sequence[Path]) -> Path:
     )
 
 
+def inventory_files(paths: Sequence[Path]) -> list[Path]:
+    """The list of nodes, which the archive depends on as well."""
+    return [node_file(paths)]
+
+
 def looks_like(lines: Sequence[str]) -> bool:
     """Whether the first line is the header of a list of pods."""
     return bool(lines) and set(POD_COLUMNS) <= set(csv_names(lines[0]))

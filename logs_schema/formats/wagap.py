@@ -71,6 +71,11 @@ def machines_file(paths: Sequence[Path]) -> Path:
     )
 
 
+def inventory_files(paths: Sequence[Path]) -> list[Path]:
+    """The inventory, which the archive depends on as well."""
+    return [machines_file(paths)]
+
+
 def looks_like(lines: Sequence[str]) -> bool:
     """Whether these first lines are of a wagap log: a job with 21 fields, the 19th in braces."""
     return any(len(fields) == NUM_FIELDS and fields[18].startswith("{") for fields in first_jobs(lines))

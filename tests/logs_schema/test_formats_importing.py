@@ -127,6 +127,12 @@ def test_an_origin_for_a_log_that_tells_its_dates_is_refused(tmp_path, name):
     assert not (tmp_path / "archive").exists()
 
 
+def test_an_archive_is_made_from_the_inventory_beside_the_log_as_well(tmp_path):
+    written(tmp_path, "log.swf.machines", "1 big 3 80 1 1048576")
+    import_log("wagap", [written(tmp_path, "log.swf", job(1, ["a"]))], tmp_path / "archive")
+    assert sorted(Archive(tmp_path / "archive").made_from) == ["log.swf", "log.swf.machines"]
+
+
 def test_an_archive_is_replaced_only_on_request(tmp_path):
     path = written(tmp_path, "log.swf", *HEADER, JOB)
     import_log("swf", [path], tmp_path / "archive")
