@@ -121,7 +121,8 @@ def order_archive(
             out / BUNDLE, winner, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days,
             certification or {}, logged_ranges(jobs, pool, exported_config(training), plan.anchors[-1], num_days),
         )  # fmt: skip
-    return replace(comparison, notes=(*comparison.notes, f"handed over: {winner.words}"))
+    told = "handed over" if out is not None else "to hand over"
+    return replace(comparison, notes=(*comparison.notes, f"{told}: {winner.words}"))
 
 
 def refuse_unplayable(path: Path, config: OrderConfig) -> None:

@@ -4,7 +4,8 @@ A new policy is exported if the twin it was trained in passed its certificate an
 the newest days say that it is better (or, if that is accepted, not worse). Of a placement the twin of the newest days
 decides, since replay is blind to crowding; where those days hold too little for a twin, replay decides. Of an order
 replay decides, which is exact. Asked for by name (`--force`), a policy of a twin that did not pass is compared too, and
-exported if it is found better than the running one; where none is running, nothing is.
+exported if it is found better than the running one; where none is running, nothing is. An order that a published rule
+would beat on those days is not exported: the rule should be.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from evaluation.bootstrap import Verdict as Said
 from evaluation.certify.lines import Verdict
 from evaluation.comparison import Comparison
 from evaluation.formatting import number, with_interval
+from evaluation.ordering.playing import EASY
 from evaluation.records import from_plain, to_plain
 from evaluation.refresh.appending import in_words
 from evaluation.refresh.config import NOT_WORSE
@@ -156,8 +158,23 @@ def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:
     return tuple(found)
 
 
+def better_rules(comparison: Comparison) -> tuple[str, ...]:
+    """The published rules of a queue, with EASY, that do better than the new order on the newest days."""
+    names = [one.name for one in comparison.policies if one.kind == "baseline" and one.name.endswith(EASY)]
+    found = {
+        name: comparison.difference(comparison.judges[0].name, 0, NEW, name, comparison.main_metric)
+        for name in names
+    }
+    return tuple(name for name, gap in found.items() if gap is not None and gap.verdict is Said.WORSE)
+
+
 def decide(
-    certificate: str, judgements: tuple[Judgement, ...] | None, accept: str, *, force: bool = False
+    certificate: str,
+    judgements: tuple[Judgement, ...] | None,
+    accept: str,
+    *,
+    force: bool = False,
+    rules: tuple[str, ...] = (),
 ) -> tuple[Result, str]:
     """The decision and its reason.
 
@@ -166,6 +183,7 @@ def decide(
         judgements: The one that decides first; None where no policy is running to compare with.
         accept: What the deciding judge has to say: "better" or "not-worse".
         force: Whether a policy was trained whatever the certificate says.
+        rules: Published rules that do better than the new policy.
     """
     passed = certificate == Verdict.PASS.value
     failed = certificate == Verdict.FAIL.value
@@ -189,6 +207,9 @@ def decide(
     is_better, is_worse = (deciding.verdict == one.value for one in (Said.BETTER, Said.WORSE))
     measured = deciding.difference.low is not None
     if is_better or (accept == NOT_WORSE and measured and not is_worse):
+        if rules:
+            told = f"{', '.join(rules)} would do better than the new order: schedtwin export POLICY --rule"
+            return Result.KEPT, f"{said}, but {told}"
         return Result.EXPORTED, f"{ground}, {'and' if passed else 'but'} {said}"
     return Result.KEPT, f"{said}, and {accept} was asked for"
 

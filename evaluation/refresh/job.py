@@ -36,7 +36,7 @@ from evaluation.pipeline import load_comparison
 from evaluation.records import to_plain
 from evaluation.refresh import appending
 from evaluation.refresh.config import RefreshConfig
-from evaluation.refresh.deciding import Decision, Result, decide, idle_decision, judgements_of
+from evaluation.refresh.deciding import Decision, Result, better_rules, decide, idle_decision, judgements_of
 from evaluation.refresh.parts import HeldOut, Parts
 from evaluation.refresh.placing import placement_parts
 from evaluation.refresh.queueing import queue_parts
@@ -339,7 +339,10 @@ def _decision_step(
         comparison = load_comparison(inputs["judged"]) if judged else None
         judgements = judgements_of(comparison) if comparison is not None else None
         certificate = load_certificate(inputs[CERTIFICATE])
-        result, reason = decide(certificate.verdict.value, judgements, settings.accept, force=settings.force)
+        rules = better_rules(comparison) if comparison is not None else ()
+        result, reason = decide(
+            certificate.verdict.value, judgements, settings.accept, force=settings.force, rules=rules
+        )
         hashes = {
             name: read_manifest(inputs[name] / BUNDLE).content_hash if name in inputs else None
             for name in ("candidate", "running")

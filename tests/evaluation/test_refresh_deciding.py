@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from evaluation.bootstrap import Estimate
+from evaluation.bootstrap import Verdict as Said
 from evaluation.certify.lines import Verdict
+from evaluation.comparison import Comparison, Difference, JudgeFacts, PolicyFacts
 from evaluation.configuration import JudgeConfig, RunConfig
 from evaluation.refresh.config import BETTER, NOT_WORSE, RefreshConfig
-from evaluation.refresh.deciding import EXIT_STATUS, Decision, Judgement, Result, decide
+from evaluation.refresh.deciding import EXIT_STATUS, Decision, Judgement, Result, better_rules, decide
 from evaluation.refresh.job import find_running, refresh
 from evaluation.refresh.placing import placement_parts
 from logs_schema.errors import ConfigError
@@ -40,6 +42,31 @@ def test_the_comparison_decides_where_the_certificate_passed(
     assert decide(PASS, judgements, BETTER)[0] is better
     assert decide(PASS, judgements, NOT_WORSE)[0] is not_worse
     assert verdict in decide(PASS, judgements, BETTER)[1]
+
+
+def test_an_order_that_a_rule_would_beat_is_not_exported() -> None:
+    for verdict in ("better", "cannot tell"):
+        result, reason = decide(PASS, (judged(verdict),), NOT_WORSE, rules=("f1+easy", "saf+easy"))
+        assert result is KEPT
+        assert "f1+easy, saf+easy would do better than the new order" in reason
+    assert "would do better" not in decide(PASS, (judged("worse"),), NOT_WORSE, rules=("f1+easy",))[1]
+
+
+def test_rules_that_beat_an_order_are_told_from_other_policies() -> None:
+    facts = [
+        ("new", "trained"),
+        ("f1+easy", "baseline"),
+        ("sjf+easy", "baseline"),
+        ("logged_order+easy", "history"),
+    ]
+    gap = Estimate(0.1, 0.05, 0.2, 24)
+    told = (("f1+easy", Said.WORSE), ("sjf+easy", Said.CANNOT_TELL), ("logged_order+easy", Said.WORSE))
+    differences = tuple(Difference("replay", 0, "new", name, "wait", gap, said) for name, said in told)
+    policies = tuple(PolicyFacts(*one, "") for one in facts)
+    replay = (JudgeFacts("replay", ""),)
+    assert better_rules(
+        Comparison({}, (), "", 0.95, "wait", policies, replay, (), (), (), differences, ())
+    ) == ("f1+easy",)
 
 
 @pytest.mark.parametrize("judgements", [None, (judged("better"),)])
