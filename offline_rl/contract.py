@@ -18,6 +18,7 @@ from logs_schema.errors import ProductError, SchedtwinError
 CONTRACT = "contract.json"
 SCHEMA_VERSION = 4
 """Version of the bundle's files."""
+MAX_JSON_BYTES = 256 * 1024**2
 PROBLEMS = ("placement", "ordering", "orchestration", "assignment", "autoscaling")
 """Kinds of decisions a bundle may hold."""
 MLP, SCORER = "mlp", "scorer"
@@ -192,7 +193,9 @@ def refusing(what: str, path: Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file of a bundle; ValueError where a number is not finite."""
+    """A JSON file of a bundle; ValueError where it is too large or a number is not finite."""
+    if path.stat().st_size > MAX_JSON_BYTES:
+        raise ValueError(f"{path.stat().st_size:,} bytes, allowed {MAX_JSON_BYTES:,}")
 
     def finite(text: str) -> float:
         if not math.isfinite(value := float(text)):

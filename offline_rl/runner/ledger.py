@@ -163,9 +163,9 @@ class Ledger:
             return
         pair = entry.service, entry.row
         expected_s = entry.run_s * setting.time_unit_s
-        if self._table.trained_units is not None:
-            usual_s = expected_s * self._table.trained_units[pair]
-            self.watch.ran(self._table.names[entry.row], run_s / usual_s)
+        name = self._table.names[entry.row]
+        if self._table.trained_units is not None and name in setting.node_names:
+            self.watch.ran(name, run_s / (expected_s * self._table.trained_units[pair]))
         if setting.follow:
             news = math.log(run_s / (expected_s * units[pair]))
             units[pair] *= math.exp(setting.follow * min(max(news, -setting.most_news), setting.most_news))

@@ -76,6 +76,11 @@ class PlacementSetting:
     most_news: float = 1.0
 
     @cached_property
+    def node_names(self) -> frozenset[str]:
+        """The nodes that training knew."""
+        return frozenset(node.name for node in self.nodes)
+
+    @cached_property
     def counted(self) -> tuple[bool, ...]:
         """Which resources training counted: the others are asked for in vain."""
         capacity = np.array([node.capacity for node in self.nodes]).T

@@ -109,6 +109,10 @@ IMPOSSIBLE: dict[str, tuple[Change, str]] = {
     "too few questions": (text(QUESTIONS, "[]"), "at least 4"),
     "questions that are none": (text(QUESTIONS, "[1, 2, 3, 4]"), "golden question 0: TypeError"),
     "deep JSON": (text(CONTRACT, "[" * 100_000), "RecursionError"),
+    "a contract without end": (
+        lambda draft: os.truncate(draft / CONTRACT, 300 * 2**20),
+        "314,572,800 bytes, allowed",
+    ),
     "a list as contract": (text(CONTRACT, "[]"), "TypeError"),
     "text as widths": (contract(lambda facts: facts["network"].update(hidden="88")), "positive widths"),
     "features without names": (contract(lambda facts: facts["choice_features"][0].update(name=3)), "text"),

@@ -370,6 +370,12 @@ def test_books_tell_their_watch_of_requests_and_runs(bundles):
         assert ledger.decide(replace(REQUEST, service="never seen"), NOW_S).unlike
     assert ledger.watch.levels() == pytest.approx({"unlike": 9.0 / 5.0, "slower": 6.0 / 5.0, "faster": 0.0})
     assert any("edge-0 take much longer" in sentence for sentence in ledger.watch.alarms())
+    books = policy.ledger([*nodes_of(policy), Node("new", cpu_cores=4.0)])
+    for number in range(9):
+        books.place(number, "new", REQUEST, NOW_S)
+        books.start(number, NOW_S)
+        books.finish(number, NOW_S + 4_000.0)
+    assert books.watch.alarms() == ()  # training says nothing of it
 
 
 def test_what_books_learn_later_does_not_change_a_question(policy):
