@@ -21,13 +21,16 @@ NUM_NAMED = 12
 """Labels of a vocabulary that are spelled out; flags of one kind are one row."""
 
 
-def bundle_facts(folder: Path, backend: Backend = "numpy", *, expect: str | None = None) -> dict[str, Any]:
+def bundle_facts(
+    folder: Path, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
+) -> dict[str, Any]:
     """What a bundle says of itself, after its checksums are verified and its golden decisions replayed.
 
     Args:
         folder: The bundle.
         backend: Which copy of the network decides the golden observations.
         expect: The content hash that it must have; None accepts any.
+        trust: Public key of whoever must have signed it; None: anybody.
 
     Returns:
         `contract`, `manifest` and `checked`, and of a rule its `numbers`, as plain JSON.
@@ -35,7 +38,7 @@ def bundle_facts(folder: Path, backend: Backend = "numpy", *, expect: str | None
     Raises:
         ProductError: It is no bundle, or it was changed, or does not decide as the original.
     """
-    policy = load_network(folder, backend, expect=expect)
+    policy = load_network(folder, backend, expect=expect, trust=trust)
     manifest = read_manifest(folder)
     golden = read_golden(folder, policy.contract)
     numbers: dict[str, Any] = {}

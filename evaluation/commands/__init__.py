@@ -22,6 +22,7 @@ from evaluation.commands import (
     reproduce,
     run,
     serve,
+    sign,
     simulate,
     train,
 )
@@ -39,6 +40,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     order,
     export,
     inspect,
+    sign,
     serve,
     run,
     refresh,

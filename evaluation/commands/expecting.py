@@ -1,16 +1,23 @@
-"""`--expect`: which bundle it must be, by the content hash that its maker told."""
+"""`--expect` and `--trust`: which bundle it must be, by the content hash that its maker told, or by who signed it."""
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
 
 
 def add_expected(parser: ArgumentParser) -> None:
-    """Declares `--expect`."""
+    """Declares `--expect` and `--trust`."""
     parser.add_argument(
         "--expect",
         metavar="SHA256",
         type=_content_hash,
         help="content hash that the bundle must have, as `schedtwin export` told it (default: any)",
+    )
+    parser.add_argument(
+        "--trust",
+        metavar="PEM",
+        type=Path,
+        help="public key of whoever must have signed the bundle with `schedtwin sign` (default: anybody, or nobody)",
     )
 
 

@@ -26,6 +26,6 @@ def run(arguments: Namespace) -> int:
     from evaluation.bundle_text import bundle_facts, bundle_text
     from evaluation.commands.output import show_result
 
-    facts = bundle_facts(arguments.bundle, arguments.backend, expect=arguments.expect)
+    facts = bundle_facts(arguments.bundle, arguments.backend, expect=arguments.expect, trust=arguments.trust)
     show_result(arguments, facts, "" if arguments.json else bundle_text(facts))
     return 0

@@ -82,7 +82,7 @@ def run(arguments: Namespace) -> int:
     )
     config = ServerConfig(
         arguments.bundle, arguments.host, arguments.port, arguments.token_file, arguments.tls_cert, arguments.tls_key,
-        arguments.log, arguments.backend, service, arguments.expect,
+        arguments.log, arguments.backend, service, arguments.expect, arguments.trust,
     )  # fmt: skip
 
     def ready(facts: dict[str, Any]) -> None:

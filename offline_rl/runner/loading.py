@@ -2,7 +2,8 @@
 
 Nothing is believed before it is proved: names and sizes of files, their hashes, the contract, the network, and that it
 decides on the golden observations, and on plain descriptions by the whole path, as the original did. Whoever may
-replace a bundle may replace all of this together; only the content hash that its maker told (`expect`) tells that.
+replace a bundle may replace all of this together; only the content hash that its maker told (`expect`), or its maker's
+signature (`trust`), tells that.
 """
 
 from pathlib import Path
@@ -16,30 +17,35 @@ from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, r
 from offline_rl.runner.policy import Policy
 from offline_rl.runner.questions import asked_by, read_questions, replay_questions
 from offline_rl.runner.queue import QueuePolicy
+from offline_rl.signing import refuse_unsigned
 
 Backend = Literal["numpy", "onnx"]
 
 
-def load(folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None) -> Policy:
+def load(
+    folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
+) -> Policy:
     """Loads a placement policy; arguments and errors as for `load_network`.
 
     Raises:
         ProductError: Also where the bundle decides something else than placements.
     """
-    return Policy(load_network(folder, backend, expect=expect))
+    return Policy(load_network(folder, backend, expect=expect, trust=trust))
 
 
-def load_queue(folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None) -> QueuePolicy:
+def load_queue(
+    folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
+) -> QueuePolicy:
     """Loads an ordering policy; arguments and errors as for `load_network`.
 
     Raises:
         ProductError: Also where the bundle decides something else than orders.
     """
-    return QueuePolicy(load_network(folder, backend, expect=expect))
+    return QueuePolicy(load_network(folder, backend, expect=expect, trust=trust))
 
 
 def load_network(
-    folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None
+    folder: Path | str, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
 ) -> ExportedPolicy:
     """Loads a bundle of any problem, after checking every hash and replaying its golden decisions.
 
@@ -47,14 +53,15 @@ def load_network(
         folder: The bundle.
         backend: `numpy`, or `onnx` (needs onnxruntime).
         expect: The content hash that it must have, as its maker told it; None accepts any.
+        trust: PEM file of the public key of whoever must have signed it (`offline_rl.signing`); None: anybody.
 
     Returns:
         The policy as a function of arrays.
 
     Raises:
-        ProductError: No bundle there, another one than expected, a file is missing, altered, foreign or damaged, the
-            bundle is of another version, the backend is not known or not installed, or its decisions are not those of
-            the original.
+        ProductError: No bundle there, another one than expected, not signed by whom is trusted, a file is missing,
+            altered, foreign or damaged, the bundle is of another version, the backend is not known or not installed,
+            or its decisions are not those of the original.
     """
     folder = Path(folder)
     builders = {"numpy": from_arrays, "onnx": from_graph}
@@ -62,6 +69,8 @@ def load_network(
         raise ProductError(f"unknown backend '{backend}'", allowed=", ".join(builders))
     with refusing("the bundle cannot be read", folder):
         manifest = verify(folder, KIND, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
+        if trust is not None:
+            refuse_unsigned(folder, manifest.content_hash, trust)
         contract = read_contract(folder)
         policy = ExportedPolicy(contract, manifest.content_hash, builders[backend](folder, contract))
         prove(policy, folder)

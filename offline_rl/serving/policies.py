@@ -109,18 +109,21 @@ class ServedPolicy:
     watch: Watch = field(default_factory=lambda: Watch(None))
 
 
-def load_policy(bundle: Path, backend: Backend = "numpy", *, expect: str | None = None) -> ServedPolicy:
+def load_policy(
+    bundle: Path, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
+) -> ServedPolicy:
     """Loads a bundle for serving: verified, and replayed against its golden decisions.
 
     Args:
         bundle: Its folder.
         backend: What computes the network.
         expect: The content hash that it must have; None accepts any.
+        trust: Public key of whoever must have signed it; None: anybody.
 
     Raises:
         ProductError: See `offline_rl.runner.load`.
     """
-    policy = load(bundle, backend, expect=expect)
+    policy = load(bundle, backend, expect=expect, trust=trust)
     watch = Watch(policy.contract.alarm)
     return ServedPolicy(
         content_hash=policy.content_hash,

@@ -52,6 +52,7 @@ class ServerConfig:
         backend: What computes the policy's network.
         service: How decisions are taken.
         expect: The content hash that the bundle must have, at every reload too; None accepts any.
+        trust: Public key of whoever must have signed the bundle, at every reload too; None: anybody.
     """
 
     bundle: Path
@@ -64,6 +65,7 @@ class ServerConfig:
     backend: Backend = "numpy"
     service: ServiceConfig = field(default_factory=ServiceConfig)
     expect: str | None = None
+    trust: Path | None = None
 
 
 def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda facts: None) -> None:
@@ -83,7 +85,9 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
     if config.log is not None:
         prepare_log(config.log)
     metrics = Metrics()
-    slot = PolicySlot(partial(load_policy, config.bundle, config.backend, expect=config.expect), metrics)
+    slot = PolicySlot(
+        partial(load_policy, config.bundle, config.backend, expect=config.expect, trust=config.trust), metrics
+    )
     listener = listen(config.host, config.port)
     log = DecisionLog(config.log, metrics)
     host, port = listener.getsockname()[:2]

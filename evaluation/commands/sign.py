@@ -1,0 +1,25 @@
+"""`schedtwin sign`: a detached signature of a bundle, for `--trust`."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+NAME = "sign"
+HELP = "sign an exported policy with an Ed25519 key, for `--trust`"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
+    parser.add_argument(
+        "--key", metavar="PEM", required=True, type=Path, help="private key, as openssl genpkey writes it"
+    )
+
+
+def run(arguments: Namespace) -> int:
+    """Sign the bundle; 0."""
+    from evaluation.commands.output import show_result
+    from offline_rl.signing import sign_bundle
+
+    path = sign_bundle(arguments.bundle, arguments.key)
+    show_result(arguments, {"signature": str(path)}, f"{path} written; keep it beside the bundle")
+    return 0

@@ -1,0 +1,111 @@
+"""Detached signatures of bundles: who made it, where `--expect` tells which one it is. Needs the extra `sign`.
+
+`BUNDLE.signature` lies beside the bundle: an Ed25519 signature, in base64, of the words below and the content hash.
+Keys are PEM files as openssl writes them: `openssl genpkey -algorithm ed25519 -out private.pem`, and `openssl pkey -in
+private.pem -pubout -out public.pem`. Whoever holds the private key vouches for every bundle signed with it, old ones
+too.
+"""
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+from logs_schema.errors import ProductError
+from logs_schema.product import verify
+from offline_rl.bundle import KIND, MAX_BYTES
+
+WORDS = b"schedtwin bundle "
+"""Before the content hash, so that a signature of something else is none of a bundle."""
+
+
+def signature_beside(bundle: Path) -> Path:
+    """Where the signature of a bundle lies."""
+    whole = bundle.absolute()
+    return whole.with_name(f"{whole.name}.signature")
+
+
+def sign_bundle(bundle: Path, private_key: Path) -> Path:
+    """Signs a bundle and writes the signature beside it; an older one is replaced.
+
+    Args:
+        bundle: Its folder; verified first.
+        private_key: PEM file of an Ed25519 key, without a passphrase.
+
+    Returns:
+        Where the signature is.
+
+    Raises:
+        ProductError: The bundle is damaged, the key is none, or the library is missing.
+    """
+    manifest = verify(bundle, KIND, max_bytes=MAX_BYTES, hidden_allowed=False)
+    serialization, ed25519, _ = _library()
+    key = _key(
+        private_key,
+        lambda content: serialization.load_pem_private_key(content, None),
+        ed25519.Ed25519PrivateKey,
+    )
+    path = signature_beside(bundle)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_bytes(base64.b64encode(key.sign(WORDS + manifest.content_hash.encode())) + b"\n")
+    aside.rename(path)
+    return path
+
+
+def refuse_unsigned(bundle: Path, content_hash: str, public_key: Path) -> None:
+    """Makes sure that a bundle is signed with the private key of a public one.
+
+    Args:
+        bundle: Its folder.
+        content_hash: Its content hash, verified.
+        public_key: PEM file of an Ed25519 key.
+
+    Raises:
+        ProductError: There is no signature, it is of another bundle or key, or the library is missing.
+    """
+    serialization, ed25519, invalid = _library()
+    key, path = (
+        _key(public_key, serialization.load_pem_public_key, ed25519.Ed25519PublicKey),
+        signature_beside(bundle),
+    )
+    try:
+        key.verify(base64.b64decode(path.read_bytes()[:1024], validate=False), WORDS + content_hash.encode())
+    except (OSError, ValueError, invalid) as error:
+        raise ProductError(
+            "the bundle is not signed by whom is trusted",
+            where=f"{path}: {type(error).__name__}",
+            allowed=f"a signature of content hash {content_hash} by the key of {public_key}",
+            advice="schedtwin sign BUNDLE --key PRIVATE.pem, where it was made; do not use this one otherwise",
+        ) from error
+
+
+def _key(path: Path, read: Any, kind: type) -> Any:
+    try:
+        key = read(path.read_bytes())
+    except (OSError, ValueError, TypeError) as error:
+        raise _no_key(path, str(error)) from error
+    if not isinstance(key, kind):
+        raise _no_key(path, f"a key of another kind, {type(key).__name__}")
+    return key
+
+
+def _no_key(path: Path, where: str) -> ProductError:
+    return ProductError(
+        "this is no key for bundles",
+        where=f"{path}: {where}"[:300],
+        allowed="an Ed25519 key as PEM, without a passphrase; the public one to trust, the private one to sign",
+        advice="openssl genpkey -algorithm ed25519 -out private.pem; openssl pkey -in private.pem -pubout",
+    )
+
+
+def _library() -> tuple[Any, Any, type[Exception]]:
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        raise ProductError(
+            "signatures need 'cryptography', which is not installed",
+            advice="pip install 'WHEEL[sign]', or pin the bundle with --expect, which needs nothing",
+        ) from error
+    return serialization, ed25519, InvalidSignature

@@ -1,0 +1,94 @@
+"""Signed bundles: what is trusted is the key, whatever the bundle says of itself."""
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from evaluation.cli import main
+from logs_schema.errors import ProductError
+from offline_rl.runner import load
+from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.policies import PolicySlot, load_policy
+from offline_rl.signing import sign_bundle, signature_beside
+from tests.serving.bundles import make_bundle
+
+
+def key_files(folder: Path, name: str, key: object = None) -> tuple[Path, Path]:
+    """A private and a public key as PEM files."""
+    key = key or ed25519.Ed25519PrivateKey.generate()
+    private, public = folder / f"{name}.pem", folder / f"{name}.pub.pem"
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    private.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))  # type: ignore[attr-defined]
+    as_info = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    public.write_bytes(key.public_key().public_bytes(*as_info))  # type: ignore[attr-defined]
+    return private, public
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """A signed bundle, its private and its public key."""
+    keys = key_files(tmp_path, "maker")
+    bundle = make_bundle(tmp_path / "bundle")
+    sign_bundle(bundle, keys[0])
+    return bundle, *keys
+
+
+def test_a_signed_bundle_is_loaded_and_another_one_in_its_place_is_not(
+    signed: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle, private, public = signed
+    metrics = Metrics()
+    slot = PolicySlot(lambda: load_policy(bundle, trust=public), metrics)
+    first = load(bundle, trust=public).content_hash
+    shutil.rmtree(bundle)
+    make_bundle(bundle, seed=1)
+    with pytest.raises(ProductError, match="InvalidSignature"):
+        slot.reload()
+    for command in (["inspect", str(bundle)], ["serve", str(bundle), "--port", "0"]):
+        assert main([*command, "--trust", str(public)]) == 2
+        assert "not signed by whom is trusted" in capsys.readouterr().err
+    assert main(["sign", str(bundle), "--key", str(private)]) == 0
+    assert slot.reload().content_hash != first
+    assert main(["inspect", str(bundle), "--trust", str(public)]) == 0
+
+
+def test_other_keys_and_other_files_are_refused_by_name(
+    signed: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    bundle, private, public = signed
+    other, of_other = key_files(tmp_path, "other")
+    curve, of_curve = key_files(tmp_path, "curve", ec.generate_private_key(ec.SECP256R1()))
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: load(bundle, trust=of_other), "InvalidSignature"),
+        (lambda: load(bundle, trust=of_curve), "another kind"),
+        (lambda: load(bundle, trust=private), "no key for bundles"),
+        (lambda: load(bundle, trust=tmp_path / "absent.pem"), "no key for bundles"),
+        (lambda: sign_bundle(bundle, public), "no key for bundles"),
+        (lambda: sign_bundle(bundle, curve), "another kind"),
+        (lambda: sign_bundle(tmp_path, other), "no bundle here"),
+    ]
+    for ask, message in cases:
+        with pytest.raises(ProductError, match=message):
+            ask()
+    signature_beside(bundle).write_text("no signature")
+    with pytest.raises(ProductError, match="not signed"):
+        load(bundle, trust=public)
+    signature_beside(bundle).unlink()
+    with pytest.raises(ProductError, match="FileNotFoundError"):
+        load(bundle, trust=public)
+    load(bundle)
+
+
+def test_without_the_library_the_message_says_what_to_install(
+    signed: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, _, public = signed
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(ProductError, match=r"(?s)WHEEL\[sign\].*--expect"):
+        load(bundle, trust=public)
+    load(bundle)
