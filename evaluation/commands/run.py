@@ -54,7 +54,8 @@ def run(arguments: Namespace) -> int:
     found = certification_in(products[KIND])
     lines = [as_text(tabulate(comparison)), f"report: {products['report']}"]
     if "bundle" in products:
-        said = f" ({found.words})" if found.trouble else ""
+        chosen = f"chosen by exact replay; its twin's certificate: {found.verdict}"
+        said = f" ({found.words if config.order is None else chosen})" if found.trouble else ""
         lines.append(f"bundle: {products['bundle'] / 'bundle'}{said}")
     is_held_back = read_manifest(products["comparison"]).config.get("held_back") is not None
     if is_held_back:
