@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from evaluation.configuration import RunConfig, load_config
+from evaluation.progress import SilentProgress
+from evaluation.run import archive_step
+from logs_schema import Archive
 from logs_schema.errors import ConfigError
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "evaluation" / "examples").glob("*.toml"))
@@ -38,6 +41,20 @@ def test_tables_become_configs_beside_what_they_configure(tmp_path: Path) -> Non
     assert config.train.seeds == (7,)
     assert config.train.kl_to_clone == 1.0
     assert config.shifts == RunConfig().shifts
+
+
+def test_a_job_imports_with_the_capacity_of_its_log(tmp_path: Path) -> None:
+    (tmp_path / "a.swf").write_text("1 0 5 60 2 -1 -1 2 120 -1 1 1 1 -1 1 -1 -1 -1\n")
+    text = '[log]\nformat = "swf"\npaths = ["a.swf"]\n'
+    steps = []
+    for words in (text, f'{text}capacity = ["64"]\n'):
+        log = load_config(written(tmp_path, words)).log
+        assert log is not None
+        steps.append(archive_step(log, tmp_path))
+    assert steps[0].config != steps[1].config, "another capacity makes another archive"
+    (tmp_path / "out").mkdir()
+    steps[1].build(tmp_path / "out", {}, SilentProgress())
+    assert Archive(tmp_path / "out" / "archive").nodes()["cpu_cores"].to_pylist() == [64.0]
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,18 @@ def test_every_row_keeps_its_line(tmp_path: Path) -> None:
     assert [row["agent"] for row in found.rows["requests"]] == ["two, words", None, "x"]
 
 
+def test_rows_out_of_order_are_counted_whatever_their_instants_are_written_as(tmp_path: Path) -> None:
+    lines = [
+        HEADER,
+        "a,2020-01-02,s,completed",
+        "b,86400,s,completed",
+        "c,2020-01-01,s,completed",
+        "d,2021-01-01,s,x",
+    ]
+    import_log("native", [written(tmp_path, "requests.csv", *lines)], tmp_path / "a")
+    assert Archive(tmp_path / "a").facts["num_out_of_order"] == 2
+
+
 def test_stray_quotes_cost_their_own_lines(tmp_path: Path) -> None:
     rows = [f"{number},{number},s,completed,a" for number in range(1000)]
     for number in (3, 900):
