@@ -93,7 +93,7 @@ class CertifyConfig:
     enough_rows: int = 2000
     max_weeks: int = 8
     num_copies: int = 4
-    max_played: int = 60_000
+    max_played: int = 100_000
     num_steps: int = 512
     min_rows: int = 200
     max_rows: int = 3000

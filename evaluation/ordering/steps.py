@@ -306,7 +306,9 @@ def build_queue_bundle(
     """
     policy, manifest = load_queue_policy(policy_path), read_manifest(policy_path, "policy")
     seeds, facts = policy.config.seeds, manifest.extra
-    words = f"the rule {rule}{EASY}, as asked" if rule else NOT_COMPARED
+    if rule is not None and seed is not None:
+        raise ConfigError("a rule has no seed", where="--rule, --seed", advice="name one of them")
+    words = f"the rule {exportable_rule(rule).name}{EASY}, as asked" if rule else NOT_COMPARED
     if comparison_path is not None:
         _refuse_other_comparison(comparison_path, manifest.content_hash)
         winner = winner_of(load_comparison(comparison_path))
@@ -315,17 +317,10 @@ def build_queue_bundle(
     trained_on |= {"chosen": words} | policy.pool.told
     made_from: dict[str, Any] = {"made_from": {"policy": manifest.content_hash}, "licence": licence}
     if rule is not None:
-        found = exportable_rule(rule)
         export_rule(
-            found,
-            out,
-            policy.pool,
-            policy.config,
-            trained_on=trained_on,
-            replace_old=replace_old,
-            ranges=load_ranges(policy_path),
+            exportable_rule(rule), out, policy.pool, policy.config, trained_on=trained_on, replace_old=replace_old,
             **made_from,
-        )
+        )  # fmt: skip
         return {"seed": None, "chosen": words}
     place = int(np.argmin(facts["losses"]))
     if seed is not None and seed not in seeds:

@@ -59,19 +59,21 @@ def with_tables(config: OrderTrainingConfig, jobs: Jobs, pool: Pool) -> OrderTra
     easy = Pool(pool.processors, easy=True)
     schedules = (part.logged_start_s, *(replay(part, easy, rule).start_s for rule in (FCFS, SAF)))
     logged, *played = (crowd_of(part, start_s) for start_s in schedules)
-    allowed = config.running_size or LARGEST_RUNNING
-    if logged.running > allowed:
+    running = max(crowd.running for crowd in (logged, *played))
+    needed, allowed = (
+        (logged.running, config.running_size) if config.running_size else (running, LARGEST_RUNNING)
+    )
+    if needed > allowed:
         raise ConfigError(
-            f"{logged.running:,} jobs run at once in the log",
+            f"{needed:,} jobs run at once in the log"
+            + ("" if needed == logged.running else ", packed as the simple rules do"),
             where="[order.training] running_size",
-            allowed=f"at most {allowed:,}"
-            + (" (that table is sized by the log)" if not config.running_size else ""),
+            allowed=f"at most {allowed:,}",
             advice=f"leave running_size out, and the log decides; or {ADVICE}"
             if config.running_size
             else ADVICE,
         )
     settings = OrderingConfig()
-    running = max(crowd.running for crowd in (logged, *played))
     waiting = max(crowd.waiting for crowd in (logged, *played))
     return replace(
         config,

@@ -37,7 +37,9 @@ def winner_of(comparison: Comparison) -> Winner:
         if Verdict.WORSE in found.values() and Verdict.BETTER not in found.values()
     }
     if not better:
-        return Winner(None, f"the index: no rule with EASY does better in {REPLAY}")
+        return Winner(
+            None, f"the index: in {REPLAY} no rule with EASY does better at a shift, and worse at none"
+        )
     best = min(better, key=lambda rule: _mean(comparison, f"{rule}{EASY}"))
     shifts = ", ".join(shift_label(shift) for shift in better[best])
     others = ", ".join(f"{rule}{EASY}" for rule in better if rule != best)

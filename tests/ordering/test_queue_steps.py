@@ -117,9 +117,11 @@ def test_the_index_is_exported_with_what_is_known_of_its_twin(trained, tmp_path,
 def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     folder, own = trained
     words = ("export", own / "policy", "--out", tmp_path / "bundle", "--replace")
-    assert run(*words, "--rule", "saf") == 0
+    assert run(*words, "--rule", "saf+easy") == 0
     assert "the rule saf+easy, as asked" in capsys.readouterr().out
     assert load_queue(tmp_path / "bundle").setting["rule"] == "saf"
+    assert run(*words, "--rule", "saf", "--seed", 0) == 2
+    assert "a rule has no seed" in capsys.readouterr().err
     compared = (folder / "archive", folder / "twin", own / "policy", "--config", own / "order.toml")
     assert run("compare", *compared, "--out", tmp_path / "comparison") == 0
     assert "to hand over (schedtwin export --comparison)" in capsys.readouterr().out

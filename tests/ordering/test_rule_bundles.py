@@ -112,7 +112,7 @@ WORSE, BETTER, LEVEL = Verdict.WORSE, Verdict.BETTER, Verdict.CANNOT_TELL
         ({"f1": (LEVEL, WORSE), "saf": (WORSE, WORSE)}, {"f1": 9.0, "saf": 12.0}, "f1", "week; worse than saf+easy"),
         ({"f1": (LEVEL, WORSE), "sjf": (BETTER, LEVEL)}, {"f1": 9.0, "sjf": 2.0}, "f1", "not the index"),
         ({"f1": (BETTER, WORSE)}, {"f1": 9.0}, None, "the index"),
-        ({"logged_order": (WORSE, WORSE), "f1": (LEVEL, LEVEL)}, {"f1": 9.0}, None, "no rule with EASY does better"),
+        ({"logged_order": (WORSE, WORSE), "f1": (LEVEL, LEVEL)}, {"f1": 9.0}, None, "no rule with EASY does better at"),
     ],
 )  # fmt: skip
 def test_a_rule_that_is_better_is_handed_over_in_place_of_the_index(verdicts, means, rule, said):

@@ -58,6 +58,16 @@ def test_sizes_that_are_named_are_kept_or_refused(crowded):
     assert "at most 128" in str(refused.value)
 
 
+def test_a_crowd_beyond_any_table_is_refused_with_what_needs_none():
+    jobs = jobs_of(*[(0, 1, 9, 9)] * 4097, logged_start_s=[9 * place for place in range(4097)])
+    assert with_tables(CONFIG, jobs, Pool(4096.0)).running_size == 4096
+    with pytest.raises(
+        ConfigError, match="4,097 jobs run at once in the log, packed as the simple rules do"
+    ) as refused:
+        with_tables(CONFIG, jobs, Pool(5000.0))
+    assert "--index-only" in str(refused.value)
+
+
 def test_a_small_log_keeps_the_least_tables_and_a_policy_grows_with_its_weeks(crowded):
     jobs = jobs_of((0, 1, 9, 9), (1, 1, 9, 4), logged_start_s=[0, 1])
     small = with_tables(CONFIG, jobs, Pool(4.0))
