@@ -200,5 +200,9 @@ def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]
             "Hidden users and projects (written 0) are null.",
         ),
         acknowledge="DIR-LAB lumos; Argonne Leadership Computing Facility",
-        **({} if given.capacity else {GUESSED: {POOL: size.use.guess(size.cores_per_node)}}),
+        **(
+            {}
+            if given.capacity or not size.use.largest
+            else {GUESSED: {POOL: size.use.guess(size.cores_per_node)}}
+        ),
     )

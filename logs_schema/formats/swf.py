@@ -146,6 +146,10 @@ def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]
         notes=(
             "Processors asked for are field 8, else field 5.",
             "Days are days in UTC.",
+            *(
+                f"The size of {name} was given at import: {cores:,g}."
+                for name, cores in given.capacity.items()
+            ),
             *partition_notes(partitions),
         ),
         time_zone=header.get("TimeZoneString", ""),

@@ -42,6 +42,11 @@ def test_a_guessed_capacity_is_a_warning_and_no_finding(tmp_path):
     assert "1 guessed from this very use" in render(report, width=140)
 
 
+def test_a_log_without_a_job_guesses_nothing(tmp_path):
+    archive = imported(tmp_path, swapped(LUMOS_JOB, f8="0"))
+    assert not [line for line in check_archive(archive).warnings if "guess" in line]
+
+
 def test_a_guess_near_the_median_use_is_not_called_too_large(tmp_path):
     (warning,) = [
         line for line in check_archive(imported(tmp_path, OVERLAPPING[0])).warnings if "guess" in line
@@ -64,6 +69,7 @@ def test_a_pool_of_an_swf_log_without_a_size_can_be_given_one(tmp_path):
     import_log("swf", [log], tmp_path / "a", capacity={"pool": 64})
     assert Archive(tmp_path / "a").nodes()["cpu_cores"].to_pylist() == [64.0]
     assert "node_capacities" not in Archive(tmp_path / "a").facts["limits"]
+    assert "The size of pool was given at import: 64." in Archive(tmp_path / "a").facts["notes"]
     assert "node_capacities" in swf.facts([log])["limits"]
 
 
