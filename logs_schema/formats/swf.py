@@ -40,7 +40,13 @@ from logs_schema.formats.reading import (
     tabulate,
 )
 from logs_schema.formats.swf_jobs import KIB_PER_GIB, NUM_FIELDS, SwfJob, parse_job
-from logs_schema.formats.swf_partitions import Partitions, partitions_of, pool_name
+from logs_schema.formats.swf_partitions import (
+    Partitions,
+    partition_guesses,
+    partition_notes,
+    partitions_of,
+    pool_name,
+)
 from logs_schema.tables import NODES, REQUESTS
 
 NAME = "swf"
@@ -175,27 +181,6 @@ def machine(
         return partitions.processors, partitions
     cores = given_cores(given, (POOL,)).get(POOL, whole)
     return {} if cores is None else {POOL: cores}, None
-
-
-def partition_guesses(partitions: Partitions | None) -> dict[str, dict[str, float]]:
-    """The fact about partitions whose size is a guess."""
-    return {} if partitions is None else {name: partitions.used[name].guess() for name in partitions.guessed}
-
-
-def partition_notes(partitions: Partitions | None) -> list[str]:
-    """How partitions were read, and which sizes are guesses."""
-    if partitions is None:
-        return []
-    sizes = ", ".join(
-        f"{name} {size:,g}" + (f" ({words})" if (words := partitions.described.get(name)) else "")
-        for name, size in partitions.processors.items()
-    )
-    notes = [f"Field 16 is the partition: every one is a pool of its own, with processors: {sizes}."]
-    if partitions.guessed:
-        notes.append(
-            f"The header does not say how large {', '.join(partitions.guessed)} is: a guess, the most in use at once."
-        )
-    return notes
 
 
 def read_header(path: Path) -> dict[str, str]:

@@ -93,6 +93,27 @@ def partitions_of(
     return Partitions(processors, tuple(guessed), words, uses)
 
 
+def partition_guesses(partitions: Partitions | None) -> dict[str, dict[str, float]]:
+    """The fact about partitions whose size is a guess."""
+    return {} if partitions is None else {name: partitions.used[name].guess() for name in partitions.guessed}
+
+
+def partition_notes(partitions: Partitions | None) -> list[str]:
+    """How partitions were read, and which sizes are guesses."""
+    if partitions is None:
+        return []
+    sizes = ", ".join(
+        f"{name} {size:,g}" + (f" ({words})" if (words := partitions.described.get(name)) else "")
+        for name, size in partitions.processors.items()
+    )
+    notes = [f"Field 16 is the partition: every one is a pool of its own, with processors: {sizes}."]
+    if partitions.guessed:
+        notes.append(
+            f"The header does not say how large {', '.join(partitions.guessed)} is: a guess, the most in use at once."
+        )
+    return notes
+
+
 def _uses(path: Path) -> dict[str, PoolUse] | None:
     """Processors in use over time, by number of the partition; None where field 16 is none."""
     codes: dict[str, int] = {}
