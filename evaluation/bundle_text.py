@@ -95,9 +95,18 @@ def _what(facts: dict[str, Any]) -> Section:
         ("verified", f"{checked['num_files']} files by checksum"),
         ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
         ("certificate", contract["certificate"] or _uncertified(contract["trained_on"])),
+        ("alarm", _alarm(contract["alarm"])),
         ("licence", contract["licence"]),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _alarm(alarm: Mapping[str, Any] | None) -> str:
+    if alarm is None:
+        return "none: the bundle does not tell what days of training are like"
+    about = "" if alarm["run_limit"] is None else ", and runs take twice or half as long on a node"
+    share = f"{alarm['unlike_share']:.2%} on days of training"
+    return f"tells when requests are more often unlike those of training ({share}){about}"
 
 
 def _uncertified(trained_on: Mapping[str, Any]) -> str:

@@ -36,7 +36,8 @@ class FeatureFacts:
     Attributes:
         name: Its name.
         unit: Unit of the number itself.
-        low, high: Range on the training days, over all choices (see whoever made the contract); None if not known.
+        low, high: Range on the training days, over all choices: the middle of what was logged, widened, and of flags
+            all of it (`offline_rl.recipes.training_days`); None if not known.
         description: What it says.
     """
 

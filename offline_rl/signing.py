@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from logs_schema.errors import ProductError
+from logs_schema.extras import how_to_install
 from logs_schema.product import verify
 from offline_rl.bundle import KIND, MAX_BYTES
 
@@ -106,6 +107,6 @@ def _library() -> tuple[Any, Any, type[Exception]]:
     except ImportError as error:
         raise ProductError(
             "signatures need 'cryptography', which is not installed",
-            advice="pip install 'WHEEL[sign]', or pin the bundle with --expect, which needs nothing",
+            advice=f"{how_to_install('sign')}; or pin the bundle with --expect, which needs nothing",
         ) from error
     return serialization, ed25519, InvalidSignature

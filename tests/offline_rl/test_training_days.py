@@ -8,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from evaluation.bundle_text import bundle_facts, bundle_text
 from evaluation.simulator import logs
 from evaluation.simulator.world import Drift
 from logs_schema import Archive
@@ -51,6 +52,12 @@ def test_ranges_keep_flags_and_do_not_follow_one_strange_request(tmp_path: Path)
     assert found is not None
     assert found.alarm == told.alarm
     np.testing.assert_array_equal(found.high, told.high)
+    for name, alarm, words in (
+        ("with", told.alarm, "twice or half as long on a node"),
+        ("without", None, "none:"),
+    ):
+        made_policy(tmp_path / name, encoding, FREE, alarm=alarm)
+        assert words in " ".join(bundle_text(bundle_facts(tmp_path / name)).split())
     assert load_training_days(tmp_path / "older") is None
 
 
