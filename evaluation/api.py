@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from evaluation.bootstrap import BootstrapConfig
-from evaluation.comparing import Case, compare_case
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, JudgeConfig
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.pipeline import archive_facts
+from evaluation.placement.comparing import Case, compare_case
+from evaluation.products import archive_facts
 from evaluation.shifts import ShiftConfig, ShiftPlan
 from evaluation.tabulation import tabulate
 from evaluation.training_days import plan_of, train_days_of

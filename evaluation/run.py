@@ -9,40 +9,25 @@ and the bundle too. Orders of a queue are chosen by exact replay, not by the twi
 """
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
-from evaluation.certify.keeping import CERTIFICATE_CODE, KIND, build_certificate, certification_in
-from evaluation.comparing import COMPARISON_CODE, refuse_uneven_lives
+from evaluation.certify.building import certificate_plan
+from evaluation.certify.keeping import KIND
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, alone_in, run_steps
-from evaluation.ordering.config import ORDER_CODE, OrderConfig, as_settings
-from evaluation.pipeline import (
-    POLICY_CODE,
-    build_bundle,
-    build_comparison,
-    build_policy,
-    build_twin,
-)
-from evaluation.records import to_plain
-from evaluation.shifts import answerable
+from evaluation.kit import Job
+from evaluation.kits import KITS
 from evaluation.simulator.logs import simulate
-from evaluation.training_days import plan_of, train_days_of
-from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.formats.pool_size import parse_capacity
 from logs_schema.importing import find_format, import_log, source_files
 from logs_schema.progress import Progress
-from offline_rl.recipes.training import refuse_uneven_streams
-from twin.placement.model import load_encoding
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
-TWIN_CODE = 8
-"""Raised when code changes what a fit makes: those of older code are made again then."""
 
 
 def run(
@@ -66,81 +51,24 @@ def run(
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
+    kit = next((one for one in KITS if one.claims(config)), KITS[0])
+    certify = replace(config.certify, rankings=config.certify.rankings and kit.ranks_in_job)
+    certificate = certificate_plan(certify, record_refusal=True).step(KIND, ("archive", "twin"), archive_of)
     with alone_in(workdir):
-        if config.order is not None:
-            return _run_order(config, config.log, config.order, here, workdir, progress, title)
-        return _run_placements(config, config.log, here, workdir, progress, title, force=force)
+        products = run_steps([archive_step(config.log, here)], workdir, progress)
 
+        def make(steps: Sequence[Step]) -> dict[str, Path]:
+            products.update(run_steps(steps, workdir, progress, done=products))
+            return products
 
-def _run_order(
-    config: RunConfig,
-    log: LogConfig,
-    order: OrderConfig,
-    here: Path,
-    workdir: Path,
-    progress: Progress,
-    title: str,
-) -> dict[str, Path]:
-    from evaluation.ordering.running import refuse_unplayable
-
-    products = run_steps([archive_step(log, here)], workdir, progress)
-    refuse_unplayable(products["archive"] / ARCHIVE, order)
-    steps = [_queue_twin_step(order), _certificate_step(config), _order_step(order, title)]
-    if order.training is not None and not order.training.index_only:
-        steps.append(Step("bundle", "job-bundle", _hand_over, inputs=("comparison",)))
-    products = run_steps(steps, workdir, progress, done=products)
+        archive = products["archive"] / ARCHIVE
+        kit.run(Job(config, title, force, archive, certificate, make, progress, archive_of))
     return products | {"report": products["comparison"] / "report.html"}
 
 
-def _hand_over(out: Path, inputs: Products, _: Progress) -> None:
-    """The bundle that the comparison chose, where every job has its bundle."""
-    copytree(inputs["comparison"] / BUNDLE, out / BUNDLE)
-
-
-def _run_placements(
-    config: RunConfig,
-    log: LogConfig,
-    here: Path,
-    workdir: Path,
-    progress: Progress,
-    title: str,
-    *,
-    force: bool,
-) -> dict[str, Path]:
-    products = run_steps([archive_step(log, here)], workdir, progress)
-    _refuse_untestable(Archive(products["archive"] / ARCHIVE), config)
-    products = run_steps([twin_step(config), _certificate_step(config)], workdir, progress, done=products)
-    has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
-    held_back = untrained(products) if has_choice and not force else ""
-    is_trained = has_choice and not held_back
-    steps = _policy_steps(config, title) if is_trained else [_comparison_step(config, title, (), held_back)]
-    if not has_choice:
-        progress.note(
-            "one node only: nothing to choose, so nothing is trained or exported; to learn the order of its queue add "
-            f"a table [order] to the configuration, or: schedtwin order {products['archive'] / ARCHIVE}"
-        )
-    products = run_steps(steps, workdir, progress, done=products)
-    return products | {"report": products["comparison"] / "report.html"}
-
-
-def untrained(products: Products) -> str:
-    """Why nothing is to be trained in a job's twin, in words; empty where it passed its certificate."""
-    trouble = certification_in(products[KIND]).trouble
-    return (
-        f"Nothing was trained, and nothing exported: {trouble} (--force goes on all the same)."
-        if trouble
-        else ""
-    )
-
-
-def _refuse_untestable(archive: Archive, config: RunConfig) -> None:
-    """Says before anything is learned that it could not be trained in or compared; ConfigError."""
-    from evaluation.ordering.fitting import refuse_several_queues
-
-    refuse_several_queues(archive)
-    refuse_uneven_streams(config.train, config.twin.num_members)
-    refuse_uneven_lives(config.judge, config.twin.num_members)
-    answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))
+def archive_of(products: Products) -> Products:
+    """The archive in its product's folder, under the name that steps read it by."""
+    return {**products, "archive": products["archive"] / ARCHIVE} if "archive" in products else products
 
 
 def archive_step(log: LogConfig, here: Path) -> Step:
@@ -176,124 +104,7 @@ def archive_step(log: LogConfig, here: Path) -> Step:
     return Step("archive", "job-archive", build, files=files, config=settings)
 
 
-def _order_step(config: OrderConfig, title: str) -> Step:
-    """Trains orders of the queue and judges them; the bundle lies beside the report."""
-
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        from evaluation.ordering.running import write_order_comparison
-
-        found = certification_in(inputs[KIND])
-        return write_order_comparison(
-            out, inputs["archive"] / ARCHIVE, config, progress, title=title, certification=found.facts()
-        )
-
-    settings = as_settings(config) | {"title": title}
-    return Step(
-        "comparison", "comparison", build, inputs=("archive", KIND), config=settings, code_version=ORDER_CODE
-    )
-
-
-def _queue_twin_step(config: OrderConfig) -> Step:
-    """Fits the twin of the last anchor's training days: the one that the bundle is made in."""
-
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        from evaluation.ordering.fitting import build_queue_twin, days_of_last_anchor
-
-        archive = inputs["archive"] / ARCHIVE
-        return build_queue_twin(out, archive, days_of_last_anchor(archive, config), config, progress)
-
-    settings = as_settings(config, "weeks", "processors", "pool")
-    return Step("twin", "twin", build, inputs=("archive",), config=settings)
-
-
 def _simulate(log: LogConfig, out: Path, progress: Progress) -> Mapping[str, Any]:
     with progress.stage("simulate", unit="requests") as stage:
         simulate(log.preset, log.days, log.behaviour, log.seed, out, progress=stage)
     return {}
-
-
-def twin_step(config: RunConfig) -> Step:
-    """Fits the twin on the training days."""
-
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        archive = inputs["archive"] / ARCHIVE
-        return build_twin(
-            out, archive, config.days, config.shifts, config.twin, config.seed, progress,
-            population=config.population, imitation=config.imitation,
-        )  # fmt: skip
-
-    settings = {
-        "days": config.days,
-        "shifts": config.shifts,
-        "twin": config.twin,
-        "population": config.population,
-        **config.imitation.as_settings(),
-    }
-    return Step(
-        "twin", "twin", build, inputs=("archive",),
-        config=to_plain(settings), seed=config.seed, code_version=TWIN_CODE,
-    )  # fmt: skip
-
-
-def _certificate_step(config: RunConfig) -> Step:
-    """Policies are ranked by the comparison, against the truth too where it is at hand, so not here once more; but for
-    the rules of a queue, which cost little and whose certificate is about other weeks."""
-    settings = replace(config.certify, rankings=config.certify.rankings and config.order is not None)
-
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        facts = build_certificate(
-            out, inputs["archive"] / ARCHIVE, inputs["twin"], None, settings, progress, record_refusal=True
-        )
-        progress.note(f"the twin's certificate: {facts['verdict']}")
-        return facts
-
-    return Step(
-        KIND, KIND, build, inputs=("archive", "twin"), config=to_plain(settings), seed=settings.seed,
-        code_version=CERTIFICATE_CODE,
-    )  # fmt: skip
-
-
-def _policy_steps(config: RunConfig, title: str) -> list[Step]:
-    def train(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        found = certification_in(inputs[KIND])
-        return build_policy(
-            out, inputs["twin"], config.train, config.seed, progress, certification=found.facts()
-        )
-
-    def export(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
-        return build_bundle(out / BUNDLE, inputs["policy"])
-
-    return [
-        Step(
-            "policy",
-            "policy",
-            train,
-            inputs=("twin", KIND),
-            config=to_plain(config.train),
-            seed=config.seed,
-            code_version=POLICY_CODE,
-        ),
-        _comparison_step(config, title, ("policy",)),
-        Step("bundle", "job-bundle", export, inputs=("policy",)),
-    ]
-
-
-def _comparison_step(config: RunConfig, title: str, policy: tuple[str, ...], held_back: str = "") -> Step:
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        archive, trained = inputs["archive"] / ARCHIVE, inputs.get("policy")
-        warnings = [held_back] if held_back else []
-        return build_comparison(
-            out, archive, inputs["twin"], trained, config, progress, title=title, warnings=warnings
-        )
-
-    parts = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
-    settings = to_plain(parts) | {"title": title} | ({"held_back": held_back} if held_back else {})
-    return Step(
-        "comparison",
-        "comparison",
-        build,
-        inputs=("archive", "twin", *policy),
-        config=settings,
-        seed=config.judge.seed,
-        code_version=COMPARISON_CODE,
-    )

@@ -60,3 +60,21 @@ def test_the_reader_of_imports_sees_every_form():
     source = "import a.b, c\nfrom d.e import f\ndef g():\n    from .. import h\n    from .i import j\n"
     names = [name for _, name in imported(source, "twin.placement")]
     assert names == ["a.b", "c", "d.e", "twin", "twin.placement.i"]
+
+
+def test_no_command_or_job_branches_on_a_problems_name():
+    """Problems are reached through their kits: only a problem's own files know what it is called."""
+    names = {"PLACEMENT", "ORDERING", "placement", "ordering"}
+
+    def is_name(node: ast.expr) -> bool:
+        return (isinstance(node, ast.Name) and node.id in names) or (
+            isinstance(node, ast.Constant) and node.value in names
+        )
+
+    found = []
+    for file in sorted((ROOT / "evaluation").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            compared = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            if any(map(is_name, compared)):
+                found.append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    assert found == []

@@ -37,46 +37,21 @@ def run(arguments: Namespace) -> int:
     """Certify, write the page, show the lines; 0 passed, 3 failed, 4 cannot tell."""
     from dataclasses import replace
 
+    from evaluation.certify.building import certificate_plan
     from evaluation.certify.certificate import EXIT_STATUS
     from evaluation.certify.held_out import parse_days
-    from evaluation.certify.keeping import KIND, PAGE, build_certificate, folder_beside, load_certificate
+    from evaluation.certify.keeping import PAGE, folder_beside, load_certificate
     from evaluation.certify.page import as_table
-    from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.commands.settings import settings_of
-    from evaluation.records import to_plain
-    from logs_schema.product import read_manifest, writing
+    from evaluation.commands.output import as_text, show_result
+    from evaluation.commands.settings import make_step, settings_of
 
     config = settings_of(arguments).certify
     if arguments.seed is not None:
         config = replace(config, seed=arguments.seed)
     days = None if arguments.days is None else parse_days(arguments.days)
     kept = folder_beside(arguments.twin) if arguments.keep is None else arguments.keep
-    hashes = {
-        name: read_manifest(path).content_hash
-        for name, path in (("twin", arguments.twin), ("archive", arguments.archive))
-    }
-    chosen = {
-        "certify": to_plain(config),
-        "days": None if days is None else [day.isoformat() for day in days],
-    }
-    extra: dict = {}
-    with (
-        progress_of(arguments) as progress,
-        writing(
-            kept, KIND, made_from=hashes, config=chosen, seed=config.seed, extra=extra, replace=True
-        ) as folder,
-    ):
-        extra.update(
-            build_certificate(
-                folder,
-                arguments.archive,
-                arguments.twin,
-                days,
-                config,
-                progress,
-                population=arguments.population,
-            )
-        )
+    plan = certificate_plan(config, days, population=arguments.population)
+    make_step(arguments, plan, {"archive": arguments.archive, "twin": arguments.twin}, out=kept)
     certificate, page = load_certificate(kept), kept / PAGE
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)

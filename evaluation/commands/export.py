@@ -35,47 +35,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Export the policy; 0."""
     from evaluation.commands.output import show_result
-    from evaluation.pipeline import build_bundle
+    from evaluation.kit import ExportOptions
+    from evaluation.kits import kit_of
     from logs_schema.product import read_manifest
-    from twin.problems import ORDERING, problem_of
 
-    options = {"seed": arguments.seed, "licence": arguments.licence}
-    if problem_of(arguments.policy) == ORDERING:
-        from evaluation.ordering.steps import build_queue_bundle
-
-        _refuse_placement_options(arguments)
-        facts = build_queue_bundle(
-            arguments.out, arguments.policy, rule=arguments.rule, comparison_path=arguments.comparison,
-            replace_old=arguments.replace, **options,
-        )  # fmt: skip
-    else:
-        _refuse_queue_options(arguments)
-        named = {"policy": arguments.named} if arguments.named else {}
-        facts = build_bundle(arguments.out, arguments.policy, replace=arguments.replace, **named, **options)
+    options = ExportOptions(
+        arguments.seed,
+        arguments.licence,
+        arguments.named,
+        arguments.rule,
+        arguments.comparison,
+        arguments.replace,
+    )
+    facts = dict(kit_of(arguments.policy).export(arguments.out, arguments.policy, options))
     told = {"bundle": str(arguments.out), "content_hash": read_manifest(arguments.out).content_hash}
     which = facts.get("chosen") or f"{facts.get('policy', 'the order')}, seed {facts['seed']}"
     text = f"{arguments.out} written: {which}; replayed in NumPy and ONNX against the original\n"
     text += f"to be loaded with --expect {told['content_hash']}"
     show_result(arguments, facts | told, text)
     return 0
-
-
-def _refuse_queue_options(arguments: Namespace) -> None:
-    from logs_schema.errors import ConfigError
-
-    if arguments.rule is not None or arguments.comparison is not None:
-        raise ConfigError(
-            "only the policy of a queue can be exported as a rule, or as the winner of a comparison",
-            where="--rule, --comparison", allowed="together with a policy trained in the twin of a queue",
-            advice="leave them out",
-        )  # fmt: skip
-
-
-def _refuse_placement_options(arguments: Namespace) -> None:
-    from logs_schema.errors import ConfigError
-
-    if arguments.named is not None:
-        raise ConfigError(
-            "the orders of a queue are not named so", where="--policy", allowed="together with a policy of placement",
-            advice="name a published rule by --rule, or leave it out",
-        )  # fmt: skip

@@ -29,23 +29,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Generate and say what was written; 0."""
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.generated_log import CLONE, generate_log
-    from evaluation.ordering.generated_log import DEFAULT, generate_queue_log
-    from twin.problems import ORDERING, problem_of
+    from evaluation.kits import kit_of
 
-    is_queue = problem_of(arguments.twin) == ORDERING
-    generate, default = (generate_queue_log, DEFAULT) if is_queue else (generate_log, CLONE)
+    kit = kit_of(arguments.twin)
     with progress_of(arguments) as progress:
-        report = generate(
-            arguments.twin,
-            arguments.days,
-            arguments.out,
-            progress,
-            policy=arguments.policy or default,
-            seed=arguments.seed,
-            first_day=arguments.first_day,
-            replace=arguments.replace,
-        )
+        report = kit.generate(
+            arguments.twin, arguments.days, arguments.out, progress, policy=arguments.policy,
+            seed=arguments.seed, first_day=arguments.first_day, replace=arguments.replace,
+        )  # fmt: skip
     text = (
         f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
         f"{report.num_rejected:,} refused, {report.num_unsettled:,} without a known end\n"

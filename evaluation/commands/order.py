@@ -49,10 +49,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Train, judge, write the report, show the table; 0."""
-    from evaluation.commands.output import as_text, progress_of, said_of_orders, show_result
+    from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.ordering.config import as_settings
+    from evaluation.ordering.kit import compared
     from evaluation.ordering.running import order_archive, write_order_comparison
-    from evaluation.pipeline import load_comparison
+    from evaluation.products import load_comparison
     from evaluation.tabulation import tabulate
     from logs_schema.product import read_manifest, writing
 
@@ -72,7 +73,7 @@ def run(arguments: Namespace) -> int:
                 write_order_comparison(folder, arguments.archive, config, progress, title=arguments.out.name)
             comparison = load_comparison(arguments.out)
     text = as_text(tabulate(comparison))
-    shown = "\n".join(said_of_orders(comparison))
+    shown = "\n".join(compared(comparison))
     where = "" if arguments.out is None else f"\nreport: {arguments.out / 'report.html'}"
     show_result(arguments, comparison.to_json(), f"{text}{shown}{where}")
     return 0

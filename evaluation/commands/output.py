@@ -5,13 +5,10 @@ import sys
 from argparse import Namespace
 from contextlib import AbstractContextManager
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evaluation.progress import shown_progress
 from logs_schema.progress import Progress
-
-if TYPE_CHECKING:
-    from evaluation.comparison import Comparison
 
 
 def show_result(arguments: Namespace, result: Any, text: str) -> None:
@@ -42,13 +39,3 @@ def as_text(renderable: Any) -> str:
     with console.capture() as captured:
         console.print(renderable)
     return captured.get()
-
-
-def said_of_orders(comparison: "Comparison") -> list[str]:
-    """What a comparison of orders says besides its table: the twin's ranking against replay's, and the notes."""
-    ranks = [
-        f"ranks of {one.num_policies} policies, twin against replay, {one.shift_days}d: {one.rank_correlation:.2f}"
-        for one in comparison.trust
-        if one.rank_correlation is not None
-    ]
-    return [*ranks, *(f"note: {note}" for note in comparison.notes)]

@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> int:
     """Refresh and say what was decided and why; 0 exported, 10 kept, 11 failed, 12 cannot tell."""
     refuse_missing_log(arguments.config)
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.commands.settings import asked_of
+    from evaluation.commands.settings import options_of
     from evaluation.configuration import load_config
     from evaluation.refresh.config import RefreshConfig
     from evaluation.refresh.deciding import EXIT_STATUS, Result
@@ -69,7 +69,7 @@ def run(arguments: Namespace) -> int:
             arguments.bundle,
             settings,
             progress,
-            asked=asked_of(arguments),
+            options=options_of(arguments),
         )
     lines = [decision.in_words(), f"report: {products['decision'] / TEXT}"]
     bundle = products["bundle"] / BUNDLE if decision.result is Result.EXPORTED else None

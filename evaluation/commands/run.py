@@ -36,9 +36,8 @@ def run(arguments: Namespace) -> int:
     from evaluation.certify.lines import Verdict
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.configuration import load_config
-    from evaluation.pipeline import load_comparison
+    from evaluation.products import load_comparison
     from evaluation.run import run as run_steps
-    from evaluation.run import untrained
     from evaluation.tabulation import tabulate
     from logs_schema.product import read_manifest
 
@@ -59,6 +58,6 @@ def run(arguments: Namespace) -> int:
         lines.append(f"bundle: {products['bundle'] / 'bundle'}{said}")
     is_held_back = read_manifest(products["comparison"]).config.get("held_back") is not None
     if is_held_back:
-        lines.append(untrained(products))
+        lines.append(found.held_back)
     show_result(arguments, result | {"certificate_verdict": found.verdict}, "\n".join(lines))
     return EXIT_STATUS[Verdict(found.verdict)] if is_held_back else 0

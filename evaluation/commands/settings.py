@@ -1,13 +1,13 @@
 """What single steps share: an optional configuration file, and writing one product."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluation.configuration import RunConfig
-    from evaluation.ordering.fitting import Asked
+    from evaluation.kit import ProblemOptions, StepPlan
 
 
 def add_step_arguments(parser: ArgumentParser, product: str) -> None:
@@ -21,7 +21,7 @@ def add_step_arguments(parser: ArgumentParser, product: str) -> None:
 def add_problem_arguments(parser: ArgumentParser) -> None:
     """Declare what says which problem a log is taken for."""
     parser.add_argument(
-        "--problem", choices=("placement", "ordering"),
+        "--problem", metavar="NAME",
         help="which node takes a request, or which waiting job of a batch queue starts next (default: ordering where "
         "the archive knows one pool only or the configuration has a table [order], else placement)",
     )  # fmt: skip
@@ -35,11 +35,11 @@ def add_problem_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def asked_of(arguments: Namespace) -> "Asked":
+def options_of(arguments: Namespace) -> "ProblemOptions":
     """What `add_problem_arguments` declared."""
-    from evaluation.ordering.fitting import Asked
+    from evaluation.kit import ProblemOptions
 
-    return Asked(arguments.problem, arguments.processors, arguments.pool)
+    return ProblemOptions(arguments.problem, arguments.processors, arguments.pool)
 
 
 def settings_of(arguments: Namespace) -> "RunConfig":
@@ -58,23 +58,22 @@ def settings_of(arguments: Namespace) -> "RunConfig":
     return config if arguments.seed is None else replace(config, seed=arguments.seed)
 
 
-def write_product(
-    arguments: Namespace, kind: str, made_from: Mapping[str, Path], config: Any, build: Callable[[Path], Any]
+def make_step(
+    arguments: Namespace, plan: "StepPlan", inputs: Mapping[str, Path], *, out: Path | None = None
 ) -> dict[str, Any]:
-    """Writes one product aside and renames it into place; what `build` returns goes into its manifest."""
+    """Makes one step's product aside and renames it into place (by default where --out says); its facts."""
+    from evaluation.commands.output import progress_of
     from evaluation.records import to_plain
     from logs_schema.product import read_manifest, writing
 
-    hashes = {name: read_manifest(path).content_hash for name, path in made_from.items()}
+    hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
     extra: dict[str, Any] = {}
-    with writing(
-        arguments.out,
-        kind,
-        made_from=hashes,
-        config=to_plain(config),
-        seed=arguments.seed,
-        extra=extra,
-        replace=arguments.replace,
-    ) as folder:
-        extra.update(build(folder))
+    with (
+        progress_of(arguments) as progress,
+        writing(
+            out or arguments.out, plan.kind, made_from=hashes | {"code": str(plan.code_version)},
+            config=to_plain(plan.settings), seed=plan.seed, extra=extra, replace=out is not None or arguments.replace,
+        ) as folder,
+    ):  # fmt: skip
+        extra.update(plan.build(folder, inputs, progress) or {})
     return extra

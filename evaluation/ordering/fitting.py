@@ -1,12 +1,11 @@
 """Fits the twin of a queue: which days to learn from, and the product that is written."""
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.configuration import DaysConfig
 from evaluation.ordering.config import OrderConfig
 from evaluation.ordering.foreign import FIT_POOL, known_processors
 from evaluation.ordering.replaying import EPOCH, queue_of
@@ -17,82 +16,11 @@ from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
 from twin.ordering.keeping import fit_queue, save_queue
-from twin.ordering.pools import pool_sizes
 from twin.ordering.types import Jobs
-from twin.problems import KEY, ORDERING, PLACEMENT
+from twin.problems import KEY, ORDERING
 
 ROOM_DAYS = 56
 """Days after training that are left for a certificate, where the log is long enough: eight weeks."""
-ONE_POOL = (
-    "the archive knows one pool only: nothing to place, so this is a twin of its queue (--problem ordering)"
-)
-SEVERAL_POOLS = "nobody chose between the archive's pools: nothing to place, so this is a twin of a queue"
-
-
-class Asked(NamedTuple):
-    """What the command line says of the problem; None where it says nothing."""
-
-    problem: str | None = None
-    processors: float | None = None
-    pool: str | None = None
-
-
-def only_ordering(archive: Archive) -> bool:
-    """Whether there is nothing to place in an archive: one pool, or several between which nobody chose."""
-    nodes = archive.nodes()
-    if nodes.num_rows < 2:
-        return nodes.num_rows == 1
-    return all(nodes["virtual"].to_pylist()) and "decisions" in archive.facts.get("limits", {})
-
-
-def _why_ordering(archive: Archive) -> str:
-    """Why an archive is taken for one of queues; empty where it is not."""
-    if not only_ordering(archive):
-        return ""
-    return ONE_POOL if archive.nodes().num_rows == 1 else SEVERAL_POOLS
-
-
-def refuse_several_queues(archive: Archive) -> None:
-    """Says that there is nothing to place in an archive of several machines between which nobody chose; ConfigError."""
-    sizes = pool_sizes(archive) if only_ordering(archive) else {}
-    if len(sizes) > 1:
-        raise ConfigError(
-            f"the log holds the queues of {len(sizes)} pools, and nobody chose between them: nothing to place",
-            where=f"{archive.path}, table nodes, column node_class",
-            allowed=", ".join(sizes),
-            advice=f'learn the order of one queue: [order] with pool = "{next(iter(sizes))}"',
-        )
-
-
-def choose_problem(config: RunConfig, archive: Path, asked: Asked) -> tuple[OrderConfig | None, str]:
-    """Which problem an archive's log is taken for.
-
-    Args:
-        config: a table [order] asks for ordering.
-        archive: looked at where neither the command line nor the configuration says.
-        asked: on the command line.
-
-    Returns:
-        The settings of the ordering problem, None where it is placement; and what to say of the choice.
-
-    Raises:
-        ConfigError: placement, and yet processors or a pool are named.
-    """
-    problem, told = asked.problem or (ORDERING if config.order is not None else None), ""
-    if problem is None:
-        told = _why_ordering(Archive(archive))
-        problem = ORDERING if told else PLACEMENT
-    if problem == ORDERING:
-        order = config.order or OrderConfig()
-        processors = order.processors if asked.processors is None else asked.processors
-        return replace(order, processors=processors, pool=asked.pool or order.pool), told
-    if asked.processors is not None or asked.pool is not None:
-        raise ConfigError(
-            "placement knows its nodes from the archive",
-            where="--pool" if asked.processors is None else "--processors",
-            allowed="--pool and --processors together with --problem ordering",
-        )
-    return None, told
 
 
 def build_queue_twin(

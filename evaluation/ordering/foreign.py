@@ -1,15 +1,17 @@
 """Whether a queue's twin and an archive speak of the same machine: asked before anything is computed."""
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evaluation.ordering.replaying import pool_of
+from evaluation.products import holds_training, refuse_other_days
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.product import read_manifest
 from twin.ordering.jobs import read_jobs
 from twin.ordering.types import OrderingError
 
@@ -31,12 +33,13 @@ def known_processors(archive: Archive, pool: str | None) -> float:
         return 0.0
 
 
-def holds_training(archive: Archive, train_days: Iterable[dt.date]) -> bool:
-    """Whether an archive has requests on any of a twin's training days."""
-    return not set(train_days).isdisjoint(archive.days("requests"))
+def refuse_other_pool(archive: Archive, twin_path: Path) -> None:
+    """Makes sure that an archive is of a queue's machine, and has the days of training as they were; ConfigError."""
+    _refuse_other_machine(archive, twin_path, read_manifest(twin_path, "twin").extra)
+    refuse_other_days(archive, twin_path)
 
 
-def refuse_other_pool(archive: Archive, twin_path: Path, facts: Mapping[str, Any]) -> None:
+def _refuse_other_machine(archive: Archive, twin_path: Path, facts: Mapping[str, Any]) -> None:
     """Makes sure that an archive is of the machine that a queue's twin was fitted on.
 
     A twin fitted on another size than its archive's (`--processors`) stays usable with that archive, and with those of

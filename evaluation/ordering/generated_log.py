@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from evaluation.generated_log import GeneratedReport
 from evaluation.ordering.generated import AS_THEY_WERE
 from evaluation.ordering.replaying import EPOCH, find_rule
+from evaluation.placement.generated_log import GeneratedReport
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe

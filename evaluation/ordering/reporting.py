@@ -7,8 +7,8 @@ from typing import Any
 
 from evaluation.comparison import Comparison
 from evaluation.ordering.comparing import TWIN
+from evaluation.placement.reporting import capabilities_of, quarantine_of
 from evaluation.report import Fact, Report, write_report
-from evaluation.reporting import capabilities_of, quarantine_of
 from logs_schema.archive import Archive
 
 LIMITS = (

@@ -38,7 +38,7 @@ from evaluation.ordering.reporting import write_order_report
 from evaluation.ordering.tables import with_tables
 from evaluation.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
 from evaluation.ordering.winning import Winner, winner_of
-from evaluation.pipeline import NO_CERTIFICATE, archive_facts
+from evaluation.products import NO_CERTIFICATE, archive_facts
 from evaluation.unfinished import Unfinished
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of

@@ -16,6 +16,7 @@ from evaluation.configuration import RunConfig, build
 from evaluation.ordering.comparing import compare_orders
 from evaluation.ordering.config import ORDER_CODE, OrderConfig
 from evaluation.ordering.exporting import export_order, export_rule, exportable_rule, exported_config
+from evaluation.ordering.foreign import refuse_other_pool
 from evaluation.ordering.generated import generated_weeks
 from evaluation.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.ordering.learning import joined, lessons_before
@@ -36,11 +37,10 @@ from evaluation.ordering.running import (
 from evaluation.ordering.tables import widened, with_tables
 from evaluation.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
 from evaluation.ordering.winning import winner_of
-from evaluation.pipeline import (
+from evaluation.products import (
     in_certified_twin,
     load_comparison,
-    refuse_foreign,
-    refuse_foreign_policy,
+    refuse_other_twin,
     trained_in,
     training_in_words,
 )
@@ -208,11 +208,11 @@ def build_queue_comparison(
         ProductError: one of them is not what it should be.
     """
     archive = Archive(archive_path)
-    refuse_foreign(archive, twin_path)
+    refuse_other_pool(archive, twin_path)
     twin = load_queue_twin(twin_path)
     policy = None
     if policy_path is not None:
-        refuse_foreign_policy(policy_path, twin_path)
+        refuse_other_twin(policy_path, twin_path)
         policy = load_queue_policy(policy_path)
     jobs, order = read_jobs(archive, pool=twin.pool.name), config.order or OrderConfig()
     weeks, notes = weeks_after(jobs, twin.anchor, config, twin.num_days)

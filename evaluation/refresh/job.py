@@ -25,22 +25,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.certify.keeping import CERTIFICATE_CODE, build_certificate, certification_in, load_certificate
+from evaluation.certify.building import certificate_plan
 from evaluation.certify.keeping import KIND as CERTIFICATE
-from evaluation.comparing import COMPARISON_CODE
+from evaluation.certify.keeping import certification_in, load_certificate
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.job import Step, alone_in, run_steps
 from evaluation.judges.contender import OtherSystemError
-from evaluation.ordering.fitting import Asked, choose_problem
-from evaluation.pipeline import load_comparison
+from evaluation.kit import ExportOptions, Kit, ProblemOptions
+from evaluation.kits import choose_kit
+from evaluation.products import load_comparison
 from evaluation.records import to_plain
 from evaluation.refresh import appending
 from evaluation.refresh.config import RefreshConfig
 from evaluation.refresh.deciding import Decision, Result, better_rules, decide, idle_decision, judgements_of
 from evaluation.refresh.parts import HeldOut, Parts
-from evaluation.refresh.placing import placement_parts
-from evaluation.refresh.queueing import queue_parts
-from evaluation.run import BUNDLE, TWIN_CODE, archive_step
+from evaluation.run import BUNDLE, archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import file_hash, json_hash
@@ -51,7 +50,7 @@ from offline_rl.contract import read_contract
 Products = Mapping[str, Path]
 FOLDER, DECISION = "refresh", "decision"
 DATA, TEXT = "decision.json", "decision.txt"
-NOTHING = Asked()
+NOTHING = ProblemOptions()
 STALE = dt.timedelta(hours=20)
 """A refresh begun longer ago is given up for one with newer decisions."""
 
@@ -65,7 +64,7 @@ def refresh(
     settings: RefreshConfig,
     progress: Progress,
     *,
-    asked: Asked = NOTHING,
+    options: ProblemOptions = NOTHING,
 ) -> tuple[Decision, dict[str, Path]]:
     """Runs the job, or what is left of it.
 
@@ -77,7 +76,7 @@ def refresh(
         bundle: The running policy; by default the one of the last export, else of `schedtwin run` in this folder.
         settings: What is held out, and what is accepted.
         progress: Where to show how far it is.
-        asked: Which problem; by default ordering where there is a table [order] or the log knows one pool only.
+        options: Which problem; by default ordering where there is a table [order] or the log knows one pool only.
 
     Returns:
         The decision, and the products by name; `bundle` only where there was an export.
@@ -91,7 +90,7 @@ def refresh(
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
     with alone_in(work):
-        return _refresh_alone(config, config.log, here, log, work, bundle, settings, progress, asked)
+        return _refresh_alone(config, config.log, here, log, work, bundle, settings, progress, options)
 
 
 def _refresh_alone(
@@ -103,18 +102,18 @@ def _refresh_alone(
     bundle: Path | None,
     settings: RefreshConfig,
     progress: Progress,
-    asked: Asked,
+    options: ProblemOptions,
 ) -> tuple[Decision, dict[str, Path]]:
     running = find_running(bundle, work)
     if running is not None:
         read_manifest(running, "bundle")
     base = run_steps([archive_step(base_log, here)], work, progress)["archive"] / appending.ARCHIVE
-    order, told = choose_problem(config, base, asked)
+    kit, config, told = choose_kit(config, base, options)
     if told:
         progress.note(told)
-    parts = placement_parts(config) if order is None else queue_parts(config, order)
+    parts = kit.refresh(config)
     if running is not None:
-        refuse_other_decisions(running, parts.problem)
+        refuse_other_decisions(running, kit.name)
     place = work / FOLDER
     steps = [history_step(base, place, appending.log_files(log), progress)]
     products = run_steps(steps, place, progress)
@@ -123,12 +122,12 @@ def _refresh_alone(
         return load_decision(products[DECISION]), products
     history = Archive(products["history"] / appending.ARCHIVE)
     held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
-    steps += [_twin_step(parts, config, held_out, progress), _certificate_step(config, held_out)]
+    steps += [_twin_step(kit, parts.config, held_out, progress), _certificate_step(config, held_out)]
     products = run_steps(steps, place, progress)
     notes: list[str] = []
     trained, judged = certification_in(products[CERTIFICATE]).passed or settings.force, False
     if trained:
-        steps += [_policy_step(parts, config), _candidate_step(parts)]
+        steps += [kit.train(parts.config).step("policy", ("twin", CERTIFICATE)), _candidate_step(kit)]
         products = run_steps(steps, place, progress)
         running, notes = choose_running(running, place, products, parts)
         judged = running is not None
@@ -256,51 +255,27 @@ def _idle_step(settings: RefreshConfig) -> Step:
     return Step(DECISION, "refresh", build, inputs=("history",), config={"accept": settings.accept})
 
 
-def _twin_step(parts: Parts, config: RunConfig, held_out: HeldOut, progress: Progress) -> Step:
+def _twin_step(kit: Kit, config: RunConfig, held_out: HeldOut, progress: Progress) -> Step:
     last = held_out.last_train_day
     if config.days.last_day is not None:
         progress.note(f"[days] last_day is not looked at: training ends before the newest days, on {last}")
-    days = replace(config.days, last_day=last)
+    config = replace(config, days=replace(config.days, last_day=last))
+    return kit.fit(config).step("twin", ("history",), _archive_of)
 
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        return parts.fit(out, inputs["history"] / appending.ARCHIVE, days, progress)
 
-    settings = to_plain({"days": days, **parts.settings["twin"]})
-    return Step(
-        "twin", "twin", build, inputs=("history",), config=settings, seed=config.seed, code_version=TWIN_CODE
-    )
+def _archive_of(products: Products) -> Products:
+    """The history's archive under the name that a step reads it by."""
+    return {**products, "archive": products["history"] / appending.ARCHIVE}
 
 
 def _certificate_step(config: RunConfig, held_out: HeldOut) -> Step:
-    settings = replace(config.certify, rankings=False)
-
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        archive = inputs["history"] / appending.ARCHIVE
-        facts = build_certificate(
-            out, archive, inputs["twin"], held_out.days, settings, progress, record_refusal=True
-        )
-        progress.note(f"the twin's certificate: {facts['verdict']}")
-        return facts
-
-    parts = to_plain({"certify": settings, "days": held_out.days})
-    return Step(
-        CERTIFICATE, CERTIFICATE, build, inputs=("history", "twin"), config=parts, seed=settings.seed,
-        code_version=CERTIFICATE_CODE,
-    )  # fmt: skip
+    plan = certificate_plan(replace(config.certify, rankings=False), held_out.days, record_refusal=True)
+    return plan.step(CERTIFICATE, ("history", "twin"), _archive_of)
 
 
-def _policy_step(parts: Parts, config: RunConfig) -> Step:
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        found = certification_in(inputs[CERTIFICATE]).facts()
-        return parts.train(out, inputs["twin"], found, progress)
-
-    settings = to_plain(parts.settings["policy"])
-    return Step("policy", "policy", build, inputs=("twin", CERTIFICATE), config=settings, seed=config.seed)
-
-
-def _candidate_step(parts: Parts) -> Step:
+def _candidate_step(kit: Kit) -> Step:
     def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
-        return parts.export(out / BUNDLE, inputs["policy"])
+        return kit.export(out / BUNDLE, inputs["policy"], ExportOptions())
 
     return Step("candidate", "job-bundle", build, inputs=("policy",))
 
@@ -324,11 +299,11 @@ def _judged_step(parts: Parts, config: RunConfig, held_out: HeldOut) -> Step:
             json.dumps(comparison.to_json(), indent=1, allow_nan=False), encoding="utf-8"
         )
 
-    settings = to_plain({**parts.settings["judged"], "days": held_out.days})
+    settings = to_plain({**parts.judge_settings, "days": held_out.days})
     inputs = ("history", "twin", "candidate", "running")
     return Step(
         "judged", "comparison", build, inputs=inputs, config=settings, seed=config.judge.seed,
-        code_version=COMPARISON_CODE,
+        code_version=parts.judge_code,
     )  # fmt: skip
 
 

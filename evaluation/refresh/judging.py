@@ -26,7 +26,7 @@ from evaluation.judging import (
     window_units,
 )
 from evaluation.metrics import main_metric
-from evaluation.pipeline import archive_facts
+from evaluation.products import archive_facts
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING
 from evaluation.unsaid import unsaid, without
 from logs_schema import Archive

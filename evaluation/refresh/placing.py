@@ -1,15 +1,12 @@
 """The refresh of a placement policy: which node takes a request."""
 
 import datetime as dt
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from evaluation.comparing import refuse_uneven_lives
 from evaluation.comparison import Comparison
-from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.configuration import RunConfig
 from evaluation.judges.contender import load_contender
-from evaluation.pipeline import build_bundle, build_policy, build_twin
+from evaluation.placement.comparing import COMPARISON_CODE, refuse_uneven_lives
 from evaluation.refresh.judging import judge_both
 from evaluation.refresh.parts import HeldOut, Parts
 from logs_schema import Archive
@@ -17,7 +14,6 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.recipes.training import refuse_uneven_streams
 from twin.placement.model import PlacementTwin, load_encoding
-from twin.problems import PLACEMENT
 
 JUDGE_DAYS = 2
 
@@ -31,15 +27,6 @@ def placement_parts(config: RunConfig) -> Parts:
     refuse_uneven_lives(config.judge, config.twin.num_members)
     refuse_uneven_streams(config.train, config.twin.num_members)
 
-    def fit(out: Path, archive: Path, days: DaysConfig, progress: Progress) -> Mapping[str, Any]:
-        return build_twin(
-            out, archive, days, config.shifts, config.twin, config.seed, progress,
-            population=config.population, imitation=config.imitation,
-        )  # fmt: skip
-
-    def train(out: Path, twin: Path, certificate: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
-        return build_policy(out, twin, config.train, config.seed, progress, certification=certificate)
-
     def judge(
         archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
     ) -> Comparison:
@@ -50,17 +37,11 @@ def placement_parts(config: RunConfig) -> Parts:
         )
 
     return Parts(
-        problem=PLACEMENT,
         num_days=JUDGE_DAYS,
-        settings={
-            "twin": {"twin": config.twin, "population": config.population, **config.imitation.as_settings()},
-            "policy": config.train,
-            "judged": {"judge": config.judge, "intervals": config.intervals},
-        },
+        config=config,
+        judge_code=COMPARISON_CODE,
+        judge_settings={"judge": config.judge, "intervals": config.intervals},
         hold_out=newest_days,
-        fit=fit,
-        train=train,
-        export=build_bundle,
         refuse_other=_refuse_other,
         judge=judge,
     )

@@ -5,10 +5,8 @@ run times as logged. What is exported is the index that the training days teach,
 """
 
 import datetime as dt
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
@@ -16,13 +14,12 @@ from evaluation.formatting import number
 from evaluation.judges.contender import OtherSystemError
 from evaluation.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
 from evaluation.ordering.comparing import REFERENCES, REPLAY, compare_orders
-from evaluation.ordering.config import OrderConfig, as_settings
+from evaluation.ordering.config import ORDER_CODE, OrderConfig, as_settings
 from evaluation.ordering.exporting import policy_of_bundle
-from evaluation.ordering.fitting import build_queue_twin
 from evaluation.ordering.playing import rule_policies
 from evaluation.ordering.replaying import EPOCH, queue_of
 from evaluation.ordering.running import queue_facts
-from evaluation.ordering.steps import build_queue_bundle, build_queue_policy, training_of
+from evaluation.ordering.steps import training_of
 from evaluation.ordering.weeks import log_days, plan_weeks, whole_days
 from evaluation.refresh.parts import CONTENDERS, NEW, RUNNING, HeldOut, Parts
 from logs_schema import Archive
@@ -33,33 +30,25 @@ from offline_rl.contract import read_contract
 from twin.ordering.jobs import read_jobs
 from twin.ordering.keeping import load_queue_twin
 from twin.ordering.types import Pool
-from twin.problems import ORDERING
 
 JUDGE_DAYS = 28
 """Four weeks: eight half weeks, which are what intervals draw."""
 BESIDE = (BOUNDED_SLOWDOWN, WAIT_P99, JAIN_FAIRNESS)
 
 
-def queue_parts(config: RunConfig, order: OrderConfig) -> Parts:
-    """The parts.
-
-    Args:
-        config: Of the job.
-        order: Of the queue: that of the configuration, with what the command line says in its place.
+def queue_parts(config: RunConfig) -> Parts:
+    """The parts; indices alone are learned.
 
     Raises:
         ConfigError: The configuration asks for rules alone: nothing is trained.
     """
-    training = replace(training_of(config), index_only=True)
+    order = config.order or OrderConfig()
+    indices = replace(order, training=order.training and replace(order.training, index_only=True))
+    config = replace(config, order=indices)
+    training_of(config)
 
     def hold_out(archive: Archive, num_days: int) -> HeldOut:
         return newest_weeks(archive, num_days, config.days, order)
-
-    def fit(out: Path, archive: Path, days: DaysConfig, progress: Progress) -> Mapping[str, Any]:
-        return build_queue_twin(out, archive, days, order, progress)
-
-    def train(out: Path, twin: Path, certificate: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
-        return build_queue_policy(out, twin, training, progress, certification=certificate)
 
     def judge(
         archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
@@ -67,17 +56,11 @@ def queue_parts(config: RunConfig, order: OrderConfig) -> Parts:
         return judge_orders(Archive(archive), twin, days, new, running, order, progress)
 
     return Parts(
-        problem=ORDERING,
         num_days=JUDGE_DAYS,
-        settings={
-            "twin": {"problem": ORDERING, **as_settings(order, "weeks", "processors", "pool")},
-            "policy": training,
-            "judged": as_settings(order, "weeks", "intervals"),
-        },
+        config=config,
+        judge_code=ORDER_CODE,
+        judge_settings=as_settings(order, "weeks", "intervals"),
         hold_out=hold_out,
-        fit=fit,
-        train=train,
-        export=build_queue_bundle,
         refuse_other=refuse_other,
         judge=judge,
     )

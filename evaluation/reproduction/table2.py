@@ -17,14 +17,13 @@ import numpy as np
 
 from evaluation.bootstrap import BootstrapConfig, Estimate, summarise, verdict, weights_of
 from evaluation.configuration import DaysConfig, LogConfig, RunConfig
-from evaluation.job import Step, run_job
+from evaluation.job import run_job
 from evaluation.oracle_cache import Kept
-from evaluation.pipeline import POLICY_CODE, build_policy
-from evaluation.records import to_plain
+from evaluation.placement.kit import fit_plan, train_plan
 from evaluation.reproduction.living import KINDS, Lived, oracle_program, policy_program
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.seeds import named
-from evaluation.run import twin_step
+from evaluation.run import archive_of
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
@@ -157,20 +156,12 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
         shifts=ShiftConfig("0d"),
     )
 
-    def train(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
-        return build_policy(out, inputs["twin"], config.train, config.seed, progress)
-
-    settings = to_plain(config.train)
-    policy = Step(
-        "policy",
-        "policy",
-        train,
-        inputs=("twin",),
-        config=settings,
-        seed=config.seed,
-        code_version=POLICY_CODE,
-    )
-    return run_job([log_step(log, config.num_requests), twin_step(job), policy], workdir, progress)
+    steps = [
+        log_step(log, config.num_requests),
+        fit_plan(job).step("twin", ("archive",), archive_of),
+        train_plan(job).step("policy", ("twin",)),
+    ]
+    return run_job(steps, workdir, progress)
 
 
 def entrants(schedulers: Schedulers) -> list[Entrant]:

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from evaluation.certify.building import build_certificate
 from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.held_out import unseen_labels
 from evaluation.certify.keeping import (
-    build_certificate,
     certification_in,
     find_certification,
     folder_beside,
@@ -22,11 +22,11 @@ from evaluation.certify.lines import Verdict
 from evaluation.certify.playing import counted_once, days_windows
 from evaluation.cli import main
 from evaluation.configuration import DaysConfig
-from evaluation.generated_log import generate_log
-from evaluation.pipeline import build_twin
+from evaluation.placement.generated_log import generate_log
+from evaluation.placement.spreading import spread_in_words
+from evaluation.placement.steps import build_twin
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.logs import simulate
-from evaluation.spreading import spread_in_words
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing

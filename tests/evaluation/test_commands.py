@@ -11,7 +11,7 @@ import pytest
 
 from evaluation import cli
 from evaluation.commands.settings import settings_of
-from evaluation.commands.train import told_of_seeds
+from evaluation.placement.kit import trained
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 8
@@ -126,7 +126,7 @@ def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():
     facts = {
         "seeds": [3], "reward_with_member_kept_aside": [0.75], "training_reward": [0.5], "kl_to_clone": [0.1],
     }  # fmt: skip
-    (said,) = told_of_seeds(facts)
+    (said,) = trained(facts)
     assert "0.7500 with the member kept aside; training reward 0.5000 at the end, 0.100 nats" in said
     assert "in the twin" not in said
 

@@ -29,9 +29,9 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     short = replace(preset("small"), requests_per_day=735.0)
     monkeypatch.setattr("evaluation.simulator.presets.PRESETS", (short,))
     monkeypatch.setattr("evaluation.truth_judging.NUM_DAYS", 6)
-    monkeypatch.setattr("evaluation.comparing.COMPARED", (RANDOM, LEAST_LOADED))
+    monkeypatch.setattr("evaluation.placement.comparing.COMPARED", (RANDOM, LEAST_LOADED))
     monkeypatch.setattr("evaluation.truth_judging.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
-    monkeypatch.setattr("evaluation.comparing.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
+    monkeypatch.setattr("evaluation.placement.comparing.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
     simulate("small", 4, "mix", 0, tmp_path / "log")
 
     split = shifted_days(Archive(tmp_path / "log"), "0d", num_days=1)

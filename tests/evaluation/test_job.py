@@ -13,10 +13,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from evaluation import pipeline
 from evaluation import run as whole_job
 from evaluation.configuration import DaysConfig, LogConfig, RunConfig
 from evaluation.job import Step, run_job
+from evaluation.kit import StepPlan
+from evaluation.placement import kit as placement
+from evaluation.placement import steps as placement_steps
 from evaluation.refresh import job as daily_job
 from evaluation.refresh.config import RefreshConfig
 from logs_schema.errors import ConfigError, ProductError
@@ -189,8 +191,8 @@ def test_the_folder_stays_locked_between_the_parts_of_a_job(native_log, tmp_path
             run_job([], work, SilentProgress())
         raise Between
 
-    monkeypatch.setattr(whole_job, "_refuse_untestable", between)
-    monkeypatch.setattr(daily_job, "choose_problem", between)
+    monkeypatch.setattr(placement, "_refuse_untestable", between)
+    monkeypatch.setattr(daily_job, "choose_kit", between)
     silent, log = SilentProgress(), tmp_path / "log"
     start = {
         "run": partial(whole_job.run, native_log, tmp_path, work, silent, title="locked"),
@@ -217,20 +219,19 @@ def test_in_a_twin_that_has_not_passed_nothing_is_trained_unless_asked_for(
     """Everything but the certificate's verdict stands still: the steps of the job are what is looked at."""
     made, told = [], {}
 
-    def build(out, archive, twin, policy, config, progress, *, title, warnings):
+    def build(out, archive, twin, policy, config, progress, *, title, policies, warnings):
         told["warnings"] = list(warnings)
 
-    def quick(name, kind, facts=None):
-        return Step(name, kind, lambda *_: made.append(name) or facts, config={"verdict": verdict})
+    def quick(kind, facts=None):
+        return lambda *_, **__: StepPlan(kind, lambda *_: made.append(kind) or facts, {"verdict": verdict})
 
-    monkeypatch.setattr(whole_job, "_refuse_untestable", lambda *_: None)
-    monkeypatch.setattr(whole_job, "twin_step", lambda *_: quick("twin", "twin"))
-    found = quick("certificate", "certificate", {"verdict": verdict})
-    monkeypatch.setattr(whole_job, "_certificate_step", lambda *_: found)
-    monkeypatch.setattr(whole_job, "load_encoding", lambda *_: SimpleNamespace(cluster=Mock(num_nodes=2)))
+    monkeypatch.setattr(placement, "_refuse_untestable", lambda *_: None)
+    monkeypatch.setattr(placement, "fit_plan", quick("twin"))
+    monkeypatch.setattr(whole_job, "certificate_plan", quick("certificate", {"verdict": verdict}))
+    monkeypatch.setattr(placement, "load_encoding", lambda *_: SimpleNamespace(cluster=Mock(num_nodes=2)))
     for name in ("build_policy", "build_bundle"):
-        monkeypatch.setattr(whole_job, name, lambda *_, **__: {})
-    monkeypatch.setattr(whole_job, "build_comparison", build)
+        monkeypatch.setattr(placement, name, lambda *_, **__: {})
+    monkeypatch.setattr(placement, "build_comparison", build)
     products = whole_job.run(
         native_log, tmp_path, tmp_path / "work", SilentProgress(), title="ruled", force=force
     )
@@ -255,13 +256,13 @@ def test_a_job_needs_the_paths_of_its_log(tmp_path):
 
 
 def test_a_fit_warns_of_days_asked_for_and_kept_back(native_log, tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "fit_encoding", lambda *_, **__: (_ for _ in ()).throw(Between))
+    monkeypatch.setattr(placement_steps, "fit_encoding", lambda *_, **__: (_ for _ in ()).throw(Between))
     notes = StringIO()
     (archive,) = run_job(
         [whole_job.archive_step(native_log.log, tmp_path)], tmp_path, SilentProgress()
     ).values()
     with pytest.raises(Between):
-        pipeline.build_twin(
+        placement_steps.build_twin(
             tmp_path / "twin", archive / "archive", DaysConfig(num_days=9), native_log.shifts, native_log.twin, 0,
             SilentProgress(notes), population=native_log.population,
         )  # fmt: skip
@@ -273,13 +274,8 @@ def test_a_fit_warns_of_days_asked_for_and_kept_back(native_log, tmp_path, monke
 KILLED_JOB = """
 import sys, time
 from pathlib import Path
-from evaluation import pipeline
-from evaluation import run as whole_job
-from evaluation.configuration import DaysConfig, LogConfig, RunConfig
 from evaluation.job import Step, run_job
 from logs_schema.progress import SilentProgress
-from evaluation.refresh import job as daily_job
-from evaluation.refresh.config import RefreshConfig
 workdir, mode = Path(sys.argv[1]), sys.argv[2]
 def first(out_dir, inputs, progress):
     print("first", flush=True)

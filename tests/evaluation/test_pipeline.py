@@ -18,19 +18,18 @@ from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.bundle_text import bundle_facts
 from evaluation.certify.config import CertifyConfig
-from evaluation.comparing import TWIN_POLICY, candidates
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
 from evaluation.judges.contender import load_contender
-from evaluation.pipeline import (
+from evaluation.placement.comparing import TWIN_POLICY, candidates
+from evaluation.placement.spreading import spread_in_words
+from evaluation.placement.steps import (
     build_bundle,
-    load_comparison,
-    refuse_foreign,
-    refuse_foreign_policy,
+    refuse_other_nodes,
 )
+from evaluation.products import load_comparison, refuse_other_twin
 from evaluation.run import run
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.presets import preset
-from evaluation.spreading import spread_in_words
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
@@ -93,7 +92,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("evaluation.truth_judging.NUM_DAYS", 6)  # enough for an interval
     patch.setattr("evaluation.off_policy.judging.CLONE_UPDATES", 10)
     patch.setattr("evaluation.off_policy.judging.NUM_DRAWS", 4)
-    patch.setattr("evaluation.comparing.COMPARED", RULES)
+    patch.setattr("evaluation.placement.comparing.COMPARED", RULES)
     for module in ("comparing", "truth_judging"):
         patch.setattr(f"evaluation.{module}.TRUTH_BASELINES", KNOWING)
 
@@ -366,8 +365,8 @@ def test_what_does_not_belong_together_is_refused_before_judging(
     products: dict[str, Path], tmp_path: Path
 ) -> None:
     archive, twin = Archive(products["archive"] / "archive"), products["twin"]
-    refuse_foreign(archive, twin)
-    refuse_foreign_policy(products["policy"], twin)
+    refuse_other_nodes(archive, twin)
+    refuse_other_twin(products["policy"], twin)
     trained_on = dt.date.fromisoformat(read_manifest(twin).extra["train_days"][0])
     rows = archive.read("requests")
     is_last = pc.equal(pc.cast(rows["arrival"], pa.date32()), archive.days("requests")[-1])
@@ -379,16 +378,16 @@ def test_what_does_not_belong_together_is_refused_before_judging(
         with ArchiveWriter(tmp_path / name, source={}, facts={}) as writer:
             writer.write("nodes", archive.nodes(), source="nodes", first_row=0, raw=None)
             writer.write("requests", kept, source="requests", first_row=0, raw=None)
-    refuse_foreign(Archive(tmp_path / "shorter"), twin)
+    refuse_other_nodes(Archive(tmp_path / "shorter"), twin)
     with pytest.raises(ConfigError, match="fitted on another archive"):
-        refuse_foreign(Archive(tmp_path / "other"), twin)
+        refuse_other_nodes(Archive(tmp_path / "other"), twin)
     other, manifest = tmp_path / "twin", read_manifest(twin)
     with writing(other, "twin", extra=manifest.extra | {"held_out_log_likelihood": 0.0}) as out:
         for name in manifest.files:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(twin / name, out / name)
     with pytest.raises(ConfigError, match="trained in another twin"):
-        refuse_foreign_policy(products["policy"], other)
+        refuse_other_twin(products["policy"], other)
     with pytest.raises(ProductError, match="kind 'twin'"):
         build_bundle(tmp_path / "bundle", twin)
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from evaluation.bootstrap import Estimate
-from evaluation.comparing import _tried
 from evaluation.comparison import OffPolicyRow, Run
 from evaluation.decisions import Decisions, concatenate
 from evaluation.judges.user_policies import Entered
 from evaluation.judging import Candidate, Judge, Trial
 from evaluation.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
 from evaluation.metrics import MEAN_LOG_SLOWDOWN
+from evaluation.placement.comparing import _tried
 from evaluation.shifts import TestDays
 from evaluation.unfinished import ARRAYS, Unfinished
 from tests.evaluation.made import made_decisions

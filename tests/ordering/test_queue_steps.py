@@ -11,7 +11,7 @@ from evaluation.configuration import load_config
 from evaluation.ordering.learning import learn_index, lessons_before
 from evaluation.ordering.steps import build_queue_policy, load_queue_policy, training_of, weeks_after
 from evaluation.ordering.winning import winner_of
-from evaluation.pipeline import load_comparison
+from evaluation.products import load_comparison
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing

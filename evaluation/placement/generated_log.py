@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.baselines import BASELINES
-from evaluation.pipeline import POPULATION
+from evaluation.placement.steps import POPULATION
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.casting import with_columns
 from logs_schema.errors import ConfigError

@@ -14,22 +14,27 @@ from typing import Any
 import jax
 import numpy as np
 
-from evaluation.comparing import COMPARISON_CODE, Case, compare_case
-from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.ordering.foreign import holds_training, refuse_other_pool
-from evaluation.records import to_plain
+from evaluation.placement.comparing import COMPARISON_CODE, Case, compare_case
+from evaluation.placement.reporting import make_report
+from evaluation.placement.spreading import spread_of
+from evaluation.products import (
+    archive_facts,
+    in_certified_twin,
+    refuse_other_days,
+    refuse_other_twin,
+    trained_in,
+    training_in_words,
+)
 from evaluation.report import write_report
-from evaluation.reporting import make_report
 from evaluation.shifts import ShiftConfig
-from evaluation.spreading import spread_of
 from evaluation.training_days import KEPT_BACK, kept_back_of, plan_of, train_days_of
 from evaluation.unfinished import Unfinished
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
-from logs_schema.product import Manifest, fingerprint, read_manifest
+from logs_schema.product import fingerprint, read_manifest
 from logs_schema.progress import Progress
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
@@ -49,7 +54,6 @@ from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
 from twin.population import PopulationConfig, learn_asking
-from twin.problems import PLACEMENT, problem_of
 
 POPULATION = "population"
 """Folder of the population within a twin's."""
@@ -58,7 +62,6 @@ CURVES = "game.npz"
 NO_GAME = GameConfig()
 POLICY_CODE = 6
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
-NO_CERTIFICATE = "trained in a twin without a certificate"
 
 
 def build_twin(
@@ -220,9 +223,9 @@ def build_comparison(
     `warnings`, and with the certificate of a twin that was trained in without having passed.
     """
     archive = Archive(archive_path)
-    refuse_foreign(archive, twin_path)
+    refuse_other_nodes(archive, twin_path)
     if policy_path is not None:
-        refuse_foreign_policy(policy_path, twin_path)
+        refuse_other_twin(policy_path, twin_path)
     twin = PlacementTwin.load(twin_path)
     schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
     plan = plan_of(archive, twin.encoding.train_days, config.shifts)
@@ -250,47 +253,13 @@ def build_comparison(
     return {"main_metric": comparison.main_metric}
 
 
-def training_in_words(policy_path: Path) -> str:
-    """What the report says about the certificate of the twin that the policies were trained in."""
-    return f"The policies were {trained_in(read_manifest(policy_path, 'policy'))['certification']}."
-
-
-def in_certified_twin(policy_path: Path) -> bool:
-    """Whether the twin that a policy was trained in had passed its certificate."""
-    return read_manifest(policy_path, "policy").extra.get("certificate") is not None
-
-
-def trained_in(manifest: Manifest) -> dict[str, Any]:
-    """The twin that a policy was trained in (its content hash), and what is known of the twin's certificate."""
-    words = str(manifest.extra.get("certification", NO_CERTIFICATE))
-    return {"twin": manifest.made_from.get("twin"), "certification": words}
-
-
-def refuse_foreign(archive: Archive, twin_path: Path) -> None:
-    """Makes sure that a twin belongs to an archive.
+def refuse_other_nodes(archive: Archive, twin_path: Path) -> None:
+    """Makes sure that an archive has the nodes that a twin's decisions name, and its days of training as they were.
 
     Raises:
-        ConfigError: The archive lacks a node that the twin's decisions name, is of another machine than a queue's twin,
-            or holds other requests on training days.
+        ConfigError: It has not.
         ProductError: This is no twin.
     """
-    facts = read_manifest(twin_path, "twin").extra
-    if problem_of(twin_path) == PLACEMENT:
-        _refuse_foreign_nodes(archive, twin_path)
-    else:
-        refuse_other_pool(archive, twin_path, facts)
-    train_days = [dt.date.fromisoformat(day) for day in facts["train_days"]]
-    is_held = holds_training(archive, train_days)
-    if is_held and archive.days_hash("requests", train_days) != facts.get("train_days_hash"):
-        raise ConfigError(
-            "the twin was fitted on another archive",
-            where=f"{twin_path}: requests of the training days {train_days[0]} to {train_days[-1]} differ",
-            allowed="the archive of the fit, as it was or with days added",
-            advice="fit a twin on this archive",
-        )
-
-
-def _refuse_foreign_nodes(archive: Archive, twin_path: Path) -> None:
     known = set(archive.nodes()["node_id"].to_pylist()) | set(archive.nodes()["node_class"].to_pylist())
     missing = [name for name in load_encoding(twin_path).cluster.node_names if name not in known]
     if missing:
@@ -300,34 +269,7 @@ def _refuse_foreign_nodes(archive: Archive, twin_path: Path) -> None:
             allowed="an archive of the system that the twin was fitted on",
             advice="fit a twin on this archive",
         )
-
-
-def refuse_foreign_policy(policy_path: Path, twin_path: Path) -> None:
-    """Makes sure that a policy was trained in a twin.
-
-    Raises:
-        ConfigError: It was trained in another one.
-        ProductError: One of them is of another kind.
-    """
-    own = read_manifest(policy_path, "policy").made_from.get("twin")
-    problems = problem_of(policy_path), problem_of(twin_path)
-    if problems[0] != problems[1]:
-        what = f"the policy is of the problem '{problems[0]}', the twin of '{problems[1]}'"
-    elif (
-        problems[0] == PLACEMENT
-        and load_encoding(policy_path).to_json() != load_encoding(twin_path).to_json()
-    ):
-        what = "the policy was trained for other nodes, features or days than the twin's"
-    elif own != read_manifest(twin_path, "twin").content_hash:
-        what = "the policy was trained in another twin"
-    else:
-        return
-    raise ConfigError(
-        what,
-        where=f"policy {policy_path}, twin {twin_path}",
-        allowed="a policy and the very twin it was trained in",
-        advice=f"schedtwin train {twin_path} --out POLICY",
-    )
+    refuse_other_days(archive, twin_path)
 
 
 def build_bundle(
@@ -377,21 +319,3 @@ def build_bundle(
         replace=replace,
     )
     return {"seed": chosen, "policy": policy}
-
-
-def archive_facts(archive: Archive) -> dict[str, Any]:
-    """What a report says about the archive."""
-    days = archive.days("requests")
-    return {
-        "content_hash": archive.content_hash,
-        "first_day": days[0].isoformat() if days else None,
-        "last_day": days[-1].isoformat() if days else None,
-        "num_days": len(days),
-        "num_requests": archive.num_rows("requests"),
-        "facts": to_plain(dict(archive.facts)),
-    }
-
-
-def load_comparison(folder: Path) -> Comparison:
-    """The comparison in a product folder."""
-    return Comparison.from_json(json.loads((folder / "comparison.json").read_text()))

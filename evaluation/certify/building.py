@@ -1,0 +1,88 @@
+"""Makes a twin's certificate, whatever problem the twin is of: the problem's kit says how."""
+
+import datetime as dt
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.keeping import CERTIFICATE_CODE, DATA, KIND, PAGE
+from evaluation.certify.page import render
+from evaluation.kit import Inputs, StepPlan
+from evaluation.kits import kit_of
+from logs_schema import Archive
+from logs_schema.errors import ProductError, SchedtwinError
+from logs_schema.progress import Progress
+
+
+def certificate_plan(
+    config: CertifyConfig,
+    days: Sequence[dt.date] | None = None,
+    *,
+    population: Path | None = None,
+    record_refusal: bool = False,
+) -> StepPlan:
+    """How a twin is certified, see `build_certificate`; reads "archive" and "twin"."""
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> dict[str, Any]:
+        facts = build_certificate(
+            out, inputs["archive"], inputs["twin"], days, config, progress,
+            population=population, record_refusal=record_refusal,
+        )  # fmt: skip
+        progress.note(f"the twin's certificate: {facts['verdict']}")
+        return facts
+
+    chosen = None if days is None else [day.isoformat() for day in days]
+    return StepPlan(KIND, build, {"certify": config, "days": chosen}, config.seed, CERTIFICATE_CODE)
+
+
+def build_certificate(
+    out: Path,
+    archive_path: Path,
+    twin_path: Path,
+    days: Sequence[dt.date] | None,
+    config: CertifyConfig,
+    progress: Progress,
+    *,
+    population: Path | None = None,
+    record_refusal: bool = False,
+) -> dict[str, Any]:
+    """Certifies a twin and writes `certificate.json` and `report.html` into `out`.
+
+    Args:
+        out: Folder to write into.
+        archive_path: Of the archive.
+        twin_path: Of the twin.
+        days: Held-out days; the first ones after training if None.
+        config: Sizes and thresholds.
+        progress: Where to show how far it is.
+        population: Folder of a fitted population; by default the twin's own, where it has one.
+        record_refusal: What cannot be certified gets a certificate that cannot tell, instead of an error.
+
+    Returns:
+        Facts for the manifest.
+
+    Raises:
+        ConfigError: The archive is another one, or the days cannot be used.
+        ProductError: This is no twin.
+    """
+    kit, archive = kit_of(twin_path), Archive(archive_path)
+    kit.refuse_other_system(archive, twin_path)
+    certifier = kit.certifier(twin_path, population)
+    try:
+        certificate = certifier.certify(archive, days, config, progress)
+    except ProductError:
+        raise
+    except SchedtwinError as error:
+        if not record_refusal:
+            raise
+        certificate = certifier.refused(error, archive, config)
+    (out / DATA).write_text(json.dumps(certificate.to_json(), indent=1, allow_nan=False) + "\n")
+    (out / PAGE).write_text(render(certificate, "Certificate of a twin"), encoding="utf-8")
+    return {
+        "verdict": certificate.verdict.value,
+        "days": list(certificate.days),
+        "lines": certificate.counts(),
+        "refusal": certificate.refusal,
+    }

@@ -1,0 +1,1 @@
+"""The placement problem's part of judging: its steps, its comparison, its report and its kit."""
