@@ -93,7 +93,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("evaluation.off_policy.judging.CLONE_UPDATES", 10)
     patch.setattr("evaluation.off_policy.judging.NUM_DRAWS", 4)
     patch.setattr("evaluation.placement.comparing.COMPARED", RULES)
-    for module in ("comparing", "truth_judging"):
+    for module in ("placement.comparing", "truth_judging"):
         patch.setattr(f"evaluation.{module}.TRUTH_BASELINES", KNOWING)
 
 
