@@ -8,11 +8,11 @@ from typing import cast
 import jax
 import pytest
 
-from evaluation import comparing
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.configuration import JudgeConfig
 from evaluation.judging import Judge, Trial
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
+from evaluation.placement import comparing
 from evaluation.shifts import ShiftPlan, TestDays
 from evaluation.unsaid import lacks, unsaid, without
 from logs_schema import NODES, REQUESTS, Archive, ArchiveWriter
