@@ -28,8 +28,9 @@ from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
 from offline_rl.algorithms import PPOConfig, ppo
+from offline_rl.distributions import greedy
 from offline_rl.losses import mask_logits
-from offline_rl.networks import Actor, Example, example_of, greedy
+from offline_rl.networks import Actor, Example, example_of
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.training_loop import Experience, train_resumable
 from twin.arrays import load_arrays, save_arrays

@@ -18,7 +18,8 @@ from logs_schema.errors import ProductError
 from logs_schema.product import writing
 from offline_rl.bundle import GOLDEN, GOLDEN_ARRAYS, GRAPH, KIND, check_shapes, write_network
 from offline_rl.contract import MLP, RULES, SCORER, NetworkFacts, PolicyContract, write_contract
-from offline_rl.networks import Actor, Example, actor, greedy
+from offline_rl.distributions import greedy
+from offline_rl.networks import Actor, Example, actor
 from offline_rl.numpy_networks import numpy_network
 from offline_rl.onnx_graph import graph_of
 from offline_rl.questions import asked_rows, drawn_questions, write_questions

@@ -1,8 +1,8 @@
 """The shared masked actor and the centralised critic.
 
-One actor serves every seat: it sees that seat's observation and scores the choices of every leaf of the action. The
-critic sees the global observation and values the stream. Learners hand both the observation pytree as it is, so that a
-network may be made for sets, graphs or sequences; the perceptrons of this file flatten it to one feature axis.
+One actor serves every seat: it sees that seat's observation and returns a distribution for every leaf of the action.
+The critic sees the global observation and values the stream. Learners hand both the observation pytree as it is, so
+that a network may be made for sets, graphs or sequences; the perceptrons of this file flatten it to one feature axis.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,14 +11,19 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.losses import entropy, kl_divergence, log_prob, mask_logits
-from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
+from offline_rl.distributions import SquashedNormal, greedy, sample
+from offline_rl.errors import TrainingError
+from offline_rl.losses import mask_logits
+from twin.contracts import Array, Environment, Given, Interval, Policy, PyTree, Trajectory
+from twin.legality import leaves_of, like_action, num_trailing
 from twin.networks import MLP, flatten_features
 
 ACTOR_HIDDEN = (256, 128, 32)
 """Widths of the actor's hidden layers (paper 003, section IV, training settings)."""
 CRITIC_HIDDEN = (256, 128, 64, 32)
 """Widths of the critic's hidden layers (the same)."""
+LOG_DEVIATION = (-3.0, 1.0)
+"""Least and largest logarithm of a `SquashedNormal`'s deviation."""
 
 
 class Example(NamedTuple):
@@ -35,7 +40,8 @@ class Actor(NamedTuple):
 
     init: Callable[[Array], PyTree]  # key -> params
     logits: Callable[[PyTree, PyTree, PyTree], PyTree]
-    # (params, observation, legal) -> masked logits, leaves as `legal`: [choices, seats, *streams]
+    # (params, observation, legal) -> the distribution of the action (`offline_rl.distributions`): for a categorical
+    # leaf masked logits [choices, seats, *streams]
 
 
 class Critic(NamedTuple):
@@ -68,22 +74,21 @@ def example_in(trajectory: Trajectory) -> Example:
 
 
 def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN) -> Actor:
-    """The actor for these shapes: an MLP with one output for each choice of each action leaf."""
-    masks, structure = jax.tree.flatten(example.legal)
-    num_choices = [mask.shape[0] for mask in masks]
-    network = MLP(tuple(hidden), sum(num_choices), output_scale=0.01)
+    """The actor for these shapes: an MLP with one output for each choice of each action leaf, two for a number, and so
+    many for every choice of the leaf before where one depends on it."""
+    sizes = [_num_outputs(entry) for entry in leaves_of(example.legal)]
+    network = MLP(tuple(hidden), sum(sizes), output_scale=0.01)
 
     def init(key: Array) -> PyTree:
         return network.init(key, _features(_zeros(example.observation), 1))
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
-        masks = jax.tree.leaves(legal)
-        scores = jnp.asarray(network.apply(params, _features(observation, masks[0].ndim - 1)))
+        scores = jnp.asarray(network.apply(params, _features(observation, num_trailing(legal))))
         parts, start = [], 0
-        for mask, width in zip(masks, num_choices, strict=True):
-            parts.append(mask_logits(scores[start : start + width], mask))
-            start += width
-        return jax.tree.unflatten(structure, parts)
+        for entry, size in zip(leaves_of(legal), sizes, strict=True):
+            parts.append(_distribution(scores[start : start + size], entry))
+            start += size
+        return like_action(legal, parts)
 
     return Actor(init, logits)
 
@@ -128,48 +133,39 @@ def greedy_policy(network: Actor, params: PyTree) -> Policy:
     return policy
 
 
-def sample(key: Array, logits: PyTree) -> PyTree:
-    """Draws every action leaf by the inverse of its distribution function, from one uniform number for each
-    seat.
+def refuse_other_than_choices(example: Example, learner: str) -> None:
+    """Makes sure that every action leaf is a choice that depends on no other.
 
-    Args:
-        key: PRNG key.
-        logits: Leaves [choices, seats, *streams], masked.
-
-    Returns:
-        Leaves [seats, *streams] int32; never a choice of zero probability.
+    Raises:
+        TrainingError: One is not; `learner` values choices and nothing else.
     """
-    leaves, structure = jax.tree.flatten(logits)
-    keys = jax.random.split(key, len(leaves))
-    return jax.tree.unflatten(
-        structure, [_inverse(one, leaf) for one, leaf in zip(keys, leaves, strict=True)]
-    )
+    others = [
+        type(entry).__name__ for entry in leaves_of(example.legal) if isinstance(entry, Interval | Given)
+    ]
+    if others:
+        raise TrainingError(
+            f"{learner} learns of choices, and the action has leaves of kind {', '.join(others)}",
+            allowed="a mask [choices, seats] for every action leaf",
+            advice="ppo, behaviour_cloning and advantage_weighted learn all kinds of leaves, td3_bc numbers",
+        )
 
 
-def greedy(logits: PyTree) -> PyTree:
-    """The likeliest choice of every action leaf: [choices, ...] -> [...] int32."""
-    return jax.tree.map(lambda leaf: jnp.argmax(leaf, axis=0).astype(jnp.int32), logits)
+def _num_outputs(entry: PyTree) -> int:
+    """Outputs of a network for an action leaf."""
+    shapes = jax.tree.leaves(entry)
+    num_seats = shapes[0].shape[-1]
+    is_number = isinstance(entry.table if isinstance(entry, Given) else entry, Interval)
+    return 2 * shapes[0].size // num_seats if is_number else shapes[0].size // num_seats
 
 
-def joint_log_prob(logits: PyTree, action: PyTree) -> Array:
-    """Log-probability of a whole action, summed over its leaves: [seats, *streams]."""
-    return _total(jax.tree.map(log_prob, logits, action))
-
-
-def joint_entropy(logits: PyTree) -> Array:
-    """Entropy of a whole action, summed over its leaves: [seats, *streams]."""
-    return _total(jax.tree.map(entropy, logits))
-
-
-def joint_kl(logits_p: PyTree, logits_q: PyTree) -> Array:
-    """`KL(p || q)` of a whole action, summed over its leaves: [seats, *streams]."""
-    return _total(jax.tree.map(kl_divergence, logits_p, logits_q))
-
-
-def agreement(logits: PyTree, action: PyTree) -> Array:
-    """Whether the likeliest action is the one taken, in all leaves: [seats, *streams] bool."""
-    same = jax.tree.leaves(jax.tree.map(lambda best, taken: best == taken, greedy(logits), action))
-    return jnp.all(jnp.stack(same), axis=0)
+def _distribution(scores: Array, entry: PyTree) -> PyTree:
+    """The distribution of an action leaf, from outputs [size, seats, *streams]."""
+    if isinstance(entry, Given):
+        return Given(_distribution(scores, entry.table))
+    if isinstance(entry, Interval):
+        mean, log_deviation = scores.reshape(2, *entry.low.shape)
+        return SquashedNormal(mean, jnp.clip(log_deviation, *LOG_DEVIATION), entry)
+    return mask_logits(scores.reshape(entry.shape), entry)
 
 
 def _zeros(shapes: PyTree) -> PyTree:
@@ -178,21 +174,3 @@ def _zeros(shapes: PyTree) -> PyTree:
 
 def _features(observation: PyTree, num_trailing: int) -> Array:
     return flatten_features(observation, num_trailing).astype(jnp.float32)
-
-
-def _total(parts: PyTree) -> Array:
-    leaves = jax.tree.leaves(parts)
-    return leaves[0] if len(leaves) == 1 else jnp.sum(jnp.stack(leaves), axis=0)
-
-
-def _inverse(key: Array, logits: Array) -> Array:
-    probability = jax.nn.softmax(logits, axis=0)
-    num_choices = logits.shape[0]
-    up_to = jnp.tril(jnp.ones((num_choices, num_choices), probability.dtype))
-    cumulative = jax.lax.dot_general(up_to, probability, (((1,), (0,)), ((), ())))
-    threshold = jax.random.uniform(key, logits.shape[1:]) * cumulative[-1]
-    choice = jnp.arange(num_choices, dtype=jnp.int32).reshape((-1,) + (1,) * threshold.ndim)
-    beyond = (cumulative > threshold[None]) & (probability > 0)
-    drawn = jnp.min(jnp.where(beyond, choice, num_choices), axis=0)
-    likeliest = jnp.argmax(probability, axis=0).astype(jnp.int32)
-    return jnp.where(drawn < num_choices, drawn, likeliest)

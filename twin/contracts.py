@@ -43,6 +43,19 @@ class Records(NamedTuple):
     outcome: PyTree  # leaves [rows, *streams], of the problem's own kind
 
 
+class Interval(NamedTuple):
+    """Legality of a continuous action leaf: all numbers from `low` to `high`; where they meet it is fixed."""
+
+    low: Array  # [seats, *streams]
+    high: Array  # [seats, *streams]
+
+
+class Given(NamedTuple):
+    """What belongs to an action leaf and depends on the choice of the leaf before it, in tree order."""
+
+    table: PyTree  # as without it, but for one more axis, of the choices before: [..., choices before, seats, *streams]
+
+
 class Problem(NamedTuple):
     """Exact bookkeeping; every member is a pure function of arrays."""
 
@@ -52,7 +65,8 @@ class Problem(NamedTuple):
         [PyTree], PyTree
     ]  # state -> what each seat's site may see; leaves [..., seats, *streams]
     observe_global: Callable[[PyTree], PyTree]  # state -> what a centralised critic may see
-    legal: Callable[[PyTree], PyTree]  # state -> mask beside every action leaf [choices, seats, *streams]
+    legal: Callable[[PyTree], PyTree]
+    # state -> beside every action leaf a mask [choices, seats, *streams], an `Interval`, or either `Given`
     active: Callable[[PyTree], Array]  # state -> [seats, *streams] bool: who must decide
     apply: Callable[[PyTree, PyTree, Outcome, Array], tuple[PyTree, Records]]
     # (state, action, outcome, decision[seats, *streams]) -> next state, the records that left the state
@@ -121,7 +135,7 @@ class Trajectory(NamedTuple):
 
     observation: PyTree  # leaves [T, ..., seats, *streams]
     global_observation: PyTree  # leaves [T + 1, ..., *streams]; for bootstrapping what follows a step
-    legal: PyTree  # leaves [T, choices, seats, *streams]
+    legal: PyTree  # leaves [T, ..., seats, *streams], see `Problem.legal`
     active: Array  # [T, seats, *streams] bool
     action: PyTree  # leaves [T, seats, *streams]: as taken, after illegal ones were replaced
     reward: (

@@ -1,6 +1,7 @@
 """Joins a Problem and a Response, and owns every invariant of their game.
 
-Legality: an illegal action never reaches the problem; the first legal choice takes its place and the step says so.
+Legality: an illegal action never reaches the problem; the first legal choice, or the nearest legal number, takes its
+place and the step says so.
 Ends: a stream that is done stays done. Its seats are inactive, its clock stands still, nothing in it changes.
 Termination: an episode that ends for good is worth nothing after its last step. One that is cut short (truncated: the
 system it models goes on) is bootstrapped from what was seen last.
@@ -21,28 +22,12 @@ from twin.contracts import (
     Streams,
     Transition,
 )
+from twin.legality import legalised
 
 
 def beside(value: Array, other: Array) -> Array:
     """`value` [*streams] with leading axes of length one, so that it stands beside `other` [..., *streams]."""
     return value.reshape((1,) * (other.ndim - value.ndim) + value.shape)
-
-
-def choose_legal(action: Array, legal: Array) -> tuple[Array, Array]:
-    """Replaces illegal choices by the first legal one.
-
-    Args:
-        action: [seats, *streams] int32 choices.
-        legal: [choices, seats, *streams] bool.
-
-    Returns:
-        The legal action (0 where nothing is legal) and a mask [seats, *streams] of the replaced ones.
-    """
-    choices = jnp.arange(legal.shape[0], dtype=jnp.int32).reshape((-1,) + (1,) * action.ndim)
-    is_legal = jnp.any(legal & (choices == action[None]), axis=0)
-    first = jnp.min(jnp.where(legal, choices, legal.shape[0]), axis=0)
-    first = jnp.where(first < legal.shape[0], first, 0)
-    return jnp.where(is_legal, action, first), ~is_legal
 
 
 def environment(problem: Problem, response: Response) -> Environment:
@@ -54,7 +39,8 @@ def environment(problem: Problem, response: Response) -> Environment:
         return EnvironmentState(problem.start(outcome), private, jnp.int32(0), done, outcome.terminated)
 
     def step(key: Array, state: EnvironmentState, action: PyTree) -> tuple[EnvironmentState, Transition]:
-        action, illegal = _legalise(problem, state, action)
+        action, replaced = legalised(action, problem.legal(state.problem))
+        illegal = replaced & problem.active(state.problem) & ~state.done[None]
         facts = problem.facts(state.problem, action)
         private, outcome = response.advance(key, state.response, state.problem, action)
         elapsed_s = jnp.where(state.done, 0.0, outcome.elapsed_s)
@@ -76,12 +62,3 @@ def environment(problem: Problem, response: Response) -> Environment:
         return problem.remaining(response.foretell(state.response, state.problem))
 
     return Environment(problem, reset, step, settle)
-
-
-def _legalise(problem: Problem, state: EnvironmentState, action: PyTree) -> tuple[PyTree, Array]:
-    active = problem.active(state.problem) & ~state.done[None]
-    leaves, structure = jax.tree.flatten(action)
-    masks = jax.tree.leaves(problem.legal(state.problem))
-    pairs = [choose_legal(leaf, mask) for leaf, mask in zip(leaves, masks, strict=True)]
-    illegal = jnp.any(jnp.stack([replaced for _, replaced in pairs]), axis=0)
-    return jax.tree.unflatten(structure, [chosen for chosen, _ in pairs]), illegal & active

@@ -13,7 +13,7 @@ import numpy as np
 
 from evaluation.certify.believed import Behaviour, Believed
 from evaluation.certify.playing import joined
-from offline_rl.networks import joint_entropy, joint_log_prob
+from offline_rl.distributions import joint_entropy, joint_log_prob
 from twin.contracts import Array, Outcome, PyTree, Response
 from twin.environment import environment
 from twin.placement.bookkeeping import placement

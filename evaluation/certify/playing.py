@@ -21,7 +21,7 @@ import numpy as np
 from evaluation.certify.believed import Behaviour, Believed
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from offline_rl.networks import sample
+from offline_rl.distributions import sample
 from twin.contracts import Array, PyTree, Response
 from twin.environment import environment
 from twin.placement.bookkeeping import placement

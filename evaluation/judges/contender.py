@@ -16,8 +16,9 @@ from evaluation.judges.players import Player, Seen
 from logs_schema.errors import ConfigError, first
 from offline_rl.bundle import read_network
 from offline_rl.contract import PolicyContract
+from offline_rl.distributions import greedy
 from offline_rl.export import original, params_of
-from offline_rl.networks import Actor, greedy
+from offline_rl.networks import Actor
 from offline_rl.runner import Policy, load_network
 from offline_rl.runner.setting import PlacementSetting
 from twin.contracts import Array, PyTree

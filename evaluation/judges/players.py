@@ -17,7 +17,8 @@ from evaluation.baselines.truth_baseline import Knowing
 from evaluation.simulator.conditions import Conditions
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
-from offline_rl.networks import Actor, greedy, sample
+from offline_rl.distributions import greedy, sample
+from offline_rl.networks import Actor
 from twin.contracts import Array, Policy, Problem, PyTree, Response, Streams, Trajectory
 from twin.environment import environment
 from twin.placement.types import Cluster

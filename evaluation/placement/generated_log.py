@@ -25,7 +25,8 @@ from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.networks import example_in, sample
+from offline_rl.distributions import sample
+from offline_rl.networks import example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.training import NETWORKS, TrainingConfig
 from twin.contracts import Array, Policy, PyTree

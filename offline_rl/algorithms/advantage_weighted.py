@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.descent import clipped_adam, descend
+from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import huber, preference, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -21,7 +22,6 @@ from offline_rl.networks import (
     Example,
     actor,
     greedy_policy,
-    joint_log_prob,
     sampling_policy,
     seat_critic,
 )

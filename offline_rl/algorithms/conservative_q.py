@@ -14,8 +14,16 @@ import jax
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.descent import clipped_adam, descend
+from offline_rl.distributions import greedy
 from offline_rl.losses import huber, weighted_mean
-from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy, greedy_policy
+from offline_rl.networks import (
+    ACTOR_HIDDEN,
+    Actor,
+    Example,
+    actor,
+    greedy_policy,
+    refuse_other_than_choices,
+)
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards, soft_worth, worth
 from twin.contracts import Array, Policy, PyTree, Trajectory
@@ -74,6 +82,7 @@ def conservative_q(
         The algorithm, to be fed trajectories of logs.
     """
     config = config or ConservativeQConfig()
+    refuse_other_than_choices(example, "conservative_q")
     network = network or actor(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.descent import clipped_adam, descend
+from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import preference, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -21,7 +22,7 @@ from offline_rl.networks import (
     Example,
     actor,
     greedy_policy,
-    joint_log_prob,
+    refuse_other_than_choices,
     sampling_policy,
     seat_critic,
 )
@@ -95,6 +96,7 @@ def implicit_q(
         The algorithm, to be fed trajectories of logs.
     """
     config = config or ImplicitQConfig()
+    refuse_other_than_choices(example, "implicit_q")
     network = network or actor(example, config.hidden)
     valuer = seat_critic(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)

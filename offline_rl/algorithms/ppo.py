@@ -21,6 +21,7 @@ import optax
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.descent import clipped_adam, descend
+from offline_rl.distributions import joint_entropy, joint_kl, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import clipped_surrogate, huber, shares, weighted_mean, weighted_sum
 from offline_rl.networks import (
@@ -32,14 +33,14 @@ from offline_rl.networks import (
     actor,
     critic,
     greedy_policy,
-    joint_entropy,
-    joint_kl,
-    joint_log_prob,
     sampling_policy,
 )
 from offline_rl.pieces import map_over_pieces, sum_over_pieces
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
+
+LARGEST_LOG_RATIO = 20.0
+"""Ratios of densities may be huge where a deviation is small; beyond this they count no more, and stay finite."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def ppo(
     def loss_of(params: Params, batch: Batch) -> tuple[Array, tuple[Array, ...]]:
         logits = network.logits(params.actor, batch.observation, batch.legal)
         log_ratio = joint_log_prob(logits, batch.action) - batch.log_prob
+        log_ratio = jnp.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
         policy_loss = weighted_sum(clipped_surrogate(log_ratio, batch.advantage, config.clip), batch.weight)
         spread = weighted_sum(joint_entropy(logits), batch.weight)
         away = jnp.zeros(())

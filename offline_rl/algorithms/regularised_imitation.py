@@ -16,14 +16,15 @@ import jax.numpy as jnp
 from logs_schema.errors import ConfigError
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.descent import clipped_adam, descend
+from offline_rl.distributions import agreement
 from offline_rl.losses import is_choice, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
     Actor,
     Example,
     actor,
-    agreement,
     greedy_policy,
+    refuse_other_than_choices,
     sampling_policy,
 )
 from twin.contracts import Array, PyTree, Trajectory
@@ -84,6 +85,7 @@ def regularised_imitation(
         The algorithm; feed it logs, or `mixed` logs and rollouts with `virtual_share` set accordingly.
     """
     config = config or RegularisedImitationConfig()
+    refuse_other_than_choices(example, "regularised_imitation")
     network = network or actor(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 

@@ -3,8 +3,9 @@
     policy <- maximise q_weight * Q(s, pi(s)) / mean |Q| - |pi(s) - a|^2
     Q_i    <- r + discount * min_i Q'_i(s', pi'(s') + clipped noise)
 
-An action is one leaf [dimensions, seats, *streams] in [-1, 1]; `legal` has its shape and says which dimensions are free
-(the others are 0). Source: Fujimoto and Gu 2021, equation 3; Fujimoto et al. 2018 for the critic.
+All action leaves are numbers in an `Interval`. Policy and values see them as one array [dimensions, seats, *streams] of
+places in [-1, 1], 0 where the ends of an interval meet. Source: Fujimoto and Gu 2021, equation 3; Fujimoto et al. 2018
+for the critic.
 """
 
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ import optax
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.descent import descend
+from offline_rl.errors import TrainingError
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Example
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards
-from twin.contracts import Array, Policy, PyTree, Trajectory
+from twin.contracts import Array, Interval, Policy, PyTree, Trajectory
+from twin.legality import leaves_of, like_action, num_trailing
 from twin.networks import MLP, apply, flatten_features
 
 
@@ -84,7 +87,7 @@ class _Networks(NamedTuple):
     @staticmethod
     def of(example: Example, config: TD3BCConfig) -> "_Networks":
         """Networks for the shapes of an example."""
-        num_dimensions = jax.tree.leaves(example.legal)[0].shape[0]
+        num_dimensions = len(leaves_of(example.legal))
         size = sum(leaf.size // leaf.shape[-1] for leaf in jax.tree.leaves(example.observation))
         return _Networks(MLP(config.hidden, num_dimensions), MLP(config.hidden, 1), size)
 
@@ -97,9 +100,9 @@ class _Networks(NamedTuple):
         return TD3BCParams(self.actor.init(key_actor, zeros), pair)
 
     def act(self, params: PyTree, observation: PyTree, legal: PyTree) -> Array:
-        """[dimensions, seats, *streams] the policy's action."""
-        features = flatten_features(observation, jax.tree.leaves(legal)[0].ndim - 1)
-        return jnp.where(jax.tree.leaves(legal)[0], jnp.tanh(apply(self.actor, params, features)), 0.0)
+        """[dimensions, seats, *streams] the places that the policy takes."""
+        place = jnp.tanh(apply(self.actor, params, flatten_features(observation, num_trailing(legal))))
+        return jnp.where(_half_widths(legal) > 0.0, place, 0.0)
 
     def values(self, pair: PyTree, observation: PyTree, action: Array) -> Array:
         """[2, seats, *streams] both values of an action."""
@@ -111,12 +114,16 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
     """Learns continuous actions from logs.
 
     Args:
-        example: Shapes of what the policy sees; its legality has the action's shape [dimensions, seats].
+        example: Shapes of what the policy sees.
         config: How to learn.
 
     Returns:
-        The algorithm, to be fed trajectories of logs whose action is one floating-point leaf.
+        The algorithm, to be fed trajectories of logs.
+
+    Raises:
+        TrainingError: An action leaf is no number.
     """
+    _refuse_choices(example)
     config = config or TD3BCConfig()
     networks = _Networks.of(example, config)
     optimizer = optax.adam(config.learning_rate)
@@ -135,12 +142,13 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
         following = jnp.clip(following + noise, -1.0, 1.0)
         later = jnp.min(values(target.pair, seen.next_observation, following), axis=0)
         aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
-        found = values(pair, seen.observation, seen.action)
+        found = values(pair, seen.observation, _places(seen.action, seen.legal))
         loss = weighted_mean(jnp.sum((found - aim[None]) ** 2, axis=0), seen.weight)
         return loss, weighted_mean(found[0], seen.weight)
 
     def distance(action: Array, seen: Transitions) -> Array:
-        return weighted_mean(jnp.mean((action - seen.action) ** 2, axis=0), seen.weight)
+        logged = _places(seen.action, seen.legal)
+        return weighted_mean(jnp.mean((action - logged) ** 2, axis=0), seen.weight)
 
     def policy_loss(params: PyTree, pair: PyTree, seen: Transitions) -> tuple[Array, Array]:
         action = act(params, seen.observation, seen.legal)
@@ -176,9 +184,43 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
         )
 
     def policy(state: TD3BCState) -> Policy:
-        def decide(_key: Array, observation: PyTree, legal: PyTree) -> Array:
-            return act(state.params.actor, observation, legal)
+        def decide(_key: Array, observation: PyTree, legal: PyTree) -> PyTree:
+            return _numbers(act(state.params.actor, observation, legal), legal)
 
         return decide
 
     return Algorithm(init, step, policy, policy)
+
+
+def _half_widths(legal: PyTree) -> Array:
+    """[dimensions, seats, *streams] half the widths of the intervals."""
+    return jnp.stack([(entry.high - entry.low) / 2.0 for entry in leaves_of(legal)])
+
+
+def _places(action: PyTree, legal: PyTree) -> Array:
+    """[dimensions, seats, *streams] where the numbers of an action lie between the ends, -1 and 1."""
+    middle, half = (
+        jnp.stack([(entry.high + entry.low) / 2.0 for entry in leaves_of(legal)]),
+        _half_widths(legal),
+    )
+    number = jnp.stack(jax.tree.leaves(action))
+    return jnp.where(half > 0.0, (number - middle) / jnp.where(half > 0.0, half, 1.0), 0.0)
+
+
+def _numbers(place: Array, legal: PyTree) -> PyTree:
+    """The action, leaves [seats, *streams], whose `_places` these are."""
+    number = [
+        jnp.clip((entry.high + entry.low) / 2.0 + half * one, entry.low, entry.high)
+        for entry, half, one in zip(leaves_of(legal), _half_widths(legal), place, strict=True)
+    ]
+    return like_action(legal, number)
+
+
+def _refuse_choices(example: Example) -> None:
+    kinds = [entry for entry in leaves_of(example.legal) if not isinstance(entry, Interval)]
+    if kinds:
+        raise TrainingError(
+            f"td3_bc learns numbers, and {len(kinds)} action leaves are not",
+            allowed="an Interval for every action leaf",
+            advice="conservative_q and implicit_q learn choices, ppo both",
+        )

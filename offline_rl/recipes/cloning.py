@@ -7,8 +7,9 @@ import numpy as np
 from logs_schema.progress import Stage
 from offline_rl.algorithm import time_as_stream
 from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
+from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import weighted_mean
-from offline_rl.networks import Actor, Example, joint_log_prob
+from offline_rl.networks import Actor, Example
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
 from twin.placement.windows import take

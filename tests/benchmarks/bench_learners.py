@@ -39,7 +39,7 @@ from offline_rl.networks import example_in
 from offline_rl.training_loop import Experience, train
 from offline_rl.transitions import pairs_from_logs
 from tests.benchmarks.bench_rollout import SIZE, matmul_run
-from twin.contracts import Trajectory
+from twin.contracts import Interval, Trajectory
 
 NUM_STREAMS, NUM_STEPS, NUM_FEATURES, NUM_CHOICES = 100, 100, 52, 10
 BATCH, HIDDEN, NUM_SEEDS = 256, (256, 256), 5
@@ -60,14 +60,16 @@ def made_log(*, continuous: bool) -> Trajectory:
     shape = (NUM_STEPS, 1, NUM_STREAMS)
     seen = rng.normal(size=(NUM_STEPS + 1, NUM_FEATURES, NUM_STREAMS)).astype(np.float32)
     actions = (NUM_STEPS, NUM_CHOICES, 1, NUM_STREAMS)
-    action = np.tanh(rng.normal(size=actions)) if continuous else rng.integers(NUM_CHOICES, size=shape)
+    numbers = tuple(jnp.asarray(np.tanh(rng.normal(size=shape)), jnp.float32) for _ in range(NUM_CHOICES))
+    ends = Interval(-jnp.ones(shape), jnp.ones(shape))
+    choices = jnp.asarray(rng.integers(NUM_CHOICES, size=shape), jnp.int32)
     yes = jnp.ones(shape, bool)
     return Trajectory(
         observation=jnp.asarray(seen[:-1, :, None]),
         global_observation=jnp.asarray(seen),
-        legal=jnp.ones(actions, bool),
+        legal=(ends,) * NUM_CHOICES if continuous else jnp.ones(actions, bool),
         active=yes,
-        action=jnp.asarray(action, jnp.float32 if continuous else jnp.int32),
+        action=numbers if continuous else choices,
         reward=jnp.asarray(rng.normal(size=shape), jnp.float32),
         settled=yes,
         facts=(),
@@ -154,7 +156,7 @@ def peer_steps(python: str, logs: dict[bool, Trajectory]) -> dict[str, float]:
             observation=flat(logs[False].observation),
             reward=flat(logs[False].reward),
             choice=flat(logs[False].action),
-            action=flat(logs[True].action),
+            action=flat(np.stack(logs[True].action, axis=1)),
             length=NUM_STEPS,
         )
         command = [python, str(PEER), str(arrays), str(BATCH), *map(str, HIDDEN)]

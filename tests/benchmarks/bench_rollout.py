@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from offline_rl.distributions import sample
 from offline_rl.losses import mask_logits
-from offline_rl.networks import ACTOR_HIDDEN, sample
+from offline_rl.networks import ACTOR_HIDDEN
 from tests.reference import networks_loop
 from tests.reference.placement_loop import PlacementLoop, request_at
 from tests.twin.made import made_cluster, made_encoding, made_rows

@@ -33,8 +33,9 @@ from evaluation.simulator.slots import SlotConfig, hurried, nodes, queues
 from evaluation.simulator.slots.instance import Instance, instance
 from evaluation.simulator.slots.problem import slot_problem
 from evaluation.simulator.slots.response import draw, slot_response
+from offline_rl.distributions import sample
 from offline_rl.losses import mask_logits
-from offline_rl.networks import ACTOR_HIDDEN, sample
+from offline_rl.networks import ACTOR_HIDDEN
 from tests.reference import networks_loop
 from tests.reference.slot_loop import SlotLoop
 from twin.contracts import Array, EnvironmentState, Policy, PyTree

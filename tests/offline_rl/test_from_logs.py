@@ -1,6 +1,7 @@
 """Learners from logs alone, on a process whose best values are known by iteration."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -33,6 +34,7 @@ from tests.offline_rl.walks import (
     every_state,
     logged_walks,
 )
+from twin.contracts import Interval
 
 KEY = jax.random.key(0)
 WALKS = logged_walks()
@@ -136,17 +138,20 @@ def test_td3_bc_goes_from_the_log_towards_what_earns_more():
     logged = random.uniform(-0.9, 0.9, (2, 2, 1, 512)).astype(np.float32)  # [T, dimensions, seats, B]
     reward = -np.sum((logged - target[None, :, None, None]) ** 2, axis=1)
     walks = as_trajectory(np.zeros((2, 512), int), np.zeros((2, 512), int), last=np.zeros(512, int))
-    free = np.ones((2, 2, 1, 512), bool)
-    log = walks._replace(action=logged, reward=reward, legal=free)
+    ends = Interval(np.full((2, 1, 512), -1.0, np.float32), np.ones((2, 1, 512), np.float32))
+    log = walks._replace(action=(logged[:, 0], logged[:, 1]), reward=reward, legal=(ends, ends))
     config = TD3BCConfig(horizon_s=0.1, q_weight=20.0, learning_rate=3e-3, hidden=(32, 32))
     algorithm = td3_bc(example_in(log), config)
     state, _ = train(KEY, algorithm, from_logs(log, 256), 500)
     decide = jax.jit(algorithm.greedy(state))
-    action = np.asarray(decide(KEY, every_state()[..., :1], np.ones((2, 1, 1), bool)))[:, 0, 0]
-    np.testing.assert_allclose(action, target, atol=0.12)
-    held = np.asarray(decide(KEY, every_state()[..., :1], np.array([True, False]).reshape(2, 1, 1)))
-    assert held[1, 0, 0] == 0.0
-    assert held[0, 0, 0] == action[0]
+    one = jnp.ones((1, 1))
+    action = decide(KEY, every_state()[..., :1], (Interval(-one, one), Interval(-one, one)))
+    np.testing.assert_allclose([float(leaf[0, 0]) for leaf in action], target, atol=0.12)
+    held = decide(KEY, every_state()[..., :1], (Interval(one, 5 * one), Interval(2 * one, 2 * one)))
+    assert float(held[1][0, 0]) == 2.0
+    assert float(held[0][0, 0]) == pytest.approx(3.0 + 2.0 * float(action[0][0, 0]), rel=1e-5)
+    with pytest.raises(TrainingError, match="learns numbers"):
+        td3_bc(example_in(WALKS))
 
 
 def test_transitions_leave_out_what_is_not_known():

@@ -7,21 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from offline_rl.distributions import agreement, greedy, joint_entropy, joint_kl, joint_log_prob, sample
 from offline_rl.losses import MASKED_LOGIT, mask_logits
-from offline_rl.networks import (
-    Example,
-    actor,
-    agreement,
-    critic,
-    example_of,
-    greedy,
-    greedy_policy,
-    joint_entropy,
-    joint_kl,
-    joint_log_prob,
-    sample,
-    sampling_policy,
-)
+from offline_rl.networks import Example, actor, critic, example_of, greedy_policy, sampling_policy
 from tests.toys import JOINT, toy_problem, toy_response
 from twin.environment import environment
 

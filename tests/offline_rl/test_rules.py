@@ -11,8 +11,8 @@ import pytest
 
 from evaluation.bundle_text import bundle_facts, bundle_text
 from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, RULES, NetworkFacts
+from offline_rl.distributions import greedy
 from offline_rl.export import export_policy, network_facts
-from offline_rl.networks import greedy
 from offline_rl.placement_contract import placement_contract
 from offline_rl.rules import fit_rules, numbers_of, rule_actor, rule_params
 from offline_rl.rules.actor import USUAL_SPREAD

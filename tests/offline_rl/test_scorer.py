@@ -6,9 +6,10 @@ import numpy as np
 import optax
 import pytest
 
+from offline_rl.distributions import joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import MASKED_LOGIT
-from offline_rl.networks import Example, joint_log_prob
+from offline_rl.networks import Example
 from offline_rl.scorer import ScorerConfig, scorer
 
 NUM_FEATURES, NUM_CONTEXT = 3, 4

@@ -15,7 +15,8 @@ import pytest
 from tests.toys import SPEED, toy_problem, toy_response
 from tests.twin.mechanical import mechanical
 from twin.contracts import Environment, Records
-from twin.environment import choose_legal, environment
+from twin.environment import environment
+from twin.legality import choose_legal
 from twin.rollout import credit, follow, rollout
 
 NUM_STREAMS = 3

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, Environment, EnvironmentState, Problem, PyTree, Records
+from twin.legality import any_legal
 
 
 class Episode(NamedTuple):
@@ -66,9 +67,7 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
 
     def reset(key: Array) -> tuple[Episode, TimeStep]:
         system = environment.reset(key, ())
-        action = jax.tree.map(
-            lambda mask: jnp.zeros(mask.shape[1:], jnp.int32), problem.legal(system.problem)
-        )
+        action = any_legal(problem.legal(system.problem))
         shapes = jax.eval_shape(problem.facts, system.problem, action)
         facts = jax.tree.map(lambda leaf: jnp.zeros((total, *leaf.shape[:-1]), leaf.dtype), shapes)
         episode = Episode(system, facts, jnp.zeros(total, bool))
