@@ -20,7 +20,8 @@ EXTENDER = {
     "enableHTTPS": bool, "tlsConfig": dict, "httpTimeout": str, "nodeCacheCapable": bool, "managedResources": list,
     "ignorable": bool,
 }  # fmt: skip
-"""Fields of `kubescheduler.config.k8s.io/v1` Extender; component configurations are in no published schema."""
+"""Fields of an Extender, the same in v1 and v1beta1; component configurations are in no published schema."""
+VERSIONS = {f"kubescheduler.config.k8s.io/{version}" for version in ("v1", "v1beta1")}
 CONFIGURATION = {
     "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling",
     "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds",
@@ -71,9 +72,21 @@ def test_the_schemas_would_notice():
         kubernetes_validate.validate(broken, VERSION, strict=True)
 
 
-@pytest.mark.parametrize("content", configurations(), ids=lambda one: one["extenders"][0]["urlPrefix"])
+def test_every_scheduler_configuration_is_there_in_both_versions_and_says_the_same():
+    versions: dict[str, list[dict]] = {}
+    for one in configurations():
+        versions.setdefault(one["apiVersion"], []).append(one | {"apiVersion": ""})
+    assert set(versions) == VERSIONS
+    old, new = versions.values()
+    assert len(old) == 2
+    assert all(one in new for one in old)
+
+
+@pytest.mark.parametrize(
+    "content", configurations(), ids=lambda one: f"{one['apiVersion']} {one['extenders'][0]['urlPrefix']}"
+)
 def test_scheduler_configurations_have_known_fields_and_survive_an_outage(content):
-    assert content["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert content["apiVersion"] in VERSIONS
     assert set(content) <= CONFIGURATION
     (extender,) = content["extenders"]
     assert all(isinstance(value, EXTENDER[name]) for name, value in extender.items())
