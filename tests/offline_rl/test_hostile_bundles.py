@@ -109,10 +109,6 @@ IMPOSSIBLE: dict[str, tuple[Change, str]] = {
     "too few questions": (text(QUESTIONS, "[]"), "at least 4"),
     "questions that are none": (text(QUESTIONS, "[1, 2, 3, 4]"), "golden question 0: TypeError"),
     "deep JSON": (text(CONTRACT, "[" * 100_000), "RecursionError"),
-    "a contract without end": (
-        lambda draft: os.truncate(draft / CONTRACT, 300 * 2**20),
-        "314,572,800 bytes, allowed",
-    ),
     "a list as contract": (text(CONTRACT, "[]"), "TypeError"),
     "text as widths": (contract(lambda facts: facts["network"].update(hidden="88")), "positive widths"),
     "features without names": (contract(lambda facts: facts["choice_features"][0].update(name=3)), "text"),
@@ -129,6 +125,12 @@ def test_a_replaced_bundle_that_cannot_be_is_refused_by_name(bundle: Path, tmp_p
     change, message = IMPOSSIBLE[name]
     with pytest.raises(ProductError, match=message):
         load(forged(bundle, tmp_path / "forged", change))
+
+
+def test_a_contract_without_end_is_not_parsed(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offline_rl.contract.MAX_JSON_BYTES", 1000)
+    with pytest.raises(ProductError, match="bytes, allowed 1,000"):
+        load(bundle)
 
 
 def encrypted(path: Path) -> None:
