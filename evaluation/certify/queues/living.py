@@ -93,16 +93,17 @@ def live(
         seed: Of the certificate.
         progress: Where to show how far it is.
     """
-    with progress.stage("play weeks", total=2 + num_copies, unit="copies") as stage:
-        both: list[list[LivedWeek]] = []
-        for number, days in enumerate((chosen.weeks, chosen.partners)):
-            stage(number, text=f"{len(rules)} rules, {len(days)} real weeks")
-            both.append(real_weeks(jobs, start_s, rules, twin.pool, days, chosen))
+    with progress.stage("play real weeks"):
+        both = [
+            real_weeks(jobs, start_s, rules, twin.pool, days, chosen)
+            for days in (chosen.weeks, chosen.partners)
+        ]
+    with progress.stage("generate weeks", total=num_copies, unit="copies") as stage:
         copies = []
         for copy in range(num_copies):
-            stage(2 + copy, text=f"{len(rules)} rules, {len(chosen.weeks)} generated weeks")
+            stage(copy, text=f"{len(rules)} rules")
             copies.append(twin_weeks(twin, rules, chosen, seed, copy))
-        stage(2 + num_copies)
+        stage(num_copies)
     return Lived(chosen, both[0], both[1], copies)
 
 
