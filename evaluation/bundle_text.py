@@ -129,6 +129,8 @@ def _provenance(facts: dict[str, Any]) -> Section:
         (name.replace("_", " "), _shown(value)) for name, value in facts["contract"]["trained_on"].items()
     ]
     rows += [(f"made from {name}", value) for name, value in manifest["made_from"].items()]
+    chosen = (("policy", "policy"), ("chosen from the ladder", "ladder"))
+    rows += [(words, _shown(manifest["extra"][name])) for words, name in chosen if name in manifest["extra"]]
     rows += [("seed", _shown(manifest["seed"])), ("created", manifest["created"])]
     rows += [
         ("content hash", manifest["content_hash"]),

@@ -4,7 +4,7 @@ from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison import JudgeFacts, PolicyFacts
 from offline_rl.rules.in_twin import DESCRIPTIONS
 
-TWIN_POLICY, USERS = "twin", "user"
+TWIN_POLICY, USERS, LADDER = "twin", "user", "ladder"
 POLICIES = (
     *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
     *(PolicyFacts(name, "rule", words) for name, words in DESCRIPTIONS.items()),
@@ -20,6 +20,9 @@ POLICIES = (
     PolicyFacts("regularised", "imitation", "paper 000's regularised imitation, equation 8; all seeds"),
     PolicyFacts(
         TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"
+    ),
+    PolicyFacts(
+        LADDER, "trained", "what training chose to export: a rule, or what was surely better in the twin"
     ),
 )
 JUDGES = (

@@ -25,7 +25,7 @@ from evaluation.comparison import (
 )
 from evaluation.configuration import JudgeConfig
 from evaluation.decisions import concatenate
-from evaluation.judges.descriptions import JUDGES, POLICIES, TWIN_POLICY, USERS
+from evaluation.judges.descriptions import JUDGES, LADDER, POLICIES, TWIN_POLICY, USERS
 from evaluation.judges.players import GREEDY, HISTORY, SAMPLED, Players, players_of
 from evaluation.judges.user_policies import Entered, UserPolicy, enter, try_out
 from evaluation.judging import (
@@ -52,7 +52,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import actor
-from offline_rl.recipes.schedulers import Schedulers, example_for, network_for
+from offline_rl.recipes.schedulers import Schedulers, example_for, network_for, policy_params
 from offline_rl.rules.in_twin import rule_policy, rules_of
 from twin.contracts import Array, Policy
 from twin.placement.learned import AnswerConfig
@@ -110,7 +110,13 @@ def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[
         for name, params in schedulers.from_logs.items()
         for seed in range(num_seeds)
     ]
-    return [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, GREEDY, params) for params in trained)]
+    found = [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, GREEDY, params) for params in trained)]
+    if schedulers.ladder:
+        name, row = schedulers.chosen
+        is_rule = name in schedulers.rules
+        params = nothing if is_rule else policy_params(schedulers, name, row)
+        found.append(Candidate(LADDER, name if is_rule else GREEDY, params))
+    return found
 
 
 def refuse_uneven_lives(config: JudgeConfig, num_members: int) -> None:

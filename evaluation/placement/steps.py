@@ -38,8 +38,9 @@ from logs_schema.product import fingerprint, read_manifest
 from logs_schema.progress import Progress
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
+from offline_rl.recipes.ladder import in_words, rungs_of
 from offline_rl.recipes.schedulers import (
-    best_seed,
+    best_row,
     load_observed,
     load_schedulers,
     policy_params,
@@ -60,7 +61,7 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every look of the adversarial game, if one was played."""
 NO_GAME = GameConfig()
-POLICY_CODE = 6
+POLICY_CODE = 7
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 
@@ -200,6 +201,8 @@ def build_policy(
         "training_reward": schedulers.reward_curve[:, -1].round(6).tolist(),
         "reward_with_member_kept_aside": schedulers.held_out_curve.max(axis=1).round(6).tolist(),
         "kl_to_clone": schedulers.kl_curve[:, -1].round(6).tolist(),
+        "ladder": in_words(schedulers.ladder),
+        "rungs": rungs_of(schedulers.ladder),
         **(certification or {}),
     }
 
@@ -276,12 +279,14 @@ def build_bundle(
     out: Path,
     policy_path: Path,
     *,
-    policy: str = TWIN_POLICY,
+    policy: str | None = None,
     seed: int | None = None,
     licence: str | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Exports a policy, named as in comparisons, as the bundle `out`: of the seed asked for, or the best in the twin.
+    """Exports a policy as the bundle `out`: the one named as in comparisons, else the winner of the training's ladder.
+
+    Of what has seeds it is the one asked for, else the best in the twin; a seed alone names the policy from the twin.
 
     Raises:
         ConfigError: No such policy or seed.
@@ -290,10 +295,12 @@ def build_bundle(
     manifest = read_manifest(policy_path, "policy")
     schedulers, encoding = load_schedulers(policy_path)
     seeds = list(manifest.extra["seeds"])
-    chosen = best_seed(schedulers, seeds) if seed is None else seed
-    if chosen not in seeds:
-        raise ConfigError(f"there is no policy of seed {chosen}", allowed=", ".join(map(str, seeds)))
-    params = policy_params(schedulers, policy, seeds.index(chosen))
+    if seed is not None and seed not in seeds:
+        raise ConfigError(f"there is no policy of seed {seed}", allowed=", ".join(map(str, seeds)))
+    if policy is None:
+        policy = schedulers.chosen[0] if seed is None else TWIN_POLICY
+    row = best_row(schedulers, policy) if seed is None else seeds.index(seed)
+    params = policy_params(schedulers, policy, row)
     days = load_training_days(policy_path)
     contract = placement_contract(
         encoding,
@@ -310,12 +317,13 @@ def build_bundle(
         contract,
         observed=load_observed(policy_path),
         made_from={"policy": manifest.content_hash},
-        seed=chosen,
+        seed=seeds[row],
         extra={
             "train_days": [day.isoformat() for day in encoding.train_days],
             "seed_chosen_by": "value in the twin" if seed is None else "the user",
             "policy": policy,
+            "ladder": manifest.extra.get("ladder", "none was climbed"),
         },
         replace=replace,
     )
-    return {"seed": chosen, "policy": policy}
+    return {"seed": seeds[row], "policy": policy}

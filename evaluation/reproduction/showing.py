@@ -18,6 +18,12 @@ def as_table(found: dict[str, Any]) -> Group:
     parts: list[Any] = [
         _of(found, days, "on_time", f"{title}: share of requests on time [{found['interval']}]"),
         _of(found, days, "offload_ratio", f"{title}: share of requests that ran away from home"),
+        _of(
+            found,
+            days,
+            "failures_avoided",
+            f"{title}: failures avoided, as a share of those of expected_on_time",
+        ),
         _of(found, days, "share_of_oracle", f"{title}: improvement over random, as a share of the oracle's"),
     ]
     for row in found["differences"]:

@@ -18,6 +18,7 @@ import numpy as np
 from evaluation.bootstrap import BootstrapConfig, Estimate, summarise, verdict, weights_of
 from evaluation.configuration import DaysConfig, LogConfig, RunConfig
 from evaluation.job import run_job
+from evaluation.judges.descriptions import LADDER
 from evaluation.oracle_cache import Kept
 from evaluation.placement.kit import fit_plan, train_plan
 from evaluation.reproduction.living import KINDS, Lived, oracle_program, policy_program
@@ -30,7 +31,8 @@ from evaluation.simulator.conditions import conditions
 from evaluation.simulator.presets import preset
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
-from offline_rl.recipes.schedulers import Schedulers, example_for, load_schedulers, network_for
+from offline_rl.contract import EXPECTED_ON_TIME
+from offline_rl.recipes.schedulers import Schedulers, example_for, load_schedulers, network_for, policy_params
 from offline_rl.recipes.training import TrainingConfig
 from offline_rl.rules.in_twin import DESCRIPTIONS, rule_policy
 from twin.contracts import PyTree
@@ -173,7 +175,15 @@ def entrants(schedulers: Schedulers) -> list[Entrant]:
     ]
     learned = [Entrant(name, "greedy", params) for name, params in schedulers.from_logs.items()]
     clones = [Entrant("bc", "sampled", one), Entrant("bc_greedy", "greedy", one)]
-    return [*plain, *clones, *learned, Entrant(TWIN, "greedy", schedulers.trained)]
+    found = [*plain, *clones, *learned, Entrant(TWIN, "greedy", schedulers.trained)]
+    if schedulers.ladder:
+        name, row = schedulers.chosen
+        is_rule = name in schedulers.rules
+        params = one if is_rule else jax.tree.map(
+            lambda leaf: np.asarray(leaf)[None], policy_params(schedulers, name, row)
+        )  # fmt: skip
+        found.append(Entrant(LADDER, name if is_rule else "greedy", params))
+    return found
 
 
 def live(
@@ -273,6 +283,11 @@ def table(
             row |= named("on_time", told(mine.on_time)) | named("offload_ratio", told(mine.offload))
             row |= named("on_time_over_random", told(mine.on_time - base.on_time))
             row |= named("offload_over_random", told(mine.offload - base.offload))
+            row |= {"low": row["on_time_low"], "high": row["on_time_high"]}
+            row["promised"] = _promised(schedulers, policy)
+            if (EXPECTED_ON_TIME, shift) in draws:
+                failed = 1.0 - draws[EXPECTED_ON_TIME, shift].on_time
+                row |= named("failures_avoided", told((mine.on_time + failed - 1.0) / failed))
             if (ORACLE, shift) in draws and policy != RANDOM:
                 best = draws[ORACLE, shift].on_time - base.on_time
                 row |= named("share_of_oracle", told((mine.on_time - base.on_time) / best))
@@ -282,6 +297,10 @@ def table(
                 gap = told(draws[TWIN, shift].on_time - draws[reference, shift].on_time)
                 where = {"policy": TWIN, "reference": reference, "shift_days": shift}
                 differences.append(where | named("on_time", gap) | {"verdict": verdict(gap, "higher").value})
+        for reference in (name for name in DESCRIPTIONS if {(name, shift), (LADDER, shift)} <= draws.keys()):
+            gap = told(draws[LADDER, shift].on_time - draws[reference, shift].on_time)
+            where = {"policy": LADDER, "reference": reference, "shift_days": shift}
+            differences.append(where | named("on_time", gap) | {"verdict": verdict(gap, "higher").value})
     promised = float(np.max(schedulers.held_out_curve, axis=1).mean())
     return {
         "preset": config.preset,
@@ -295,6 +314,12 @@ def table(
         "oracles": [{"day": kept.oracle.day, "train_s": kept.train_s} for kept in oracles],
         "paper_offload_over_random": PAPER,
     }
+
+
+def _promised(schedulers: Schedulers, policy: str) -> float | None:
+    """What the ladder's referee saw of a policy, with the member of the ensemble that no policy was trained with."""
+    step = schedulers.ladder.get(schedulers.chosen[0] if policy == LADDER else policy)
+    return None if step is None else float(step.value)
 
 
 def _drawn(shares: np.ndarray, weights: np.ndarray, config: BootstrapConfig) -> np.ndarray:

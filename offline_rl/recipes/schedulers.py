@@ -1,6 +1,6 @@
 """What training yields, and how it is kept: parameters and curves as arrays, the encoding they belong to, no pickle."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import numpy as np
 from logs_schema.errors import ConfigError, ProductError, first
 from offline_rl.export import network_facts, network_of
 from offline_rl.networks import Actor, Example, example_in
+from offline_rl.recipes.ladder import Step, chosen_of
 from offline_rl.recipes.training_days import save_training_days, training_days
 from twin.arrays import load_nested, load_structure, save_arrays
 from twin.contracts import PyTree
@@ -31,6 +32,14 @@ class Schedulers(NamedTuple):
     held_out_curve: np.ndarray  # [seeds, looks] mean reward of the greedy policy with the member kept aside
     from_logs: Mapping[str, PyTree]  # name of a learner that needs no twin -> parameters, leaves [seeds, ...]
     rules: Mapping[str, PyTree]  # name of a rule -> its parameters (`offline_rl.rules`)
+    ladder: Mapping[
+        str, Step
+    ]  # name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
+
+    @property
+    def chosen(self) -> tuple[str, int]:
+        """Name and seed's row of the policy that the ladder chose; without a ladder the first seed's from the twin."""
+        return chosen_of(self.ladder) if self.ladder else ("twin", 0)
 
 
 def example_for(encoding: Encoding, windows: Windows) -> Example:
@@ -72,13 +81,14 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
         ProductError: A file is missing or of another kind.
     """
     encoding, path = load_encoding(folder), folder / "schedulers.npz"
-    found = {"from_logs": {}, "rules": {}, **load_nested(path)}
+    found = {"from_logs": {}, "rules": {}, "ladder": {}, **load_nested(path)}
     if set(found) != set(Schedulers._fields):
         raise ProductError(
             "these are not the schedulers of this version",
             where=f"{path}: {first(sorted(set(found) ^ set(Schedulers._fields)))}",
             advice="train again",
         )
+    found["ladder"] = {name: Step(**step) for name, step in found["ladder"].items()}
     return Schedulers(**found), encoding
 
 
@@ -97,6 +107,7 @@ def policy_params(schedulers: Schedulers, name: str, seed_row: int) -> PyTree:
     return alone[name]
 
 
-def best_seed(schedulers: Schedulers, seeds: Sequence[int]) -> int:
-    """The seed whose policy did best with the member of the ensemble that was kept aside; ties to the first."""
-    return seeds[int(np.argmax(schedulers.held_out_curve.max(axis=1)))]
+def best_row(schedulers: Schedulers, name: str) -> int:
+    """The row of the seed of a policy that did best with the member that was kept aside; ties to the first."""
+    step = schedulers.ladder.get(name)
+    return int(np.argmax(schedulers.held_out_curve.max(axis=1))) if step is None else int(step.row)

@@ -23,12 +23,15 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
+from offline_rl.contract import RULES
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, actor, example_in
 from offline_rl.recipes.cloning import fit_clone
+from offline_rl.recipes.ladder import Rung, Step, climb, in_words, referee, select_row
 from offline_rl.recipes.log_learners import LEARNERS, learn_from_log
-from offline_rl.recipes.schedulers import Schedulers
-from offline_rl.rules.in_twin import rules_of, tune_rules
+from offline_rl.recipes.schedulers import Schedulers, policy_params
+from offline_rl.rules import rule_actor
+from offline_rl.rules.in_twin import DESCRIPTIONS, rules_of, tune_rules
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.training_loop import Experience
@@ -49,6 +52,8 @@ NETWORKS: Mapping[str, Callable[[Example], Actor]] = {
 """Kinds of network that all policies of a training share."""
 _RULES = 3
 """Folded into a training's key for the rules; 0 to 2 are its other parts."""
+_LADDER = 4
+"""Likewise for the ladder's referee."""
 LOOK_STREAMS = 96
 """Streams in which a policy is looked at with the member kept aside."""
 
@@ -186,7 +191,7 @@ def train_schedulers(
         key_logs, history, example, network, horizon_s(twin), config.from_logs, config.seeds,
         config.from_logs_updates, progress,
     )  # fmt: skip
-    return Schedulers(
+    found = Schedulers(
         jax.tree.map(np.asarray, clone),
         jax.tree.map(lambda *leaves: np.stack(leaves), *(run.best.params.actor for run in runs)),
         clone_curve,
@@ -195,7 +200,27 @@ def train_schedulers(
         np.stack([run.looks for run in runs]),
         learned,
         jax.tree.map(np.asarray, rules),
+        {},
     )
+    return found._replace(ladder=_ladder(jax.random.fold_in(key, _LADDER), twin, network, found, progress))
+
+
+def _ladder(
+    key: Array, twin: PlacementTwin, network: Actor, found: Schedulers, progress: Progress
+) -> dict[str, Step]:
+    """How rules, the clone, learners from logs and the policy from the twin did with the member kept aside."""
+    judges = referee(key, twin, _members(twin)[1])
+    actors = {rule: rule_actor(rule) for rule in RULES}
+    rules = [(name, found.rules[name]) for name in DESCRIPTIONS if name in found.rules]
+    rungs = [Rung(name, 0, actors[next(iter(params["params"]))], params) for name, params in rules]
+    rungs.append(Rung("bc_greedy", 0, network, found.clone))
+    rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
+    rows["twin"] = int(np.argmax(found.held_out_curve.max(axis=1)))
+    rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
+    with progress.stage("ladder"):
+        steps = climb(rungs, judges.judge)
+    progress.note(f"ladder: {in_words(steps)}")
+    return steps
 
 
 def _rules(key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress) -> dict[str, PyTree]:

@@ -34,15 +34,16 @@ from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
-from offline_rl.bundle import TOLERANCE, read_golden
+from offline_rl.bundle import TOLERANCE, read_golden, read_network
 from offline_rl.contract import NetworkFacts
-from offline_rl.export import split_flat
+from offline_rl.export import named_arrays, split_flat
 from offline_rl.networks import example_in
 from offline_rl.recipes.schedulers import (
     Schedulers,
     load_observed,
     load_schedulers,
     network_for,
+    policy_params,
     save_schedulers,
 )
 from offline_rl.recipes.training import TrainingConfig, train_schedulers
@@ -105,7 +106,7 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     comparison = load_comparison(products["comparison"])
     names = {policy.name for policy in comparison.policies}
     baselines = {baseline.name for baseline in (*RULES, *KNOWING)}
-    assert names == baselines | {"history", "bc", "bc_greedy", "twin", *DESCRIPTIONS}
+    assert names == baselines | {"history", "bc", "bc_greedy", "twin", "ladder", *DESCRIPTIONS}
     knowing = KNOWING[0].name
     assert comparison.cell("replay", 0, knowing, "on_time") is None
     assert comparison.cell("truth", 30, knowing, "on_time") is not None
@@ -170,11 +171,12 @@ def test_a_second_run_makes_nothing_again(products: dict[str, Path]) -> None:
     assert {name: read_manifest(path).created for name, path in again.items() if path.is_dir()} == before
 
 
-def test_the_bundle_decides_as_the_policy(products: dict[str, Path]) -> None:
+def test_the_bundle_decides_as_the_policy(products: dict[str, Path], tmp_path: Path) -> None:
+    build_bundle(tmp_path / "bundle", products["policy"], policy=TWIN_POLICY)
     twin = PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
     seeds = read_manifest(products["policy"]).extra["seeds"]
-    chosen = seeds.index(read_manifest(products["bundle"]).extra["seed"])
+    chosen = seeds.index(read_manifest(tmp_path / "bundle").seed)
     history = replay_log(twin.windows, twin.encoding)
     network = network_for(schedulers, example_in(history))
     params = jax.tree.map(lambda leaf: leaf[chosen], schedulers.trained)
@@ -190,10 +192,31 @@ def test_the_bundle_decides_as_the_policy(products: dict[str, Path]) -> None:
     clear = best[:, 1] - best[:, 0] > 2 * TOLERANCE  # which of two equals is taken is a matter of rounding
     assert clear.mean() > 0.9
     for backend in ("numpy", "onnx"):
-        policy = load_network(products["bundle"] / "bundle", backend=backend)  # type: ignore[arg-type]
+        policy = load_network(tmp_path / "bundle", backend=backend)  # type: ignore[arg-type]
         choices, context = split_flat(flat, policy.contract)
         decided = policy.decide(choices, context, legal)
         assert np.array_equal(decided[clear], np.argmax(scores, axis=1)[clear])
+
+
+def test_what_the_ladder_chose_is_exported_and_judged_under_its_name(products: dict[str, Path]) -> None:
+    """Every policy that decides by itself stands on the ladder, whose first rung is the rule from the log."""
+    schedulers, _ = load_schedulers(products["policy"])
+    name, row = schedulers.chosen
+    rungs = read_manifest(products["policy"]).extra["rungs"]
+    assert rungs[0]["policy"] == "expected_on_time"
+    assert {one["policy"] for one in rungs} == {"bc_greedy", "twin", *DESCRIPTIONS}
+    assert [one["policy"] for one in rungs if one["chosen"]] == [name]
+    bundle = read_manifest(products["bundle"] / "bundle")
+    assert bundle.extra["policy"] == name
+    assert bundle.extra["ladder"] == read_manifest(products["policy"]).extra["ladder"]
+    arrays = named_arrays(policy_params(schedulers, name, row))
+    exported = read_network(
+        products["bundle"] / "bundle", load_network(products["bundle"] / "bundle").contract
+    )
+    assert all(np.array_equal(exported[one], array) for one, array in arrays.items())
+    comparison = load_comparison(products["comparison"])
+    shown = [comparison.cell("truth", 0, one, "on_time") for one in ("ladder", name)]
+    assert shown[0] == shown[1]
 
 
 def test_a_rule_is_exported_by_its_name(products: dict[str, Path], tmp_path: Path) -> None:
@@ -424,7 +447,7 @@ def test_policies_of_ones_own_stand_beside_ours(
     comparison = load_comparison(tmp_path / "out")
     assert set(comparison.refused) == {"last"}
     for judge in ("replay", "twin of shifted days", "training twin", "truth"):
-        cells = [comparison.cell(judge, 0, name, "on_time") for name in ("old", "twin", "first", "last")]
+        cells = [comparison.cell(judge, 0, name, "on_time") for name in ("old", "ladder", "first", "last")]
         assert cells[0] == cells[1], judge
         assert cells[2] is not None, judge
         assert cells[3] is None, judge

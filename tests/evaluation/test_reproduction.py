@@ -53,6 +53,7 @@ def test_the_whole_table_from_nothing(tmp_path):
         "cql",
         "twin",
         "oracle",
+        "ladder",
         *DESCRIPTIONS,
     }
     assert {(row["policy"], row["shift_days"]) for row in found["rows"]} == {
@@ -68,6 +69,10 @@ def test_the_whole_table_from_nothing(tmp_path):
         > by_policy["random"]["on_time"]
     )
     assert by_policy["expected_on_time"]["on_time"] > by_policy["least_expected_delay"]["on_time"]
+    assert by_policy["expected_on_time"]["failures_avoided"] == pytest.approx(0.0)
+    assert by_policy["ladder"]["promised"] in {
+        by_policy[name]["promised"] for name in (*DESCRIPTIONS, "twin", "cql")
+    }
     assert by_policy["oracle"]["share_of_oracle"] == pytest.approx(1.0)
     assert {one["reference"] for one in found["differences"]} >= {"random", "bc", "behaviour", "cql"}
     json.dumps(found, allow_nan=False)
