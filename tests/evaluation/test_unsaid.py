@@ -10,6 +10,7 @@ import pytest
 
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.configuration import JudgeConfig
+from evaluation.judges.user_policies import Entered
 from evaluation.judging import Judge, Trial
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
 from evaluation.placement import comparing
@@ -84,12 +85,15 @@ def test_days_without_what_the_main_metric_needs_are_not_estimated(
     for name in ("network_for", "probability_program", "candidates"):
         monkeypatch.setattr(comparing, name, lambda *_: None)
     case = comparing.Case(
-        archive, cast(PlacementTwin, SimpleNamespace(encoding=encoding)), cast(Schedulers, object()),
+        archive, cast(PlacementTwin, SimpleNamespace(encoding=encoding)), cast(Schedulers, SimpleNamespace(rules={})),
         ShiftPlan((DAY,), ()), JudgeConfig(), BootstrapConfig(),
     )  # fmt: skip
     notes: list[str] = []
     windows = [encode_days(archive, encoding, [DAY], num_steps=8)]
-    assert comparing._off_policy(case, [TestDays(1, (DAY,), None)], windows, notes, SilentProgress()) == []
+    assert (
+        comparing._off_policy(case, [TestDays(1, (DAY,), None)], windows, Entered(), notes, SilentProgress())
+        == []
+    )
     assert notes == ["shift 1d: no off-policy estimates (the log does not say when requests ended)"]
 
 
