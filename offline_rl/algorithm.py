@@ -26,7 +26,7 @@ def num_streams_of(trajectory: Trajectory) -> int:
     Raises:
         TrainingError: The trajectory has no stream axis, or several.
     """
-    streams = trajectory.active.shape[2:]
+    streams = trajectory.elapsed_s.shape[1:]
     if len(streams) != 1:
         raise TrainingError(
             f"a trajectory with stream axes {streams} cannot be learned from",

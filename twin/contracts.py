@@ -10,12 +10,14 @@ Axes. Per-cluster axes come first (features, resources, nodes, slots, seats) and
 written `*streams`. A stream is one independent copy of the system. The same function is thus the readable
 single-stream rule (`streams = ()`) and the fast batched one (`streams = (256,)`). A *seat* is a place at the table of
 one step: slot mode has a seat per site, event mode and batch clusters have one. Seats that have nothing to decide are
-inactive.
+inactive. A problem may have several *groups* of seats (`Problem.groups`): then everything by seat is a mapping from
+group to what is said here of one, and decisions are numbered within their group (`twin.groups`).
 
 Time is in seconds since the start of the episode (float32: exact to 8 ms within a day).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -59,7 +61,7 @@ class Given(NamedTuple):
 class Problem(NamedTuple):
     """Exact bookkeeping; every member is a pure function of arrays."""
 
-    num_seats: int
+    num_seats: int  # of all groups together
     start: Callable[[Outcome], PyTree]  # first outcome -> state
     observe: Callable[
         [PyTree], PyTree
@@ -79,6 +81,7 @@ class Problem(NamedTuple):
     keeps_done: bool = (
         False  # `apply` itself leaves streams alone whose decision is -1 (else the environment does)
     )
+    groups: Mapping[str, int] = MappingProxyType({})  # seats of every group, where there are several
 
 
 class Response(NamedTuple):

@@ -22,6 +22,7 @@ from twin.contracts import (
     Streams,
     Transition,
 )
+from twin.groups import by_group
 from twin.legality import legalised
 
 
@@ -39,22 +40,23 @@ def environment(problem: Problem, response: Response) -> Environment:
         return EnvironmentState(problem.start(outcome), private, jnp.int32(0), done, outcome.terminated)
 
     def step(key: Array, state: EnvironmentState, action: PyTree) -> tuple[EnvironmentState, Transition]:
-        action, replaced = legalised(action, problem.legal(state.problem))
-        illegal = replaced & problem.active(state.problem) & ~state.done[None]
+        legal, active = problem.legal(state.problem), problem.active(state.problem)
+        pairs = by_group(problem, lambda _, taken, allowed: legalised(taken, allowed), action, legal)
+        action = by_group(problem, lambda _, pair: pair[0], pairs)
+        illegal = by_group(problem, lambda _, pair, acts: pair[1] & acts & ~state.done[None], pairs, active)
         facts = problem.facts(state.problem, action)
         private, outcome = response.advance(key, state.response, state.problem, action)
         elapsed_s = jnp.where(state.done, 0.0, outcome.elapsed_s)
         outcome = outcome._replace(elapsed_s=elapsed_s)
         terminated = outcome.terminated & ~state.done
         done = state.done | outcome.terminated | outcome.truncated
-        seat = jnp.arange(problem.num_seats, dtype=jnp.int32).reshape((-1,) + (1,) * state.done.ndim)
-        decision = jnp.where(state.done[None], -1, state.step * problem.num_seats + seat)
+        decision = by_group(problem, lambda num_seats: _numbers(state, num_seats))
         public, left = problem.apply(state.problem, action, outcome, decision)
         if not problem.keeps_done:
             public = jax.tree.map(
                 lambda old, new: jnp.where(beside(state.done, new), old, new), state.problem, public
             )
-        left = left._replace(decision=jnp.where(beside(state.done, left.decision), -1, left.decision))
+        left = by_group(problem, lambda _, records: _of_going(state, records), left)
         following = EnvironmentState(public, private, state.step + 1, done, state.terminated | terminated)
         return following, Transition(action, elapsed_s, terminated, done, illegal, facts, left, outcome.note)
 
@@ -62,3 +64,14 @@ def environment(problem: Problem, response: Response) -> Environment:
         return problem.remaining(response.foretell(state.response, state.problem))
 
     return Environment(problem, reset, step, settle)
+
+
+def _numbers(state: EnvironmentState, num_seats: int) -> Array:
+    """[seats, *streams] numbers of the decisions of a step; -1 in streams that are done."""
+    seat = jnp.arange(num_seats, dtype=jnp.int32).reshape((-1,) + (1,) * state.done.ndim)
+    return jnp.where(state.done[None], -1, state.step * num_seats + seat)
+
+
+def _of_going(state: EnvironmentState, left: Records) -> Records:
+    """Records without those of streams that were done before the step."""
+    return left._replace(decision=jnp.where(beside(state.done, left.decision), -1, left.decision))

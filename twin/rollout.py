@@ -20,6 +20,7 @@ from twin.contracts import (
     Streams,
     Trajectory,
 )
+from twin.groups import by_group
 
 Decide = Callable[[Array, PyTree, PyTree, PyTree], PyTree]
 
@@ -90,7 +91,7 @@ def unroll(
         key_policy, key_response = jax.random.split(key_step)
         before = state.problem
         observation, legal = problem.observe(before), problem.legal(before)
-        active = problem.active(before) & ~state.done[None]
+        active = by_group(problem, lambda _, acts: acts & ~state.done[None], problem.active(before))
         action = decide(key_policy, observation, legal, action)
         state, transition = environment.step(key_response, state, action)
         seen = (observation, problem.observe_global(before), legal, active)
@@ -103,8 +104,13 @@ def unroll(
     global_observation = jax.tree.map(
         lambda steps, end: jnp.concatenate([steps, end[None]]), global_observation, bootstrap
     )
-    settled, outcome = credit(transition.left, environment.settle(last), active)
-    reward = jnp.where(settled & active, problem.reward(transition.facts, outcome), 0.0)
+    held = environment.settle(last)
+    pairs = by_group(problem, lambda _, *told: credit(*told), transition.left, held, active)
+    settled, outcome = (by_group(problem, lambda _, pair, part=part: pair[part], pairs) for part in (0, 1))
+    reward = by_group(
+        problem, lambda _, worth, final, acts: jnp.where(final & acts, worth, 0.0),
+        problem.reward(transition.facts, outcome), settled, active,
+    )  # fmt: skip
     return Trajectory(
         observation, global_observation, legal, active, transition.action, reward, settled, transition.facts, outcome,
         transition.elapsed_s, transition.terminated, transition.done, transition.illegal, transition.note,

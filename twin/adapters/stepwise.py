@@ -58,11 +58,16 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
         Functions to be jitted; nothing resets itself.
 
     Raises:
-        ConfigError: Fewer than one step.
+        ConfigError: Fewer than one step, or several groups of seats.
     """
     if num_steps < 1:
         raise ConfigError(f"episodes of {num_steps} steps", where="stepwise", allowed="1 step or more")
     problem, num_seats = environment.problem, environment.problem.num_seats
+    if problem.groups:
+        raise ConfigError(
+            f"seats of the groups {list(problem.groups)} act on clocks of their own",
+            where="stepwise", allowed="seats of one kind", advice="step the environment itself",
+        )  # fmt: skip
     total = num_steps * num_seats
 
     def reset(key: Array) -> tuple[Episode, TimeStep]:

@@ -1,0 +1,143 @@
+"""Two groups of seats on two clocks: a group's trajectory is that of its own decisions, and both learn what is best."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from logs_schema.errors import ConfigError
+from offline_rl.algorithms import PPOConfig, ppo
+from offline_rl.networks import example_of
+from offline_rl.together import group_example, together
+from offline_rl.training_loop import in_twin, train
+from tests.two_clocks import FRAME, GROUPS, NUM_DEPLOYED, SLOT_S, WORTH, two_clocks
+from twin.adapters import stepwise
+from twin.groups import of_group
+from twin.rollout import rollout
+
+KEY = jax.random.key(0)
+NUM_FRAMES, NUM_STREAMS = 4, 3
+LENGTH = FRAME * NUM_FRAMES
+
+
+def anything(key, _observation, legal):
+    """Random choices of both groups, a few of them not legal."""
+    return {
+        name: jax.random.randint(key, mask.shape[1:], 0, mask.shape[0] + 1) for name, mask in legal.items()
+    }
+
+
+@functools.cache
+def lived(num_frames=1000, length=LENGTH):
+    run = jax.jit(lambda key: rollout(key, two_clocks(num_frames), anything, length, (NUM_STREAMS,)))
+    return jax.tree.map(np.asarray, run(KEY))
+
+
+@functools.cache
+def own(name, num_steps=None, **options):
+    return jax.tree.map(np.asarray, jax.jit(lambda one: of_group(one, name, num_steps))(lived(**options)))
+
+
+def test_both_groups_are_in_one_trajectory_each_with_its_own_seats_and_activity():
+    trajectory = lived()
+    for name, num_seats in GROUPS.items():
+        for leaf in (
+            trajectory.active,
+            trajectory.reward,
+            trajectory.settled,
+            trajectory.illegal,
+            trajectory.action,
+        ):
+            assert leaf[name].shape == (LENGTH, num_seats, NUM_STREAMS)
+    assert trajectory.active["dispatch"].all()
+    opens = np.arange(LENGTH) % FRAME == 0
+    np.testing.assert_array_equal(trajectory.active["orchestrate"][:, 0, 0], opens)
+    assert not trajectory.illegal["orchestrate"][~opens].any()
+    assert trajectory.illegal["orchestrate"][opens].any()
+    assert trajectory.illegal["dispatch"].any()
+    assert trajectory.action["orchestrate"].max() == NUM_DEPLOYED - 1
+
+
+def test_every_decision_earns_what_came_of_it_however_late():
+    """Recomputed from what was seen: a frame's worth goes to the orchestrator's decision at its beginning."""
+    trajectory = lived()
+    kind, deployed = (np.argmax(one, axis=1) for one in trajectory.global_observation[:2])  # [T + 1, B]
+    colour = trajectory.observation["dispatch"]["colour"][:, 0].astype(int)
+    right = trajectory.action["dispatch"] == (colour + deployed[:-1, None]) % 2
+    earned = np.where(right, WORTH[kind[:-1], deployed[:-1]][:, None], 0.0)
+    np.testing.assert_allclose(trajectory.reward["dispatch"], earned, rtol=1e-6)
+    of_frames = earned.mean(axis=1).reshape(NUM_FRAMES, FRAME, NUM_STREAMS)[:, 1:].sum(axis=1)
+    np.testing.assert_allclose(own("orchestrate", NUM_FRAMES).reward[:, 0], of_frames, rtol=1e-6)
+    assert trajectory.settled["orchestrate"][::FRAME].all()
+    np.testing.assert_array_equal(deployed[1:][::FRAME], trajectory.action["orchestrate"][::FRAME, 0])
+
+
+def test_a_group_s_clock_runs_from_decision_to_decision():
+    frames, slots = own("orchestrate"), own("dispatch")
+    shorter = own("orchestrate", NUM_FRAMES)
+    jax.tree.map(np.testing.assert_array_equal, shorter.reward, frames.reward[:NUM_FRAMES])
+    np.testing.assert_array_equal(frames.active[:, 0, 0], np.arange(LENGTH) < NUM_FRAMES)
+    np.testing.assert_array_equal(shorter.elapsed_s, FRAME * SLOT_S)
+    assert not frames.elapsed_s[NUM_FRAMES:].any()
+    whole = lived()
+    for leaf, of_all in zip(shorter.global_observation, whole.global_observation, strict=True):
+        np.testing.assert_array_equal(leaf, of_all[::FRAME])  # the last is what followed the last frame
+    np.testing.assert_array_equal(shorter.observation, whole.observation["orchestrate"][::FRAME])
+    np.testing.assert_array_equal(slots.reward, whole.reward["dispatch"])
+    np.testing.assert_array_equal(slots.elapsed_s, whole.elapsed_s)
+    jax.tree.map(np.testing.assert_array_equal, slots.global_observation, whole.global_observation)
+
+
+def test_an_end_between_two_decisions_is_the_end_of_the_first():
+    """Cut short after two frames of four; and a frame that the trajectory's end leaves open is not settled."""
+    frames = own("orchestrate", NUM_FRAMES, num_frames=2)
+    np.testing.assert_array_equal(frames.active[:, 0, 0], [True, True, False, False])
+    np.testing.assert_array_equal(frames.done[:, 0], [False, True, True, True])
+    assert not frames.terminated.any()
+    ended = lived()._replace(terminated=np.arange(LENGTH)[:, None] == np.full(NUM_STREAMS, 6))
+    found = jax.jit(lambda one: of_group(one, "orchestrate", NUM_FRAMES))(ended)
+    np.testing.assert_array_equal(found.terminated[:, 0], [False, True, False, False])
+    open_end = own("orchestrate", NUM_FRAMES, length=LENGTH - 2)
+    np.testing.assert_array_equal(open_end.settled[:, 0, 0], [True, True, True, False])
+    np.testing.assert_array_equal(open_end.elapsed_s[:, 0], [4.0, 4.0, 4.0, 2.0])
+
+
+def test_dispatchers_and_orchestrator_learn_what_is_best_together():
+    system = two_clocks()
+    example = example_of(system)
+    config = PPOConfig(
+        horizon_s=0.1,
+        learning_rate=1e-2,
+        num_epochs=4,
+        entropy=0.003,
+        actor_hidden=(16,),
+        critic_hidden=(16,),
+    )
+    learner = together(
+        {name: ppo(group_example(example, name), config) for name in GROUPS}, {"orchestrate": NUM_FRAMES}
+    )
+    state, info = train(KEY, learner, in_twin(system, LENGTH, (32,)), 60)
+    best = WORTH.max(axis=1)
+    run = jax.jit(lambda key: rollout(key, system, learner.greedy(state), LENGTH, (64,)))
+    trajectory = jax.tree.map(np.asarray, run(jax.random.key(1)))
+    kind = np.argmax(trajectory.global_observation[0], axis=1)[:-1]
+    wanted = np.where(
+        np.arange(LENGTH)[:, None] % FRAME == 0, 0.0, best[kind]
+    )  # the first slot has what was there
+    later = np.arange(LENGTH) % FRAME > 0
+    np.testing.assert_allclose(trajectory.reward["dispatch"].mean(axis=1)[later], wanted[later], rtol=1e-5)
+    np.testing.assert_allclose(
+        trajectory.reward["orchestrate"][::FRAME, 0], (FRAME - 1) * best[kind[::FRAME]], rtol=1e-5
+    )
+    assert float(info["orchestrate"].settled.min()) == 1.0
+    assert float(info["dispatch"].reward[0]) < 0.5
+
+
+def test_groups_that_are_not_there_and_adapters_of_one_kind_of_seat_say_so():
+    with pytest.raises(ConfigError, match="a group 'nobody'"):
+        of_group(lived(), "nobody")
+    with pytest.raises(ConfigError, match="17 steps"):
+        of_group(lived(), "dispatch", LENGTH + 1)
+    with pytest.raises(ConfigError, match="clocks of their own"):
+        stepwise(two_clocks(), 4)
