@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("refresh")
     nightly(made, 4)
     configured(made / "loose.toml", THRESHOLDS)
-    configured(made / "strict.toml", THRESHOLDS | {"column_kl": 1e-6, "kolmogorov_smirnov": 1e-6})
+    configured(made / "strict.toml", THRESHOLDS | {"calibration": 1e-6, "wait_bias": 1e-6})
     archive = Archive(made / "simulated")
     encoding = fit_encoding(archive, archive.days("requests")[:1])
     policy_by_backlog(made / "bad", encoding, seeks_load=True)
