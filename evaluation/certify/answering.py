@@ -31,7 +31,8 @@ def table_of(lived: Lived, service: np.ndarray, known: np.ndarray) -> Sample:
 def answers_trio(told: Forecast, partners: Sequence[Day], *, min_rows: int) -> Trio:
     """The held-out days' answers, one forecast of each, and the answers of the partner days.
 
-    A request whose outcome the log does not know is left out of both.
+    Outcomes that the log does not know are left out, and so are forecasts of an end after its own, and of requests that
+    would surely have ended before it and of which it says nothing.
 
     Raises:
         ConfigError: Fewer than `min_rows` requests have a known outcome.
@@ -48,7 +49,9 @@ def answers_trio(told: Forecast, partners: Sequence[Day], *, min_rows: int) -> T
     drawn = [leaf[rows, draw] for leaf in (told.draws_status, told.draws_wait_s, told.draws_run_s)]
     real = Units(table_of(_lived(told.node, told.status, told.wait_s, told.run_s), told.service, known),
                  told.unit[known])  # fmt: skip
-    generated = Units(table_of(_lived(told.node, *drawn), told.service, known), told.unit[known])
+    ends = ~np.isin(drawn[0], (COMPLETED, FAILED)) | np.isfinite(drawn[2])
+    ends &= known | ~np.isfinite(told.draws_run_s).all(axis=1)
+    generated = Units(table_of(_lived(told.node, *drawn), told.service, ends), told.unit[ends])
     other = []
     for day in partners:
         service = rows_of(day.windows, day.counted, day.windows.request.service)

@@ -38,6 +38,7 @@ from evaluation.report import Chart
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from logs_schema.progress import Progress
+from twin.placement.encoding import DAY_S, day_start_s
 from twin.placement.model import PlacementTwin, encode_days
 
 ABOUT = {
@@ -138,7 +139,8 @@ def measure(
         states = states_with_logged_luck(believed, held, seed=config.seed)
     behaviour = fit_behaviour(believed, config, progress)
     with progress.stage("forecast them"):
-        told = forecast(believed, behaviour, parts, seed=config.seed)
+        end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
+        told = forecast(believed, behaviour, parts, seed=config.seed, known_until_s=end_s)
         trio = answers_trio(told, partners, min_rows=config.min_rows)
         clone = clone_line(CLOSED, told, config)
     with progress.stage("play them in closed loop"):

@@ -1,6 +1,6 @@
 """Closed loop against closed loop: levels under a clone of the logged behaviour in the twin, and in the log."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,8 @@ SECTION = "closed loop"
 MIN_DAYS = 8
 """From so many held-out days on, whole days are the units, else blocks of consecutive requests of a day."""
 LEAST_S = 1e-3
+Value = Callable[[Day, Lived], np.ndarray]
+"""What every row is worth."""
 
 
 def level_lines(
@@ -64,14 +66,14 @@ def distance_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
     return [replace(line, name=f"{line.name} in closed loop") for line in lines]
 
 
-def _columns(held: Sequence[Day], lived: Sequence[Lived], value: object) -> tuple:
+def _columns(held: Sequence[Day], lived: Sequence[Lived], value: Value) -> tuple:
     """Value and unit of the rows of log and twin, and the number of units; NaN where nobody knows."""
     blocks = _blocks(held)
     found: tuple[list, list] = ([], [])
     for index, (day, twin) in enumerate(zip(held, lived, strict=True)):
         for part, told in zip(found, (day.logged, twin), strict=True):
             known = told.known & known_in_log(day, told)
-            worth = np.where(known, value(day, told), np.nan)  # type: ignore[operator]
+            worth = np.where(known, value(day, told), np.nan)
             part.append((worth, index * blocks + _block(day, told, blocks)))
     real, drawn = (tuple(np.concatenate(leaf) for leaf in zip(*part, strict=True)) for part in found)
     return real, drawn, len(held) * blocks

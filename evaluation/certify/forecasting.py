@@ -62,7 +62,14 @@ class Forecast(NamedTuple):
         return self.arrival_s + self.wait_s + self.run_s
 
 
-def forecast(believed: Believed, behaviour: Behaviour, parts: Sequence[Windows], *, seed: int) -> Forecast:
+def forecast(
+    believed: Believed,
+    behaviour: Behaviour,
+    parts: Sequence[Windows],
+    *,
+    seed: int,
+    known_until_s: float = np.inf,
+) -> Forecast:
     """Forecasts of every request with a known decision of some days, given as disjoint windows day by day.
 
     Args:
@@ -70,6 +77,8 @@ def forecast(believed: Believed, behaviour: Behaviour, parts: Sequence[Windows],
         behaviour: A clone of the logged behaviour, whose surprise at the logged decisions is taken down.
         parts: The windows.
         seed: Of the draws.
+        known_until_s: Seconds since 1970 of the end of the log. What was drawn to start or end later is as unknown as
+            what did: else the log alone would lack its longest runs.
     """
     whole, members = joined(parts), believed.num_members
     width, num_draws = whole.num_windows, -(-NUM_DRAWS // believed.num_members)
@@ -96,7 +105,7 @@ def forecast(believed: Believed, behaviour: Behaviour, parts: Sequence[Windows],
         return np.moveaxis(split, -1, 1)[rows].reshape(-1, num_draws * members)
 
     order, labels = _in_order(parts, rows)
-    told = _forecast(whole, rows, order, labels, [of_rows(leaf)[order] for leaf in drawn])
+    told = _forecast(whole, rows, order, labels, [of_rows(leaf)[order] for leaf in drawn], known_until_s)
     surprise, doubt = (np.asarray(leaf)[:, :width][rows][order] for leaf in clone)
     return told._replace(surprise=surprise, doubt=doubt)
 
@@ -187,6 +196,7 @@ def _forecast(
     order: np.ndarray,
     labels: tuple[np.ndarray, np.ndarray],
     draws: Sequence[np.ndarray],
+    known_until_s: float,
 ) -> Forecast:
     def pick(leaf: np.ndarray) -> np.ndarray:
         return np.asarray(leaf)[rows][order]
@@ -198,9 +208,12 @@ def _forecast(
     began = np.isfinite(start) & (status != DROPPED) & (status != REJECTED)
     ended = began & np.isfinite(finish) & np.isin(status, (COMPLETED, FAILED))
     accepted, drawn_status, wait_s, run_s = draws
+    arrived_s = arrival + pick(origin)
     with np.errstate(invalid="ignore"):
+        begins_s = arrived_s[:, None] + wait_s
+        begins, ends = begins_s <= known_until_s, begins_s + run_s <= known_until_s
         return Forecast(
-            arrival_s=arrival + pick(origin),
+            arrival_s=arrived_s,
             day=labels[0], unit=labels[1], num_units=int(labels[1].max()) + 1,
             node=pick(whole.node), service=pick(whole.request.service),
             accepted=status != REJECTED, known=(status != UNKNOWN) & (np.isfinite(finish) | (status == REJECTED)),
@@ -208,6 +221,6 @@ def _forecast(
             wait_s=np.where(began, np.maximum(start - arrival, 0.0), np.nan),
             run_s=np.where(ended, np.maximum(finish - start, 0.0), np.nan),
             draws_accepted=accepted, draws_status=drawn_status,
-            draws_wait_s=np.where(np.isfinite(wait_s), np.maximum(wait_s, 0.0), np.nan),
-            draws_run_s=np.where(np.isfinite(run_s), np.maximum(run_s, 0.0), np.nan),
+            draws_wait_s=np.where(np.isfinite(wait_s) & begins, np.maximum(wait_s, 0.0), np.nan),
+            draws_run_s=np.where(np.isfinite(run_s) & ends, np.maximum(run_s, 0.0), np.nan),
         )  # fmt: skip

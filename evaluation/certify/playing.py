@@ -141,7 +141,7 @@ def real_days(
 
 def states_with_logged_luck(believed: Believed, days: Sequence[Day], *, seed: int) -> list[np.ndarray]:
     """The states at the horizons where the logged decisions meet the logged runs and acceptances, and waits alone are
-    the system's own: one array a day, as `Lived.states`.
+    the system's own: one array a day, as `Day.states`.
 
     Members take the windows in turn.
     """

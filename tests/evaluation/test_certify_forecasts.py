@@ -142,3 +142,15 @@ def test_ranks_among_draws_of_one_law_are_uniform_and_equals_are_drawn_evenly():
     np.testing.assert_allclose(np.quantile(rank, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.02)
     still = ranks(np.zeros(4000), np.zeros((4000, 19)))
     np.testing.assert_allclose(np.quantile(still, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.02)
+
+
+def test_the_end_of_the_log_hides_forecasts_as_it_hides_answers():
+    """Runs that the log does not see end are unknown on both sides; what it sees then has the law of the draws."""
+    random = np.random.default_rng(0)
+    left_s = random.uniform(0.0, 60.0, 4000)
+    run_s, draws_s = random.exponential(30.0, 4000), random.exponential(30.0, (4000, 39))
+    seen = run_s <= left_s
+    hidden = np.where(draws_s <= left_s[:, None], draws_s, np.nan)
+    fair, unfair = ranks(run_s[seen], hidden[seen]), ranks(run_s[seen], draws_s[seen])
+    assert abs(fair.mean() - 0.5) < 0.02
+    assert unfair.mean() < 0.4
