@@ -74,7 +74,8 @@ class CertifyConfig:
 
     Attributes:
         max_days: Held-out days looked at where none are named: the first ones after training...
-        enough_rows: ... and then as many more as it takes to have so many requests, four weeks at most.
+        enough_rows: ... and then as many more as it takes to have so many requests, four weeks at most: with fewer a
+            level of the log itself is hardly known to the hundredths that decide.
         max_weeks: Held-out weeks of a queue looked at where no days are named: the first ones after training.
         num_copies: Generated weeks of a queue for each of them, in which the rules are played.
         max_played: Jobs of a queue that every rule is played on, all weeks together: of more, weeks are sampled.
@@ -90,7 +91,7 @@ class CertifyConfig:
     """
 
     max_days: int = 3
-    enough_rows: int = 2000
+    enough_rows: int = 20_000
     max_weeks: int = 8
     num_copies: int = 4
     max_played: int = 100_000

@@ -111,7 +111,7 @@ def days_in_words(line: Line) -> str:
 
 
 def _row(line: Line) -> dict[str, Any]:
-    silent, same = line.value.value is None, line.judged == line.value
+    silent, same = line.value.value is None, line.judged == line.value or line.floor.value is None
     return {
         "name": line.name,
         "unit": line.unit,
@@ -134,16 +134,18 @@ def _row(line: Line) -> dict[str, Any]:
 def picture(line: Line) -> str:
     """A strip: the bad side shaded, the floor as a ring, the value as a dot with its interval.
 
-    Where the value is judged against the floor, the interval shown is that of their difference, on top of the floor.
+    Where the value is judged against the floor, the interval shown is that of their difference, on top of the floor; where
+    it is judged by its size, the size is shown.
     """
     value, floor, limit = line.value.value, line.floor.value, line.limit
     if value is None or limit is None:
         return ""
     judged_over_floor = line.judged != line.value and floor is not None
     base = floor if judged_over_floor and floor is not None else 0.0
+    dot = value if judged_over_floor or line.judged.value is None else line.judged.value
     bounds = [base + bound for bound in (line.judged.low, line.judged.high) if bound is not None]
     edge = base + limit
-    points = [value, edge, *bounds, *([] if floor is None else [floor])]
+    points = [dot, edge, *bounds, *([] if floor is None else [floor])]
     low, high = min(0.0, *points), max(points)
     high += 0.05 * (high - low) or 1.0
 
@@ -161,7 +163,7 @@ def picture(line: Line) -> str:
         parts.append(f'<circle class="floor" cx="{at(floor):.1f}" cy="{middle:.0f}" r="4.5"/>')
     if bounds:
         parts.append(_stroke("span", (at(bounds[0]), at(bounds[1])), (middle, middle)))
-    parts.append(f'<circle class="dot" cx="{at(value):.1f}" cy="{middle:.0f}" r="4"/>')
+    parts.append(f'<circle class="dot" cx="{at(dot):.1f}" cy="{middle:.0f}" r="4"/>')
     label = f"{number(value)}, threshold {line.threshold}"
     return (
         f'<svg class="strip {CLASSES[line.verdict]}" viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img" '

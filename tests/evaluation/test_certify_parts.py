@@ -15,7 +15,7 @@ from evaluation.certify.family import overall, settled
 from evaluation.certify.generating import arrival_lines
 from evaluation.certify.held_out import _partners, parse_days
 from evaluation.certify.horizons import growth_exponent, mean_earth_mover
-from evaluation.certify.lines import Verdict, against_floor, against_limit, not_applicable
+from evaluation.certify.lines import Verdict, about_zero, against_floor, against_limit, not_applicable
 from evaluation.certify.offloading import _correlation
 from evaluation.certify.page import picture, render
 from evaluation.certify.playing import deal
@@ -180,3 +180,14 @@ def test_pictures_shade_the_bad_side():
     assert shaded(floor_line) < dot  # the value lies on the bad side, which begins before it
     assert shaded(limit_line) < 10  # less is worse: the bad side begins at the left edge
     assert picture(silent) == ""
+
+
+def test_a_signed_value_is_drawn_where_its_size_is_judged():
+    values = -0.03 + 0.001 * np.linspace(-1.0, 1.0, 12)
+    line = about_zero("s", "n", "1", mean_of(values, np.arange(12), 12), 12, 0.05, QUICK.intervals())
+    drawn = picture(line)
+    dot = float(drawn.split('class="dot" cx="')[1].split('"')[0])
+    begin, end = (
+        float(drawn.split('class="span" ')[1].split(f'{name}="')[1].split('"')[0]) for name in ("x1", "x2")
+    )
+    assert begin < dot < end
