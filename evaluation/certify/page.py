@@ -134,8 +134,8 @@ def _row(line: Line) -> dict[str, Any]:
 def picture(line: Line) -> str:
     """A strip: the bad side shaded, the floor as a ring, the value as a dot with its interval.
 
-    Where the value is judged against the floor, the interval shown is that of their difference, on top of the floor; where
-    it is judged by its size, the size is shown.
+    Where the value is judged against the floor, the interval shown is that of their difference, on top of the floor;
+    where it is judged by its size, the size is shown.
     """
     value, floor, limit = line.value.value, line.floor.value, line.limit
     if value is None or limit is None:
