@@ -107,6 +107,7 @@ class JudgeConfig:
             the logged state.
         num_fit_steps: Gradient steps of the twins of shifted days.
         off_policy_updates: Gradient steps of the fitted off-policy estimates; 0 leaves those estimates out.
+        num_true_days: Times that a day is played in the simulated truth, where the log is of one.
         seed: Of the judges' randomness.
     """
 
@@ -114,6 +115,7 @@ class JudgeConfig:
     num_steps: int = 512
     num_fit_steps: int = 600
     off_policy_updates: int = 1000
+    num_true_days: int = 16
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -122,8 +124,9 @@ class JudgeConfig:
                 f"off_policy_updates = {self.off_policy_updates}", where="[judge]", allowed="0 or more"
             )
         _refuse_below_one(
-            "[judge]", copies=self.copies, num_steps=self.num_steps, num_fit_steps=self.num_fit_steps
-        )
+            "[judge]", copies=self.copies, num_steps=self.num_steps, num_fit_steps=self.num_fit_steps,
+            num_true_days=self.num_true_days,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

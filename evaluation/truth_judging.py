@@ -13,6 +13,7 @@ import numpy as np
 
 from evaluation.baselines import TRUTH_BASELINES
 from evaluation.baselines.truth_baseline import as_behaviour
+from evaluation.configuration import JudgeConfig
 from evaluation.decisions import decisions_from
 from evaluation.judges.players import HISTORY, Players, of_reference, play
 from evaluation.judging import (
@@ -39,8 +40,6 @@ from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.usual import FOLLOW
 
-NUM_DAYS = 16
-"""Times that a day is lived; each is a resampling unit."""
 NAME = "truth"
 
 
@@ -59,11 +58,12 @@ def truth_program(
     encoding: Encoding,
     players: Players,
     workload: Workload | None = None,
+    num_days: int = JudgeConfig.num_true_days,
 ) -> Program:
     """The compiled truth; shared arguments: today, weekday.
 
-    The logged behaviour takes the place of the logged decisions; rules that know the world's tables act here beside
-    `players`.
+    Every day is played `num_days` times; each is a resampling unit. The logged behaviour takes the place of the logged
+    decisions; rules that know the world's tables act here beside `players`.
 
     Raises:
         ConfigError: the log was made of another archive's requests, and the workload is not given.
@@ -86,7 +86,7 @@ def truth_program(
         references = {name: of_reference(one, declared, names, today) for name, one in knowing.items()}
         acting = {**players, **references}
         return slim(
-            play(key, problem, response, acting, kind, params, num_steps=num_steps, streams=(NUM_DAYS,))
+            play(key, problem, response, acting, kind, params, num_steps=num_steps, streams=(num_days,))
         )
 
     return compiled(run, (*players, *knowing), 2)
@@ -117,7 +117,7 @@ def truth_judge(
 def _trial(judged: Judged, encoding: Encoding, day: dt.date) -> Trial:
     """Every lived day is a unit; its span is from its first request to its last."""
     clock_s = judged.facts.arrival_s[:, 0]
-    unit = np.broadcast_to(np.arange(NUM_DAYS), judged.active.shape)
+    unit = np.broadcast_to(np.arange(judged.active.shape[-1]), judged.active.shape)
     decisions = decisions_from(
         judged,
         encoding.cluster,

@@ -6,7 +6,8 @@ from pathlib import Path
 from evaluation.commands.inputs import refuse_missing_log
 
 NAME = "run"
-DEMO = Path(__file__).parents[1] / "examples" / "demo.toml"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+DEMO = "demo"
 HELP = (
     "import, fit, certify, train, compare and export as one resumable job; exit status 3 or 4 where the twin's "
     "certificate failed or cannot tell, and so nothing was trained"
@@ -16,8 +17,10 @@ HELP = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "config", metavar="CONFIG.toml", type=Path, nargs="?", default=DEMO,
-        help="what to do (default: the demonstration, on a log that the project writes itself)",
+        "config", metavar="CONFIG.toml", type=Path, nargs="?", default=EXAMPLES / f"{DEMO}.toml",
+        help="what to do: a file, or the name of an example: "
+        f"{', '.join(sorted(one.stem for one in EXAMPLES.glob('*.toml')))} (default: {DEMO}, on a log that the project "
+        "writes itself)",
     )  # fmt: skip
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./ and the configuration's name)"
@@ -30,6 +33,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the job or what is left of it, and say what came of it; 0 done, 3 or 4 where the certificate ended it."""
+    named = EXAMPLES / f"{arguments.config}.toml"
+    if not arguments.config.exists() and named.is_file():
+        arguments.config = named
     refuse_missing_log(arguments.config)
     from evaluation.certify.certificate import EXIT_STATUS
     from evaluation.certify.keeping import KIND, certification_in

@@ -304,7 +304,9 @@ def _true_runs(
     text = ",".join(f"{shift}d" for shift in shifts)
     plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
     workload = workload_beside(case.archive)
-    program = truth_program(case.archive.facts, case.twin.encoding, players, workload)
+    program = truth_program(
+        case.archive.facts, case.twin.encoding, players, workload, case.config.num_true_days
+    )
     nothing = tried[0].params
     tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in TRUTH_BASELINES)]
     with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:

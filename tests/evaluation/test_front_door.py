@@ -28,7 +28,6 @@ def fullest_share(_key, observation, legal):
 def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = replace(preset("small"), requests_per_day=735.0)
     monkeypatch.setattr("evaluation.simulator.presets.PRESETS", (short,))
-    monkeypatch.setattr("evaluation.truth_judging.NUM_DAYS", 6)
     monkeypatch.setattr("evaluation.placement.comparing.COMPARED", (RANDOM, LEAST_LOADED))
     monkeypatch.setattr("evaluation.truth_judging.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
     monkeypatch.setattr("evaluation.placement.comparing.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
@@ -41,7 +40,7 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     rl = train(ppo(start=bc, num_updates=1, updates_per_look=1), twin.rollouts(streams=8), seeds=range(2))
     found = compare(
         {"bc": bc, "ppo": rl, "mine": fullest_share, "wrong": lambda key, seen, legal: seen.missing},
-        twin, split.test, judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20),
+        twin, split.test, judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, num_true_days=6),
         intervals=BootstrapConfig(num_replicates=200),
     )  # fmt: skip
 

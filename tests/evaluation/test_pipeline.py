@@ -72,7 +72,7 @@ TINY = RunConfig(
         tuning_streams=4,
     ),
     shifts=ShiftConfig("0d,30d"),
-    judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, off_policy_updates=20),
+    judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, off_policy_updates=20, num_true_days=6),
     intervals=BootstrapConfig(num_replicates=200),
 )
 RULES, KNOWING = (RANDOM, LEAST_LOADED), (LEAST_EXPECTED_DELAY,)
@@ -90,7 +90,6 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     """A short day, lived few times, and few rules to be judged in it."""
     short = replace(preset("small"), requests_per_day=735.0)
     patch.setattr("evaluation.simulator.presets.PRESETS", (short,))
-    patch.setattr("evaluation.truth_judging.NUM_DAYS", 6)  # enough for an interval
     patch.setattr("evaluation.off_policy.judging.CLONE_UPDATES", 10)
     patch.setattr("evaluation.off_policy.judging.NUM_DRAWS", 4)
     patch.setattr("evaluation.placement.comparing.COMPARED", RULES)

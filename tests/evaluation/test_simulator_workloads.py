@@ -27,7 +27,7 @@ from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import day_of_truth, truth_arrivals, truth_environment
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.workloads import FILE, load_workload, workload
-from evaluation.truth_judging import NUM_DAYS, truth_judge, truth_program, workload_beside
+from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.importing import import_log
@@ -343,13 +343,13 @@ def test_the_logs_behaviour_lives_the_listed_day_again_as_it_was_logged(tasks, t
     network = actor(example_of(system))
     nothing = network.init(jax.random.key(0))
     players = players_of(encoding.cluster, network, BASELINES)
-    program = truth_program(log.facts, encoding, players, kept)
+    program = truth_program(log.facts, encoding, players, kept, num_days=16)
     plan = plan_shifts({}, days, ShiftConfig("0d"), truth=True)
     judge = truth_judge(program, log.facts, encoding, plan.shifts[0], kept)
     names = ("history", "random", "gsp_ss")
     trials = judge.try_out(jax.random.key(1), [Candidate(name, name, nothing) for name in names])
     lived, by_chance, scheduled = (trial.decisions for trial in trials)
-    assert len(lived.arrival_s) == NUM_DAYS * kept.on(1).num_requests
+    assert len(lived.arrival_s) == 16 * kept.on(1).num_requests
     rows = log.read("requests", days=days[1:])
     finish_s, arrival_s = (
         rows[name].cast("int64").to_numpy(zero_copy_only=False) / 1e6 for name in ("finish", "arrival")
