@@ -11,7 +11,7 @@ from typing import Any
 from logs_schema.product import read_manifest
 from offline_rl.bundle import read_golden, read_network
 from offline_rl.contract import RULES, PolicyContract
-from offline_rl.numpy_rules import MEANINGS
+from offline_rl.numpy_rules import MEANINGS, rule_of
 from offline_rl.runner.loading import Backend, load_network
 
 Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -42,9 +42,10 @@ def bundle_facts(
     manifest = read_manifest(folder)
     golden = read_golden(folder, policy.contract)
     numbers: dict[str, Any] = {}
-    if policy.contract.network.kind in RULES:
+    if (rule := rule_of(policy.contract)) is not None:
         arrays = read_network(folder, policy.contract)
-        numbers = {"numbers": {name.rpartition("/")[2]: array.tolist() for name, array in arrays.items()}}
+        own = {name: array.tolist() for name, array in arrays.items() if name.startswith(f"{rule}/")}
+        numbers = {"numbers": {name.rpartition("/")[2]: value for name, value in own.items()}}
     return {
         "bundle": str(folder),
         "contract": asdict(policy.contract),
@@ -119,7 +120,10 @@ def _numbers(facts: dict[str, Any]) -> Section:
     for name, value in facts["numbers"].items():
         values = value if isinstance(value, list) else [value]
         rows.append((name, ", ".join(f"{one:.4g}" for one in values), MEANINGS[name]))
-    title = "what it decides by" + ("" if unit_s is None else f" (a time unit is {unit_s:.4g} s)")
+    by = "what it decides by"
+    if facts["contract"]["network"]["corrects"] is not None:
+        by = f"the rule that it corrects, {facts['contract']['network']['corrects']}"
+    title = by + ("" if unit_s is None else f" (a time unit is {unit_s:.4g} s)")
     return title, ("number", "value", "meaning"), rows
 
 

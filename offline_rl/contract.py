@@ -26,6 +26,8 @@ MLP, SCORER = "mlp", "scorer"
 EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE = "expected_on_time", "least_expected_response"
 RULES = (EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE)
 """Kinds of rules, a few numbers each in place of layers: see `offline_rl.numpy_rules`."""
+SHARPNESS = 40.0
+"""What a rule's scores are multiplied by where a scorer corrects them."""
 NOT_STATED = "not stated by whoever exported it"
 
 
@@ -59,6 +61,7 @@ class NetworkFacts:
         identity: Of a scorer: every choice has context weights of its own, so it is bound to its choices.
         pooled: Of a scorer: further layers see the mean over the legal choices.
         activation: Of the hidden layers.
+        corrects: Of a scorer: the rule to whose scores, times `SHARPNESS`, its own are added; None for none.
     """
 
     kind: str
@@ -66,6 +69,7 @@ class NetworkFacts:
     identity: bool = True
     pooled: bool = False
     activation: str = "relu"
+    corrects: str | None = None
 
     @property
     def any_choices(self) -> bool:
@@ -174,6 +178,7 @@ def read_contract(folder: Path) -> PolicyContract:
     for what, found, allowed in (
         ("activation", network.activation, ("relu",)),
         ("network", network.kind, (MLP, SCORER, *RULES)),
+        ("rule to correct", network.corrects or EXPECTED_ON_TIME, RULES),
         ("problem", contract.problem, PROBLEMS),
     ):
         if found not in allowed:

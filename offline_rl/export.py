@@ -24,6 +24,7 @@ from offline_rl.numpy_networks import numpy_network
 from offline_rl.onnx_graph import graph_of
 from offline_rl.questions import asked_rows, drawn_questions, write_questions
 from offline_rl.rules.actor import rule_actor
+from offline_rl.rules.residual import residual
 from offline_rl.runner.loading import prove
 from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph
 from offline_rl.runner.questions import Answered, asked_by
@@ -108,16 +109,18 @@ def network_facts(params: PyTree) -> NetworkFacts:
         ProductError: They are of a network that cannot be exported.
     """
     layers = params["params"]
-    if len(layers) == 1 and layers.keys() <= set(RULES):
-        return NetworkFacts(next(iter(layers)), ())
+    rule = next((name for name in RULES if name in layers), None)
+    if rule is not None and len(layers) == 1:
+        return NetworkFacts(rule, ())
+    layers = {layer: parts for layer, parts in layers.items() if layer != rule}
     widths = {layer: len(parts["bias"]) for layer, parts in layers.items()}
     dense, further = _numbered(widths, "Dense_"), _numbered(widths, "layer_")
     pooled = "pool_0" in widths
-    if dense and len(dense) == len(widths):
+    if rule is None and dense and len(dense) == len(widths):
         return NetworkFacts(MLP, tuple(dense[:-1]))
     if {"choice", "context", "score"} <= widths.keys() and len(widths) == 3 + len(further) * (1 + pooled):
         identity = widths["context"] != widths["choice"]
-        return NetworkFacts(SCORER, (widths["choice"], *further), identity, pooled)
+        return NetworkFacts(SCORER, (widths["choice"], *further), identity, pooled, corrects=rule)
     raise ProductError(
         "this policy's network cannot be exported",
         where=f"layers {', '.join(sorted(widths))}",
@@ -153,7 +156,8 @@ def network_of(facts: NetworkFacts, example: Example) -> Actor:
         return rule_actor(facts.kind)
     if facts.kind == MLP:
         return actor(example, facts.hidden)
-    return scorer(example, ScorerConfig(facts.hidden, facts.identity, facts.pooled))
+    config = ScorerConfig(facts.hidden, facts.identity, facts.pooled)
+    return scorer(example, config) if facts.corrects is None else residual(example, facts.corrects, config)
 
 
 def split_flat(flat: np.ndarray, contract: PolicyContract) -> tuple[np.ndarray, np.ndarray]:

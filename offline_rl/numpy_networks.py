@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from offline_rl.contract import MLP, RULES, PolicyContract
-from offline_rl.numpy_rules import NUMBERS, numpy_scores
+from offline_rl.contract import MLP, RULES, SHARPNESS, PolicyContract
+from offline_rl.numpy_rules import NUMBERS, numpy_scores, rule_of
 
 MASKED_LOGIT = -1e9
 """Logit of an illegal choice; the same as in training."""
@@ -26,8 +26,10 @@ def wanted_shapes(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every array of the contract's network: `<layer>/kernel` [inputs, outputs], `<layer>/bias`."""
     num_choices, num_features, num_context = contract.widths
     facts = contract.network
+    rule = rule_of(contract)
+    numbers = {} if rule is None else {f"{rule}/{name}": shape for name, shape in NUMBERS[rule].items()}
     if facts.kind in RULES:
-        return {f"{facts.kind}/{name}": shape for name, shape in NUMBERS[facts.kind].items()}
+        return numbers
     widths = list(zip(facts.hidden, facts.hidden[1:], strict=False))
     if facts.kind == MLP:
         ends = [(num_choices * num_features + num_context, facts.hidden[0]), *widths]
@@ -42,7 +44,7 @@ def wanted_shapes(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
         for index, pair in enumerate(widths):
             layers |= {f"layer_{index}": pair} | ({f"pool_{index}": pair} if facts.pooled else {})
         layers["score"] = (facts.hidden[-1], 1)
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = dict(numbers)
     for name, (inputs, outputs) in layers.items():
         shapes |= {f"{name}/kernel": (inputs, outputs), f"{name}/bias": (outputs,)}
     return shapes
@@ -54,7 +56,19 @@ def numpy_network(arrays: Arrays, contract: PolicyContract) -> Network:
     if contract.network.kind in RULES:
         return _rule(ready, contract)
     build = _mlp if contract.network.kind == MLP else _scorer
-    return build(ready, contract)
+    network = build(ready, contract)
+    return network if rule_of(contract) is None else _corrected(network, ready, contract)
+
+
+def _corrected(correction: Network, arrays: Arrays, contract: PolicyContract) -> Network:
+    """The rule's scores, sharpened, and the correction."""
+    scores = numpy_scores(contract, arrays)
+
+    def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
+        logits = np.float32(SHARPNESS) * scores(choices, context) + correction(choices, context, legal)
+        return np.where(legal, logits, np.float32(MASKED_LOGIT))
+
+    return network
 
 
 def _rule(arrays: Arrays, contract: PolicyContract) -> Network:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from logs_schema.errors import ProductError
-from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, FeatureFacts, PolicyContract
+from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, RULES, FeatureFacts, PolicyContract
 
 KINDS_OF_OFFER = 3
 """At home, at another site, in the cloud."""
@@ -55,6 +55,11 @@ class Rows(NamedTuple):
     of_context: Mapping[str, int]
 
 
+def rule_of(contract: PolicyContract) -> str | None:
+    """The rule that a contract's network is or corrects; None where there is none."""
+    return contract.network.kind if contract.network.kind in RULES else contract.network.corrects
+
+
 def rows_of(contract: PolicyContract) -> Rows:
     """The places of a rule's features in a contract; ProductError where one is missing."""
 
@@ -63,7 +68,7 @@ def rows_of(contract: PolicyContract) -> Rows:
         missing = [name for name in wanted if name not in names]
         if missing:
             raise ProductError(
-                f"the rule '{contract.network.kind}' cannot be decided by these features",
+                f"the rule '{rule_of(contract)}' cannot be decided by these features",
                 where=f"missing: {', '.join(missing)}",
                 allowed=", ".join(wanted),
             )
@@ -79,7 +84,7 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
         contract: Its features and rule.
         arrays: `<rule>/<number>`.
     """
-    rule, rows = contract.network.kind, rows_of(contract)
+    rule, rows = rule_of(contract) or "", rows_of(contract)
     numbers = {name: arrays[f"{rule}/{name}"] for name in NUMBERS[rule]}
 
     def scores(choices: np.ndarray, context: np.ndarray) -> np.ndarray:

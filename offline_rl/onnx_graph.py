@@ -8,7 +8,7 @@ import numpy as np
 
 from logs_schema.errors import ProductError
 from logs_schema.extras import how_to_install
-from offline_rl.contract import MLP, RULES, PolicyContract
+from offline_rl.contract import MLP, RULES, SHARPNESS, PolicyContract
 from offline_rl.numpy_networks import MASKED_LOGIT, Arrays, by_choice
 from offline_rl.onnx_rules import rule_scores
 
@@ -41,6 +41,9 @@ def graph_of(arrays: Arrays, contract: PolicyContract) -> bytes:
         scores = rule_scores(graph, contract)
     else:
         scores = _mlp(graph, contract) if contract.network.kind == MLP else _scorer(graph, contract)
+    if contract.network.corrects is not None:
+        sharpness = graph.constant("sharpness", np.array(SHARPNESS, np.float32))
+        scores = graph.add("Add", graph.add("Mul", rule_scores(graph, contract), sharpness), scores)
     masked = graph.constant("masked", np.array(MASKED_LOGIT, np.float32))
     graph.add("Where", "legal", scores, masked, out="logits")
     graph.add("ArgMax", "logits", out="action", axis=1, keepdims=0, select_last_index=0)

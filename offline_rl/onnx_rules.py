@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from offline_rl.contract import LEAST_EXPECTED_RESPONSE, PolicyContract
-from offline_rl.numpy_rules import LEAST_ACCEPTANCE, TINY, rows_of
+from offline_rl.numpy_rules import LEAST_ACCEPTANCE, TINY, rows_of, rule_of
 
 if TYPE_CHECKING:
     from offline_rl.onnx_graph import Graph
@@ -15,7 +15,7 @@ class _Terms:
     """What a rule's formula is written with: features as durations and shares, [batch, A] or [batch, 1], double."""
 
     def __init__(self, graph: "Graph", contract: PolicyContract) -> None:
-        self.graph, self.rule, self.rows = graph, contract.network.kind, rows_of(contract)
+        self.graph, self.rule, self.rows = graph, rule_of(contract), rows_of(contract)
         double = graph.onnx.TensorProto.DOUBLE
         self.choices = graph.add("Cast", "choices", to=double)
         self.context = graph.add("Unsqueeze", graph.add("Cast", "context", to=double), graph.integers(1))

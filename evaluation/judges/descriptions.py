@@ -22,6 +22,9 @@ POLICIES = (
         TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"
     ),
     PolicyFacts(
+        "residual", "trained", "PPO in the twin from the best rule, a correction of its scores; first seed"
+    ),
+    PolicyFacts(
         LADDER, "trained", "what training chose to export: a rule, or what was surely better in the twin"
     ),
 )

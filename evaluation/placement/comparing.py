@@ -52,8 +52,8 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import actor
-from offline_rl.recipes.schedulers import Schedulers, example_for, network_for, policy_params
-from offline_rl.rules.in_twin import rule_policy, rules_of
+from offline_rl.recipes.schedulers import Schedulers, example_for, network_for, policy_of, policy_params
+from offline_rl.rules.in_twin import rules_of
 from twin.contracts import Array, Policy
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
@@ -85,11 +85,12 @@ class Case:
 
     @cached_property
     def rules(self) -> Mapping[str, Policy]:
-        """The rules from the log by name: with the numbers they were trained with, else those that the log tells."""
+        """The rules from the log by name, and what corrects one: as they were trained, else as the log tells them."""
         if self.twin.encoding.cluster.num_nodes < 2:
             return {}
         found = rules_of(self.twin) if self.schedulers is None else self.schedulers.rules
-        return {name: rule_policy(params) for name, params in found.items()}
+        example = example_for(self.twin.encoding, self.twin.windows)
+        return {name: policy_of(params, example) for name, params in found.items()}
 
 
 def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[str] = ()) -> list[Candidate]:

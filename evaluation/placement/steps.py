@@ -61,7 +61,7 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every look of the adversarial game, if one was played."""
 NO_GAME = GameConfig()
-POLICY_CODE = 7
+POLICY_CODE = 8
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 

@@ -32,9 +32,16 @@ from evaluation.simulator.presets import preset
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
-from offline_rl.recipes.schedulers import Schedulers, example_for, load_schedulers, network_for, policy_params
+from offline_rl.recipes.schedulers import (
+    Schedulers,
+    example_for,
+    load_schedulers,
+    network_for,
+    policy_of,
+    policy_params,
+)
 from offline_rl.recipes.training import TrainingConfig
-from offline_rl.rules.in_twin import DESCRIPTIONS, rule_policy
+from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.contracts import PyTree
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.learned import AnswerConfig
@@ -192,8 +199,9 @@ def live(
     """(policy, days after the training day) -> shares [seeds, lives], every policy on the same requests."""
     world, twin = preset(config.preset), PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
-    network = network_for(schedulers, example_for(twin.encoding, twin.windows))
-    rules = {name: rule_policy(params) for name, params in schedulers.rules.items()}
+    example = example_for(twin.encoding, twin.windows)
+    network = network_for(schedulers, example)
+    rules = {name: policy_of(params, example) for name, params in schedulers.rules.items()}
     alike, mixed = (
         policy_program(
             world,

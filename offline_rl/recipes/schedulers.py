@@ -9,11 +9,11 @@ import numpy as np
 
 from logs_schema.errors import ConfigError, ProductError, first
 from offline_rl.export import network_facts, network_of
-from offline_rl.networks import Actor, Example, example_in
+from offline_rl.networks import Actor, Example, example_in, greedy_policy
 from offline_rl.recipes.ladder import Step, chosen_of
 from offline_rl.recipes.training_days import save_training_days, training_days
 from twin.arrays import load_nested, load_structure, save_arrays
-from twin.contracts import PyTree
+from twin.contracts import Policy, PyTree
 from twin.networks import flatten_features
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_log
@@ -31,7 +31,8 @@ class Schedulers(NamedTuple):
     kl_curve: np.ndarray  # [seeds, updates] KL(policy || clone), nats
     held_out_curve: np.ndarray  # [seeds, looks] mean reward of the greedy policy with the member kept aside
     from_logs: Mapping[str, PyTree]  # name of a learner that needs no twin -> parameters, leaves [seeds, ...]
-    rules: Mapping[str, PyTree]  # name of a rule -> its parameters (`offline_rl.rules`)
+    rules: Mapping[str, PyTree]
+    # name of a rule, or of the policy that corrects one -> its parameters (`offline_rl.rules`)
     ladder: Mapping[
         str, Step
     ]  # name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
@@ -105,6 +106,11 @@ def policy_params(schedulers: Schedulers, name: str, seed_row: int) -> PyTree:
     if name not in alone:
         raise ConfigError(f"there is no policy {name!r} to export", allowed=", ".join([*seeded, *alone]))
     return alone[name]
+
+
+def policy_of(params: PyTree, example: Example) -> Policy:
+    """The greedy policy of any actor's parameters, whatever network or rule they are of."""
+    return greedy_policy(network_of(network_facts(params), example), params)
 
 
 def best_row(schedulers: Schedulers, name: str) -> int:

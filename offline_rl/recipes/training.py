@@ -10,7 +10,7 @@ worth the members disagree is worth less; durations stray from stream to stream;
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,14 +24,26 @@ from logs_schema.progress import Progress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.contract import RULES
+from offline_rl.export import network_facts, network_of
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, actor, example_in
 from offline_rl.recipes.cloning import fit_clone
-from offline_rl.recipes.ladder import Rung, Step, climb, in_words, referee, select_row
+from offline_rl.recipes.ladder import (
+    Judge,
+    Referee,
+    Rung,
+    Step,
+    chosen_of,
+    climb,
+    in_words,
+    referee,
+    select_row,
+)
 from offline_rl.recipes.log_learners import LEARNERS, learn_from_log
 from offline_rl.recipes.schedulers import Schedulers, policy_params
 from offline_rl.rules import rule_actor
 from offline_rl.rules.in_twin import DESCRIPTIONS, rules_of, tune_rules
+from offline_rl.rules.residual import on_rule, residual
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.training_loop import Experience
@@ -54,6 +66,13 @@ _RULES = 3
 """Folded into a training's key for the rules; 0 to 2 are its other parts."""
 _LADDER = 4
 """Likewise for the ladder's referee."""
+_RESIDUAL = 5
+"""Likewise for the policy that corrects a rule."""
+RESIDUAL = "residual"
+RESIDUAL_KL = 0.003
+"""Weight of the divergence from the rule that a residual begins at; its entropy has none."""
+CORRECTIONS = {"narrow_scorer": ScorerConfig((32, 16))}
+"""Kind of network -> the correction of a rule, where it is not as wide as usual."""
 LOOK_STREAMS = 96
 """Streams in which a policy is looked at with the member kept aside."""
 
@@ -81,6 +100,7 @@ class TrainingConfig:
         from_logs_updates: Gradient steps of each of them.
         tuning_streams: Streams in which every candidate for a rule's numbers plays a round in the twin, a multiple of
             the members trained with; 0: rules are not tuned.
+        residual_updates: PPO updates of the policy that corrects the best rule, of the first seed alone; 0: none.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -101,6 +121,7 @@ class TrainingConfig:
     from_logs: tuple[str, ...] = ()
     from_logs_updates: int = 1_500
     tuning_streams: int = 40
+    residual_updates: int = 20
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -187,6 +208,10 @@ def train_schedulers(
             stage,
         )
     runs = train_in_twin(key_seeds, twin, example, network, clone, config, progress, keep)
+    judges = referee(jax.random.fold_in(key, _LADDER), twin, _members(twin)[1])
+    rules |= _residual(
+        jax.random.fold_in(key, _RESIDUAL), twin, example, rules, judges.select, config, progress, keep
+    )
     learned = learn_from_log(
         key_logs, history, example, network, horizon_s(twin), config.from_logs, config.seeds,
         config.from_logs_updates, progress,
@@ -202,21 +227,57 @@ def train_schedulers(
         jax.tree.map(np.asarray, rules),
         {},
     )
-    return found._replace(ladder=_ladder(jax.random.fold_in(key, _LADDER), twin, network, found, progress))
+    return found._replace(ladder=_ladder(judges, example, network, found, progress))
+
+
+def _residual(
+    key: Array,
+    twin: PlacementTwin,
+    example: Example,
+    rules: Mapping[str, PyTree],
+    judge: Judge,
+    config: TrainingConfig,
+    progress: Progress,
+    keep: Path | None,
+) -> dict[str, PyTree]:
+    """PPO in the twin from the best of the rules, correcting its scores; nothing where it is not asked for."""
+    if not config.residual_updates:
+        return {}
+    best, _ = chosen_of(climb(_rule_rungs(rules), judge))
+    (rule,) = rules[best]["params"]
+    network = residual(example, rule, CORRECTIONS.get(config.network))
+    start = on_rule(network.init(key), rules[best])
+    alone = replace(
+        config,
+        seeds=config.seeds[:1],
+        num_updates=config.residual_updates,
+        entropy=0.0,
+        kl_to_clone=RESIDUAL_KL,
+    )
+    folder = None if keep is None else keep / RESIDUAL
+    (run,) = train_in_twin(key, twin, example, network, start, alone, progress, folder)
+    return {RESIDUAL: run.best.params.actor}
+
+
+def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
+    """The rules from the simplest on."""
+    actors = {rule: rule_actor(rule) for rule in RULES}
+    known = [(name, rules[name]) for name in DESCRIPTIONS if name in rules]
+    return [Rung(name, 0, actors[next(iter(params["params"]))], params) for name, params in known]
 
 
 def _ladder(
-    key: Array, twin: PlacementTwin, network: Actor, found: Schedulers, progress: Progress
+    judges: Referee, example: Example, network: Actor, found: Schedulers, progress: Progress
 ) -> dict[str, Step]:
-    """How rules, the clone, learners from logs and the policy from the twin did with the member kept aside."""
-    judges = referee(key, twin, _members(twin)[1])
-    actors = {rule: rule_actor(rule) for rule in RULES}
-    rules = [(name, found.rules[name]) for name in DESCRIPTIONS if name in found.rules]
-    rungs = [Rung(name, 0, actors[next(iter(params["params"]))], params) for name, params in rules]
+    """How rules, the clone, learners from logs and the policies from the twin did with the member kept aside."""
+    rungs = _rule_rungs(found.rules)
     rungs.append(Rung("bc_greedy", 0, network, found.clone))
     rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
     rows["twin"] = int(np.argmax(found.held_out_curve.max(axis=1)))
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
+    if RESIDUAL in found.rules:
+        params = found.rules[RESIDUAL]
+        rungs.append(Rung(RESIDUAL, 0, network_of(network_facts(params), example), params))
     with progress.stage("ladder"):
         steps = climb(rungs, judges.judge)
     progress.note(f"ladder: {in_words(steps)}")

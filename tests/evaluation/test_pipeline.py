@@ -70,6 +70,7 @@ TINY = RunConfig(
         clone_streams=4,
         updates_per_look=1,
         tuning_streams=4,
+        residual_updates=0,
     ),
     shifts=ShiftConfig("0d,30d"),
     judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, off_policy_updates=20, num_true_days=6),

@@ -28,7 +28,7 @@ from twin.placement.model import PlacementTwin
 
 TRAIN = TrainingConfig(
     seeds=(0, 1), num_updates=1, num_streams=8, clone_updates=25, clone_streams=4, updates_per_look=1,
-    from_logs=("cql",), from_logs_updates=2, tuning_streams=8,
+    from_logs=("cql",), from_logs_updates=2, tuning_streams=8, residual_updates=1,
 )  # fmt: skip
 TINY = Table2Config(
     "small", days=(0, 30), num_lives=6, most_lived=600, train=TRAIN,
@@ -54,6 +54,7 @@ def test_the_whole_table_from_nothing(tmp_path):
         "twin",
         "oracle",
         "ladder",
+        "residual",
         *DESCRIPTIONS,
     }
     assert {(row["policy"], row["shift_days"]) for row in found["rows"]} == {
@@ -71,7 +72,7 @@ def test_the_whole_table_from_nothing(tmp_path):
     assert by_policy["expected_on_time"]["on_time"] > by_policy["least_expected_delay"]["on_time"]
     assert by_policy["expected_on_time"]["failures_avoided"] == pytest.approx(0.0)
     assert by_policy["ladder"]["promised"] in {
-        by_policy[name]["promised"] for name in (*DESCRIPTIONS, "twin", "cql")
+        by_policy[name]["promised"] for name in (*DESCRIPTIONS, "twin", "residual", "cql")
     }
     assert by_policy["oracle"]["share_of_oracle"] == pytest.approx(1.0)
     assert {one["reference"] for one in found["differences"]} >= {"random", "bc", "behaviour", "cql"}

@@ -22,6 +22,7 @@ MLP = NetworkFacts("mlp", (32, 16))
 BOUND = NetworkFacts("scorer", (16, 8), identity=True, pooled=True)
 FREE = NetworkFacts("scorer", (16, 8), identity=False, pooled=True)
 RULE = NetworkFacts("expected_on_time", ())
+RESIDUAL = NetworkFacts("scorer", (16, 8), identity=True, pooled=True, corrects="expected_on_time")
 
 
 def made_policy(folder: Path, encoding: Encoding, network: NetworkFacts, **facts: object) -> PyTree:

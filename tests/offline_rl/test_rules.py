@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from evaluation.bundle_text import bundle_facts, bundle_text
-from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, RULES, NetworkFacts
+from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, RULES, SHARPNESS, NetworkFacts
 from offline_rl.distributions import greedy
 from offline_rl.export import export_policy, network_facts
+from offline_rl.networks import example_in
 from offline_rl.placement_contract import placement_contract
 from offline_rl.rules import fit_rules, numbers_of, rule_actor, rule_params
 from offline_rl.rules.actor import USUAL_SPREAD
+from offline_rl.rules.residual import on_rule, residual
 from offline_rl.runner import load_network
+from offline_rl.scorer import ScorerConfig
 from tests.offline_rl.bundles import made_system
 from twin.placement.encoding import with_problem
 from twin.placement.features import NODE_FEATURES, NUMERIC_REQUEST_FEATURES
@@ -206,6 +209,30 @@ def test_a_bundle_decides_as_the_rule(rule: str, tmp_path: Path) -> None:
     assert facts["numbers"]["per_mib"] == pytest.approx(NUMBERS["per_mib"])
     assert "0, 0.01, 0.05" in bundle_text(facts)
     assert "any number of them" in bundle_text(facts)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_an_untrained_correction_changes_no_decision_and_a_trained_one_leaves_the_rules_numbers(
+    rule: str,
+) -> None:
+    encoding, windows = made_system(num_steps=16, num_windows=2)
+    history = replay_log(windows, encoding)
+    network, below = residual(example_in(history), rule, ScorerConfig((8,))), rule_params(rule, **NUMBERS)
+    params = on_rule(network.init(jax.random.key(0)), below)
+    assert network_facts(params) == NetworkFacts("scorer", (8,), identity=True, pooled=False, corrects=rule)
+    seen, legal = jax.tree.map(lambda leaf: leaf[0], (history.observation, history.legal))
+    scores = rule_actor(rule).logits(below, seen, legal)
+    logits = network.logits(params, seen, legal)
+    np.testing.assert_allclose(
+        np.where(legal, logits, 0.0), np.where(legal, SHARPNESS * scores, 0.0), rtol=1e-5
+    )
+
+    def worth(params: dict) -> jax.Array:
+        return jnp.sum(jnp.where(legal, network.logits(params, seen, legal), 0.0) ** 2)
+
+    gradient = jax.grad(worth)(params)["params"]
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient[rule]))
+    assert np.any(gradient["score"]["kernel"])
 
 
 def labelled(num: int, *, kind: int, spread: float = 0.3, seed: int = 0) -> tuple[Labelled, object]:

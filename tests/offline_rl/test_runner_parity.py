@@ -11,7 +11,7 @@ from offline_rl.export import decided
 from offline_rl.placement_contract import placement_contract
 from offline_rl.runner import Decision, features, load, load_network, table
 from offline_rl.runner.setting import RESOURCES, parse_setting
-from tests.offline_rl.bundles import BOUND, FREE, MLP, RULE, made_policy, made_system
+from tests.offline_rl.bundles import BOUND, FREE, MLP, RESIDUAL, RULE, made_policy, made_system
 from tests.offline_rl.retelling import follow_and_compare, lived_by, retold
 from twin.contracts import Trajectory
 from twin.placement import types
@@ -96,8 +96,8 @@ def test_recorded_observations_are_decided_alike(tmp_path: Path, num_windows: in
     legal = np.moveaxis(np.asarray(history.legal)[:, :, 0], 1, 2)
     seen = [part.reshape(-1, *part.shape[2:]) for part in (choices, context, legal)]
     assert len(seen[2]) == 128 * num_windows
-    for network in (MLP, BOUND, FREE, RULE):
-        folder = tmp_path / f"{network.kind}-{network.identity}"
+    for network in (MLP, BOUND, FREE, RULE, RESIDUAL):
+        folder = tmp_path / f"{network.kind}-{network.identity}-{network.corrects}"
         params = made_policy(folder, encoding, network)
         _, action = decided(params, placement_contract(encoding, network), *seen)
         assert len(set(action.tolist())) > 1
