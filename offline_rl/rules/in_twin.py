@@ -28,7 +28,7 @@ DESCRIPTIONS = {
     LEAST_EXPECTED_RESPONSE: "a rule: earliest expected end, by queues and the log's own tables",
 }
 """Name of a rule -> one sentence."""
-PRICES = (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 SPREADS = (1.0, 2.0)
 """What is tried; factors of the spread that the log tells."""
 
