@@ -37,6 +37,7 @@ class LogConfig:
         origin: Date of the log's time zero, for logs that hide it.
         capacity: Cores of the machine ("786432") or of its pools ("batch=4096"), for logs that do not tell them.
         preset: Preset of the ground truth; empty for a real log.
+        world: File that declares the ground truth instead of a preset, relative to the configuration file.
         days: Days to simulate.
         behaviour: Who decides in the simulated log.
         seed: Seed of the simulated log.
@@ -50,12 +51,13 @@ class LogConfig:
     days: int = 40
     behaviour: str = "mix"
     seed: int = 0
+    world: str = ""
 
     def __post_init__(self) -> None:
-        if bool(self.format) == bool(self.preset):
+        if sum(map(bool, (self.format, self.preset, self.world))) != 1:
             raise ConfigError(
-                "the table [log] must name a format or a preset, and not both",
-                where=f"format = {self.format!r}, preset = {self.preset!r}",
+                "the table [log] must name a format, a preset or a world, and only one of them",
+                where=f"format = {self.format!r}, preset = {self.preset!r}, world = {self.world!r}",
                 advice='for a real log: format = "wagap", paths = ["folder"]',
             )
 
@@ -189,8 +191,9 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return build(kind, value, where)  # type: ignore[arg-type]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        inner = next(argument for argument in arguments if argument is not type(None))
-        return _value(inner, value, where)
+        inner = [argument for argument in arguments if argument is not type(None)]
+        lists = [argument for argument in inner if isinstance(value, list) and get_origin(argument) is tuple]
+        return _value((lists or inner)[0], value, where)
     if origin is tuple:
         if not isinstance(value, list):
             raise ConfigError(

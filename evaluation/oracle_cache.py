@@ -8,20 +8,15 @@ is trained.
 import os
 import time
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import jax.numpy as jnp
+from typing import NamedTuple
 
 from evaluation.oracle import FORM, KIND, Oracle, OracleConfig, load_oracle, write_oracle
-from evaluation.simulator.laws import Law
 from evaluation.simulator.world import World
+from evaluation.simulator.world_files import plain
 from logs_schema.hashing import json_hash
 from logs_schema.product import fingerprint
-
-_GRID = (0.1, 0.5, 0.9)
 
 
 class Kept(NamedTuple):
@@ -42,7 +37,7 @@ def cache_folder() -> Path:
 
 def made_from(world: World) -> dict[str, str]:
     """What an oracle of this world is made from, besides configuration and seed: name -> hash or version."""
-    return {"world": json_hash(_spelled(world)), "schedtwin": version("schedtwin"), "form": str(FORM)}
+    return {"world": json_hash(plain(world)), "schedtwin": version("schedtwin"), "form": str(FORM)}
 
 
 def kept_oracle(
@@ -89,22 +84,3 @@ def _train_s(path: Path) -> float | None:
         return float((path.parent / f"{path.name}.seconds").read_text())
     except (OSError, ValueError):
         return None
-
-
-def _spelled(value: Any) -> Any:
-    """A world as plain JSON: laws by name, moments and quantiles, numbers by their shortest spelling."""
-    if isinstance(value, Law):
-        return [
-            value.name,
-            repr(value.second_moment),
-            [repr(round(float(x), 6)) for x in value.quantile(jnp.array(_GRID))],
-        ]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _spelled(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, tuple | list):
-        return [_spelled(one) for one in value]
-    if isinstance(value, dict):
-        return {str(key): _spelled(one) for key, one in value.items()}
-    if hasattr(value, "tolist"):
-        return _spelled(value.tolist())
-    return repr(value) if isinstance(value, float) else value

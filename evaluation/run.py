@@ -21,6 +21,8 @@ from evaluation.job import Step, alone_in, run_steps
 from evaluation.kit import Job
 from evaluation.kits import KITS
 from evaluation.simulator.logs import simulate
+from evaluation.simulator.world import World
+from evaluation.simulator.world_files import chosen_world
 from logs_schema.errors import ConfigError
 from logs_schema.formats.pool_size import parse_capacity
 from logs_schema.importing import find_format, import_log, source_files
@@ -73,12 +75,13 @@ def archive_of(products: Products) -> Products:
 
 def archive_step(log: LogConfig, here: Path) -> Step:
     """Imports or simulates the log; paths start from `here`."""
-    if log.preset:
+    if log.preset or log.world:
         return Step(
             "archive",
             "job-archive",
-            lambda out, _, progress: _simulate(log, out / ARCHIVE, progress),
-            config=log,
+            lambda out, _, progress: _simulate(log, here, out / ARCHIVE, progress),
+            files=world_files_of(log, here),
+            config=replace(log, world=Path(log.world).name),
         )
     if not log.paths:
         raise ConfigError("a log format without paths", where="[log]", advice='add paths = ["folder"]')
@@ -104,7 +107,17 @@ def archive_step(log: LogConfig, here: Path) -> Step:
     return Step("archive", "job-archive", build, files=files, config=settings)
 
 
-def _simulate(log: LogConfig, out: Path, progress: Progress) -> Mapping[str, Any]:
+def world_in(log: LogConfig, here: Path) -> World:
+    """The simulated cluster of a log; the path of its file starts from `here`."""
+    return chosen_world(log.preset, here / log.world if log.world else None)
+
+
+def world_files_of(log: LogConfig, here: Path) -> dict[str, Path]:
+    """The file of the simulated cluster, if one declares it, as a step names it."""
+    return {"world": here / log.world} if log.world else {}
+
+
+def _simulate(log: LogConfig, here: Path, out: Path, progress: Progress) -> Mapping[str, Any]:
     with progress.stage("simulate", unit="requests") as stage:
-        simulate(log.preset, log.days, log.behaviour, log.seed, out, progress=stage)
+        simulate(world_in(log, here), log.days, log.behaviour, log.seed, out, progress=stage)
     return {}

@@ -31,9 +31,9 @@ from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import Conditions, conditions, longest_day
 from evaluation.simulator.logs import truth_folder
 from evaluation.simulator.names import names_in
-from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import day_of_truth, ground_truth, truth_response
 from evaluation.simulator.workloads import FACT, Workload, load_workload, missing_arrivals
+from evaluation.simulator.world_files import world_of
 from logs_schema import Archive
 from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
@@ -50,7 +50,7 @@ def workload_beside(archive: Archive) -> Workload | None:
         ConfigError: the log was not simulated, or its requests are needed and are not there.
     """
     truth = ground_truth(archive.facts)
-    return load_workload(truth, truth_folder(archive.path), preset(truth["preset"]).day_s)
+    return load_workload(truth, truth_folder(archive.path), world_of(truth).day_s)
 
 
 def truth_program(
@@ -71,7 +71,7 @@ def truth_program(
     truth = ground_truth(facts)
     if FACT in truth and workload is None:
         raise missing_arrivals(truth[FACT], "truth")
-    world = preset(truth["preset"])
+    world = world_of(truth)
     declared = world if workload is None else workload.declared(world)
     names = names_in(world, encoding.cluster)
     num_steps = longest_day(conditions(world, 0)) if workload is None else workload.num_rows
@@ -105,7 +105,7 @@ def truth_judge(
     """
     truth = ground_truth(facts)
     day = shift.days[0]
-    today = day_of_truth(preset(truth["preset"]), (day - _first_day(truth)).days, workload)
+    today = day_of_truth(world_of(truth), (day - _first_day(truth)).days, workload)
 
     def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
         judged = all_at_once(program, key, candidates, today, day.weekday())

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.commands.bench_arguments import add_output_arguments, numbers, words
+from evaluation.commands.bench_arguments import add_output_arguments, add_world_arguments, numbers, words
 from evaluation.commands.bench_orchestration import add_bench as add_orchestration
 from evaluation.commands.bench_scaling import add_bench as add_scaling
 
 if TYPE_CHECKING:
     from evaluation.oracle_cache import Kept
+    from evaluation.simulator.world import World
     from logs_schema.progress import Progress, Stage
 
 NAME = "bench"
@@ -22,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     benches = parser.add_subparsers(title="benches", metavar="BENCH", required=True)
     truth = benches.add_parser("truth", help="score baselines in a simulated cluster, on several days")
     truth.set_defaults(bench=_truth)
-    truth.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
+    add_world_arguments(truth, "kais")
     truth.add_argument(
         "--days", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
         help="days after day 0, with commas (default: 0,1,7,30)",
@@ -43,7 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     oracle = benches.add_parser("oracle", help="train PPO in a simulated cluster itself, as a reference")
     oracle.set_defaults(bench=_oracle)
-    oracle.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
+    add_world_arguments(oracle, "kais")
     oracle.add_argument("--day", metavar="N", type=int, default=0, help="day to train on (default: 0)")
     oracle.add_argument(
         "--updates", metavar="N", type=int, help="updates of PPO (default: those of bench truth)"
@@ -64,11 +65,11 @@ def run(arguments: Namespace) -> int:
 
 def _truth(arguments: Namespace) -> int:
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.simulator.presets import preset
+    from evaluation.simulator.world_files import chosen_world
     from evaluation.truth_bench import SHOWN, TruthBenchConfig, bench_truth, validate_bench
     from evaluation.truth_proof import as_json, as_table
 
-    world = preset(arguments.preset)
+    world = chosen_world(arguments.preset, arguments.world)
     config = TruthBenchConfig(num_seeds=arguments.seeds)
     policies = arguments.policies or SHOWN
     validate_bench(arguments.days, policies)
@@ -76,10 +77,10 @@ def _truth(arguments: Namespace) -> int:
         usual = (
             []
             if arguments.no_oracle
-            else trained_oracles(arguments.preset, arguments.days, arguments.oracles, progress, times=1)
+            else trained_oracles(world, arguments.days, arguments.oracles, progress, times=1)
         )
         doubled = (
-            trained_oracles(arguments.preset, arguments.days, arguments.oracles, progress, times=2)
+            trained_oracles(world, arguments.days, arguments.oracles, progress, times=2)
             if arguments.doubled and usual
             else []
         )
@@ -96,16 +97,15 @@ def _truth(arguments: Namespace) -> int:
 
 
 def trained_oracles(
-    preset_name: str, days: "Sequence[int]", folder: "Path | None", progress: "Progress", *, times: int
+    world: "World", days: "Sequence[int]", folder: "Path | None", progress: "Progress", *, times: int
 ) -> "list[Kept]":
     """The oracles of day 0 and the days asked for, `times` the usual updates; trained where they are not kept yet."""
     from dataclasses import replace
 
     from evaluation.oracle import OracleConfig
     from evaluation.oracle_cache import cache_folder, kept_oracle
-    from evaluation.simulator.presets import preset
 
-    world, config = preset(preset_name), OracleConfig()
+    config = OracleConfig()
     config = replace(config, num_updates=times * config.num_updates)
     found = []
     for day in sorted({0, *days}):
@@ -126,9 +126,9 @@ def _oracle(arguments: Namespace) -> int:
     from evaluation.commands.output import progress_of, show_result
     from evaluation.oracle import OracleConfig, write_oracle
     from evaluation.oracle_cache import made_from
-    from evaluation.simulator.presets import preset
+    from evaluation.simulator.world_files import chosen_world
 
-    world, config = preset(arguments.preset), OracleConfig()
+    world, config = chosen_world(arguments.preset, arguments.world), OracleConfig()
     if arguments.updates is not None:
         config = OracleConfig(num_updates=arguments.updates)
     with (
@@ -140,9 +140,10 @@ def _oracle(arguments: Namespace) -> int:
             sources=made_from(world), seed=arguments.seed, replace=arguments.replace,
             progress=lambda done, what: stage(done, text=what),
         )  # fmt: skip
+    chosen = f"--preset {world.name}" if arguments.world is None else f"--world {arguments.world}"
     text = (
         f"{arguments.out} written: an oracle of {world.name}, day {arguments.day}\n"
-        f"next: schedtwin bench truth --preset {world.name}"
+        f"next: schedtwin bench truth {chosen}"
     )
     show_result(arguments, facts, text)
     return 0

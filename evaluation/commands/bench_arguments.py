@@ -1,6 +1,7 @@
-"""What the benches take alike: lists with commas, and how results are shown."""
+"""What simulations and benches take alike: worlds, lists with commas, and how results are shown."""
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from pathlib import Path
 
 
 def add_output_arguments(parser: ArgumentParser) -> None:
@@ -9,9 +10,25 @@ def add_output_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
 
 
-def add_log_arguments(parser: ArgumentParser) -> None:
-    """Declare which simulated log is learned from."""
-    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
+def add_world_arguments(parser: ArgumentParser, preset: str) -> None:
+    """Declare which cluster is simulated."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--preset", metavar="NAME", default=preset, help=f"simulated cluster (default: {preset})"
+    )
+    group.add_argument(
+        "--world", metavar="WORLD.toml", type=Path, help="file that declares the simulated cluster instead"
+    )
+
+
+def add_log_arguments(parser: ArgumentParser, *, files: bool = False) -> None:
+    """Declare which simulated log is learned from; with `files` also of a world that a file declares."""
+    if files:
+        add_world_arguments(parser, "kmps")
+    else:
+        parser.add_argument(
+            "--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)"
+        )
     parser.add_argument(
         "--behaviour", metavar="NAME", default="mix",
         help="who wrote the log (default: mix; random is the paper's own setting)",

@@ -17,7 +17,7 @@ def add_table(tables: _SubParsersAction) -> None:
     """Declare the table and its arguments."""
     parser = tables.add_parser(NAME, help=HELP, description=HELP)
     parser.set_defaults(reproduce=run)
-    add_log_arguments(parser)
+    add_log_arguments(parser, files=True)
     parser.add_argument(
         "--train-day", metavar="N", type=int, default=0,
         help="day of the simulated cluster whose log is learned from (default: 0)",
@@ -67,7 +67,7 @@ def run(arguments: Namespace) -> int:
 
     config = Table2Config(
         arguments.preset, arguments.behaviour, arguments.shifts, arguments.train_day, arguments.requests,
-        arguments.view, seed=arguments.seed,
+        arguments.view, seed=arguments.seed, world="" if arguments.world is None else str(arguments.world),
     )  # fmt: skip
     config = quick(config) if arguments.quick else config
     config = unguarded(config) if arguments.unguarded else config
@@ -75,7 +75,9 @@ def run(arguments: Namespace) -> int:
     with progress_of(arguments) as progress:
         oracles = []
         if not arguments.no_oracle:
-            oracles = trained_oracles(config.preset, config.lived_days, arguments.oracles, progress, times=1)
+            oracles = trained_oracles(
+                config.simulated, config.lived_days, arguments.oracles, progress, times=1
+            )
         products = train_all(config, workdir, progress)
         lived = live(config, products, oracles, progress)
         found = table(config, lived, load_schedulers(products["policy"])[0], oracles)
@@ -85,7 +87,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _folder_name(config: "Table2Config", is_quick: bool) -> str:
-    parts = ["table2", config.preset, config.behaviour]
+    parts = ["table2", config.simulated.name, config.behaviour]
     parts += [f"day{config.train_day}"] if config.train_day else []
     parts += [f"{config.num_requests}requests"] if config.num_requests else []
     parts += [config.view] if config.view != "full" else []

@@ -4,6 +4,8 @@ from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from datetime import date
 from pathlib import Path
 
+from evaluation.commands.bench_arguments import add_world_arguments
+
 NAME = "simulate"
 HELP = "write the logs of a simulated cluster, whose truth is known, as an archive"
 
@@ -25,9 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = "\n".join(
         ("presets:", *presets, "", "behaviours:", *behaviours, "", "patterns of arrival:", *patterns)
     )
-    parser.add_argument(
-        "--preset", metavar="NAME", default="small", help="simulated cluster (default: small)"
-    )
+    add_world_arguments(parser, "small")
     parser.add_argument("--days", metavar="N", type=int, default=40, help="number of days (default: 40)")
     parser.add_argument(
         "--behaviour", metavar="NAME", default="mix", help="policy that writes the log (default: mix)"
@@ -54,18 +54,19 @@ def run(arguments: Namespace) -> int:
     """Simulate and say what was written; 0."""
     from evaluation.commands.output import progress_of, show_result
     from evaluation.simulator.logs import simulate
+    from evaluation.simulator.world_files import chosen_world
     from logs_schema.errors import ConfigError
 
     if arguments.pattern and not arguments.arrivals:
         raise ConfigError(
             "a pattern of arrival without arrivals",
             where=f"--pattern {arguments.pattern}",
-            allowed="a pattern together with --arrivals: drawn requests come as the preset says",
+            allowed="a pattern together with --arrivals: drawn requests come as the world says",
             advice="name the archive of a log with --arrivals, or leave --pattern out",
         )
     with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
         report = simulate(
-            arguments.preset,
+            chosen_world(arguments.preset, arguments.world),
             arguments.days,
             arguments.behaviour,
             arguments.seed,

@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.configuration import LogConfig
 from evaluation.job import Step
-from evaluation.run import ARCHIVE, archive_step
+from evaluation.run import ARCHIVE, archive_step, world_files_of, world_in
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
@@ -26,11 +26,11 @@ def log_step(log: LogConfig, num_requests: int | None) -> Step:
             progress.stage("simulate", unit="requests") as stage,
         ):
             whole = Path(aside) / ARCHIVE
-            simulate(log.preset, log.days, log.behaviour, log.seed, whole, progress=stage)
+            simulate(world_in(log, Path()), log.days, log.behaviour, log.seed, whole, progress=stage)
             return {"requests": _cut(Archive(whole), last_day(log), num_requests, out / ARCHIVE)}
 
     settings = {"log": log, "requests": num_requests}
-    return Step("archive", "job-archive", build, config=settings)
+    return Step("archive", "job-archive", build, files=world_files_of(log, Path()), config=settings)
 
 
 def last_day(log: LogConfig) -> dt.date:

@@ -28,7 +28,8 @@ from evaluation.run import archive_of
 from evaluation.shifts import ShiftConfig
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
-from evaluation.simulator.presets import preset
+from evaluation.simulator.world import World
+from evaluation.simulator.world_files import chosen_world
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
@@ -77,6 +78,7 @@ class Table2Config:
 
     Attributes:
         preset: Simulated cluster.
+        world: File that declares the simulated cluster instead; empty for the preset.
         behaviour: Who wrote the log: "mix", or "random", the paper's own setting.
         days: Days after the training day.
         train_day: Day of the world whose log is learned from.
@@ -100,6 +102,7 @@ class Table2Config:
     seed: int = 0
     twin: AnswerConfig = field(default_factory=AnswerConfig)
     train: TrainingConfig = field(default_factory=lambda: TRAIN)
+    world: str = ""
 
     def __post_init__(self) -> None:
         if not self.days or min(self.days) < 0 or self.num_lives < 2:
@@ -117,6 +120,11 @@ class Table2Config:
             raise ConfigError(
                 f"unknown view {self.view!r}", where="reproduce table2", allowed=", ".join(VIEWS)
             )
+
+    @property
+    def simulated(self) -> World:
+        """The simulated cluster itself."""
+        return chosen_world(self.preset, Path(self.world) if self.world else None)
 
     @property
     def lived_days(self) -> tuple[int, ...]:
@@ -153,8 +161,9 @@ class Entrant(NamedTuple):
 def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mapping[str, Path]:
     """The products that the table is made from: archive, twin, policy; what stands is not made again."""
     log = LogConfig(
-        preset=config.preset, days=config.train_day + 1, behaviour=config.behaviour, seed=config.seed
-    )
+        preset="" if config.world else config.preset, world=config.world, days=config.train_day + 1,
+        behaviour=config.behaviour, seed=config.seed,
+    )  # fmt: skip
     job = RunConfig(
         log=log,
         seed=config.seed,
@@ -197,7 +206,7 @@ def live(
     config: Table2Config, products: Mapping[str, Path], oracles: Sequence[Kept], progress: Progress
 ) -> dict[tuple[str, int], Lived]:
     """(policy, days after the training day) -> shares [seeds, lives], every policy on the same requests."""
-    world, twin = preset(config.preset), PlacementTwin.load(products["twin"])
+    world, twin = config.simulated, PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
     example = example_for(twin.encoding, twin.windows)
     network = network_for(schedulers, example)
@@ -311,7 +320,7 @@ def table(
             differences.append(where | named("on_time", gap) | {"verdict": verdict(gap, "higher").value})
     promised = float(np.max(schedulers.held_out_curve, axis=1).mean())
     return {
-        "preset": config.preset,
+        "preset": config.simulated.name,
         "behaviour": config.behaviour,
         "config": asdict(config),
         "interval": "95 % over lived days and, where there are several, seeds",

@@ -2,7 +2,7 @@
 
 Day k of the world is the calendar day `first_day + k` (UTC); the nominal day begins at its midnight. What an
 operator would not know stays out of the archive: the propensities go to a separate product,
-`<archive>-truth`, and the archive's facts name preset, seed and behaviour so that the truth can be rebuilt
+`<archive>-truth`, and the archive's facts tell world, seed and behaviour so that the truth can be rebuilt
 (`evaluation.simulator.truth`). Requests that came from another archive are kept there too
 (`evaluation.simulator.workloads`).
 """
@@ -29,6 +29,7 @@ from evaluation.simulator.log_tables import (
 from evaluation.simulator.presets import preset
 from evaluation.simulator.workloads import FACT, Workload, save_workload, workload
 from evaluation.simulator.world import CALENDAR_DAY_S, World
+from evaluation.simulator.world_files import facts_of
 from logs_schema import Archive, product
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
@@ -45,7 +46,7 @@ _PROPENSITIES = pa.schema([("request_id", pa.string()), ("propensity", pa.float6
 
 @dataclass(frozen=True)
 class SimulationReport:
-    """What `simulate` wrote: the archive, the truth beside it, requests by outcome."""
+    """What `simulate` wrote: archive, truth beside it, requests by outcome; a world that is no preset in full."""
 
     archive: str
     truth: str
@@ -58,6 +59,7 @@ class SimulationReport:
     num_rejected: int
     num_on_time: int
     arrivals: dict[str, str] | None = None
+    world: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -70,7 +72,7 @@ def truth_folder(archive: Path) -> Path:
 
 
 def simulate(
-    preset_name: str,
+    chosen: str | World,
     num_days: int,
     behaviour_name: str,
     seed: int,
@@ -85,7 +87,7 @@ def simulate(
     """Writes the logs of days 0 to `num_days - 1` of a world under a behaviour.
 
     Args:
-        preset_name: Which world.
+        chosen: Which world: the name of a preset, or any validated world.
         num_days: How many days, >= 1.
         behaviour_name: Who decides.
         seed: Seed of the histories, >= 0; the same arguments give the same archive.
@@ -103,13 +105,14 @@ def simulate(
         ConfigError: unknown preset, behaviour or pattern, no days, a negative seed, an archive without requests.
         ArchiveError, ProductError: a folder is in the way.
     """
-    world, decider = preset(preset_name), behaviour(behaviour_name)
+    world = preset(chosen) if isinstance(chosen, str) else chosen
+    decider = behaviour(behaviour_name)
     _at_least("number of days", num_days, 1)
     _at_least("seed", seed, 0)
     _validate_first_day(world, first_day)
     out = Path(out).absolute()
     truth: dict[str, Any] = {
-        "preset": world.name,
+        **facts_of(world),
         "seed": seed,
         "behaviour": decider.name,
         "first_day": first_day.isoformat(),

@@ -143,7 +143,7 @@ def _possible(world: World, load: float) -> float:
     if not 0.0 < load < 1.0:
         raise ConfigError(
             f"a load of {load:g} at the peak", where=f"simulated world {world.name!r}",
-            allowed="more than 0 and less than 1", advice="change the preset",
+            allowed="more than 0 and less than 1", advice="change the world",
         )  # fmt: skip
     return load
 

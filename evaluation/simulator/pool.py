@@ -29,6 +29,7 @@ from evaluation.simulator.asked import Asked, distinct
 from evaluation.simulator.conditions import Population, service_mix, world_draw
 from evaluation.simulator.laws import SMALLEST_UNIFORM, Law
 from evaluation.simulator.world import CALENDAR_DAY_S, World
+from evaluation.simulator.world_files import world_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 
@@ -80,7 +81,8 @@ def read_pool(archive: Archive, world: World) -> Pool:
     clock_s = arrival_s - np.floor(arrival_s[0] / CALENDAR_DAY_S) * CALENDAR_DAY_S
     population = world_draw(world)
     agent = _agents(rows["agent"], world, population)
-    if archive.facts.get("ground_truth", {}).get("preset") == world.name:
+    truth = archive.facts.get("ground_truth")
+    if truth is not None and world_of(truth) == world:
         return _own_pool(rows, clock_s, agent, world, population, archive)
     run_s = _run_s(rows)
     service = _services(rows["service"], run_s, world, population)

@@ -15,10 +15,10 @@ from evaluation.simulator.arrivals import next_request
 from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.names import Names, names_in
-from evaluation.simulator.presets import preset
 from evaluation.simulator.unfolding import seated, unfolding_response, unseated
 from evaluation.simulator.workloads import FACT, Workload, missing_arrivals
 from evaluation.simulator.world import World
+from evaluation.simulator.world_files import world_of
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, Environment, Outcome, PyTree, Response, Streams
 from twin.environment import environment
@@ -190,7 +190,7 @@ def truth_environment(
     """The environment of the calendar day `day` of the world that wrote an archive.
 
     Args:
-        facts: The archive's facts; `ground_truth` names preset and first day.
+        facts: The archive's facts; `ground_truth` tells the world and its first day.
         day: A day on or after the first one; it may lie after the log's end.
         cluster: As encoded from the archive.
         config: The placement problem's configuration.
@@ -212,7 +212,7 @@ def truth_environment(
             f"the simulated world has no day {day}", where="ground truth", allowed=f"{first_day} and later",
             advice="choose a later day",
         )  # fmt: skip
-    world = preset(truth["preset"])
+    world = world_of(truth)
     return truth_of(
         world, cluster, config, (day - first_day).days,
         weekday=day.weekday(), begin_s=begin_s, workload=workload,
@@ -226,7 +226,7 @@ def day_of_truth(world: World, day: float, workload: Workload | None) -> Conditi
 
 
 def ground_truth(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the facts of a simulated archive say of its truth: preset, seed, behaviour, first_day, num_days.
+    """What the facts of a simulated archive say of its truth: preset or world, seed, behaviour, first_day, num_days.
 
     Raises:
         ConfigError: the archive was not simulated.

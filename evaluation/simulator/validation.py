@@ -36,9 +36,8 @@ def check(world: World) -> None:
     _validate_demand(world)
     for name, link in (("local", world.local), ("cross_site", world.cross_site), ("wan", world.wan)):
         _within(world.name, f"link {name}: latency_s", link.latency_s, 0.0)
-        _within(
-            world.name, f"link {name}: bandwidth_mib_per_s", link.bandwidth_mib_per_s, 0.0, open_lower=True
-        )
+        bandwidth = f"link {name}: bandwidth_mib_per_s"
+        _within(world.name, bandwidth, link.bandwidth_mib_per_s, 0.0, open_lower=True, may_be_inf=True)
     _validate_days(world)
     _validate_drift(world)
     _validate_reactions(world)
@@ -153,7 +152,7 @@ def _validate_failures(world: World) -> None:
     for fault in world.link_faults:
         _known(world, "link_faults", "link", fault.link, LINK_KINDS)
         _validate_window(world, f"fault of link {fault.link}", fault)
-        _within(world.name, f"fault of link {fault.link}: slowdown", fault.slowdown, 1.0)
+        _within(world.name, f"fault of link {fault.link}: slowdown", fault.slowdown, 1.0, may_be_inf=True)
 
 
 def _validate_window(world: World, where: str, failure: Outage | LinkFault) -> None:
@@ -187,16 +186,17 @@ def _within(
     upper: float = float("inf"),
     *,
     open_lower: bool = False,
+    may_be_inf: bool = False,
 ) -> None:
     above = value > lower if open_lower else value >= lower
-    if not (above and value <= upper):
-        allowed = f"{'more than' if open_lower else 'at least'} {lower:g}"
+    if not (above and value <= upper and (may_be_inf or value < float("inf"))):
+        allowed = f"{'more than' if open_lower else 'at least'} {lower:g}{'' if may_be_inf else ', finite'}"
         _refuse(
             world,
             f"{what} is {value:g}",
-            allowed if upper == float("inf") else f"{allowed} and at most {upper:g}",
+            allowed if upper == float("inf") else f"{allowed.removesuffix(', finite')} and at most {upper:g}",
         )
 
 
 def _refuse(world: str, what: str, allowed: str) -> None:
-    raise ConfigError(what, where=f"simulated world {world!r}", allowed=allowed, advice="change the preset")
+    raise ConfigError(what, where=f"simulated world {world!r}", allowed=allowed, advice="change the world")

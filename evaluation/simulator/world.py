@@ -110,7 +110,7 @@ class World:
     """A simulated cluster, its agents and its days; `validate` says what is allowed.
 
     Attributes:
-        name: Name of the preset.
+        name: Name of the preset, or of the world of a file.
         sites: Sites where requests arrive; each has at least one node.
         cloud_site: Site of the cloud nodes (nobody asks there); empty without a cloud.
         nodes, services, scenarios: The parts.

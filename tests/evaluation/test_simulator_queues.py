@@ -7,11 +7,14 @@ from collections import deque
 import numpy as np
 import pytest
 
-from evaluation.simulator.laws import constant, exponential, lognormal
+from evaluation.simulator.laws import Law, constant, exponential, lognormal
+from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import interval, lived, queue
 
 NUM_STREAMS = 24
 WARM_UP_S = 8_000.0
+HYPEREXPONENTIAL = Law("hyperexponential", variation=4.0)
+HEAVY = Law("bounded_pareto", tail=1.5, range=100.0)
 
 
 def mean_waits(world):
@@ -43,7 +46,13 @@ def test_exponential_runs_wait_as_erlang_says(num_cores, load):
 
 
 @pytest.mark.parametrize(
-    "law", [lognormal(0.8), pytest.param(constant(), marks=pytest.mark.slow)], ids=lambda law: law.name
+    "law",
+    [
+        lognormal(0.8),
+        pytest.param(constant(), marks=pytest.mark.slow),
+        pytest.param(HEAVY, marks=pytest.mark.slow),
+    ],
+    ids=lambda law: law.name,
 )
 def test_general_runs_wait_as_pollaczek_and_khinchine_say(law):
     load = 0.6
@@ -53,12 +62,38 @@ def test_general_runs_wait_as_pollaczek_and_khinchine_say(law):
     check(mean_waits(world), expected_s)
 
 
-@pytest.mark.parametrize("law", [constant(), exponential(), lognormal(0.5)], ids=lambda law: law.name)
+@pytest.mark.parametrize(
+    "law",
+    [
+        constant(),
+        exponential(),
+        lognormal(0.5),
+        HYPEREXPONENTIAL,
+        HEAVY,
+        Law("bounded_pareto", tail=1.0, range=50.0),
+    ],
+    ids=lambda law: law.name,
+)
 def test_laws_have_mean_one_and_the_second_moment_they_state(law):
     uniform = (np.arange(200_000) + 0.5) / 200_000
     values = np.asarray(law.quantile(uniform.astype(np.float32)), np.float64)
     assert np.mean(values) == pytest.approx(1.0, rel=2e-3)
     assert np.mean(values**2) == pytest.approx(law.second_moment, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "named"),
+    [
+        ({"kind": "zipf"}, "zipf"),
+        ({"kind": "exponential", "spread": 0.4}, "spread"),
+        ({"kind": "bounded_pareto", "tail": 1.5}, "range"),
+        ({"kind": "hyperexponential", "variation": 0.5}, "variation"),
+        ({"kind": "lognormal", "spread": float("inf")}, "spread"),
+    ],
+)
+def test_laws_that_cannot_be_are_refused_by_name(numbers, named):
+    with pytest.raises(ConfigError, match=named):
+        Law(**numbers)
 
 
 def starts_by_events(arrival_s, run_s, num_cores):

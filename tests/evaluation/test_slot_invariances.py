@@ -122,32 +122,19 @@ def test_scaling_says_what_it_measured(capsys: pytest.CaptureFixture[str]) -> No
     assert "plot.docx" in capsys.readouterr().err
 
 
-def hyperexponential() -> Law:
-    """Mean one, squared coefficient of variation 3: exponentials of mean 0.5 and 3, the long ones with chance 0.2."""
-
-    def quantile(uniform: Array) -> Array:
-        long = uniform < 0.2
-        within = jnp.where(long, uniform / 0.2, (uniform - 0.2) / 0.8)
-        return -jnp.log1p(-jnp.clip(within, 1e-7, 1.0 - 1e-7)) * jnp.where(long, 3.0, 0.5)
-
-    return Law("hyperexponential", quantile, 2.0 * (0.2 * 9.0 + 0.8 * 0.25))
-
-
-LAWS = (constant(), exponential(), hyperexponential())
+LAWS = (constant(), exponential(), Law("hyperexponential", variation=3.0))
 STREAMS = 32
 
 
-def mixed() -> Law:
+class Mixed(Law):
     """A different law in every third of the streams."""
 
-    def quantile(uniform: Array) -> Array:
+    def quantile(self, uniform: Array) -> Array:
         parts = [
             law.quantile(uniform[..., index * STREAMS : (index + 1) * STREAMS])
             for index, law in enumerate(LAWS)
         ]
         return jnp.concatenate(parts, axis=-1)
-
-    return Law("mixed", quantile, 1.0)
 
 
 @pytest.mark.slow
@@ -157,7 +144,7 @@ def test_processor_sharing_does_not_care_for_the_law_of_the_work() -> None:
     services = (Service("only", 1.0, 0.0, 0.0, 1e6),)
     world = World(
         "sharing", ("here",), (Node("node", "here", "edge", 1, 1.0, 1.0, discipline="ps"),), services,
-        local=Link(), requests_per_day=load * 86_400.0, run=mixed(), input=constant(),
+        local=Link(), requests_per_day=load * 86_400.0, run=Mixed(), input=constant(),
     )  # fmt: skip
     config = SlotConfig(slot_s=slot_s, node_places=30, most_replicas=30, queue_places=4)
     system = slot_environment(world, config)

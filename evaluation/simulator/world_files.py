@@ -1,0 +1,131 @@
+"""Worlds written down: read from TOML, kept in the facts of the logs that they wrote.
+
+A file declares a `World` by the names of its attributes; what it leaves out has its default. Some keys shorten it:
+
+    like          a preset that gives what the file does not say; lists and values of the file replace the preset's,
+                  its tables (drift, reactions, links) are laid over them
+    every_node    what holds for every node that does not say otherwise; likewise `every_service`, `every_scenario`
+    load          work, deadlines and inputs are stretched until `parts.even_load` on day 0 is this
+
+What the facts keep is the world itself, all that differs from the defaults, so that its truth can be played without
+the file.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluation.configuration import build
+from evaluation.simulator.parts import at_even_load
+from evaluation.simulator.presets import PRESETS, preset
+from evaluation.simulator.world import World, validate
+from logs_schema.errors import ConfigError
+
+FACT = "world"
+"""Key in the ground truth of an archive's facts, where the world is no preset."""
+EVERY = {"every_node": "nodes", "every_service": "services", "every_scenario": "scenarios"}
+"""Keys of a file that fill in the parts of a list."""
+
+
+@dataclass(frozen=True)
+class Shortening:
+    """The keys of a world's file that are no attributes of the world; see this module."""
+
+    like: str = ""
+    load: float | None = None
+
+
+def load_world(path: Path) -> World:
+    """Reads a world.
+
+    Raises:
+        ConfigError: The file is missing or not TOML, a key is unknown, a value is of the wrong type or range, parts
+            contradict each other, or the world has the name of a preset that it is not.
+    """
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the world: {error.strerror}", where=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"not TOML: {error}", where=str(path)) from error
+    short = {item.name for item in fields(Shortening)}
+    keys = build(Shortening, {name: value for name, value in content.items() if name in short}, str(path))
+    declared = {name: value for name, value in content.items() if name not in short}
+    if keys.like:
+        declared = _laid_over(plain(preset(keys.like)) | {"name": path.stem}, declared)
+    declared = _filled(declared, str(path))
+    world = validate(build(World, {"name": path.stem} | declared, str(path)))
+    if keys.load is not None:
+        world = at_even_load(world, keys.load)
+    if any(one.name == world.name and one != world for one in PRESETS):
+        raise ConfigError(
+            f"{world.name!r} is the name of a preset, which this world is not", where=str(path),
+            allowed="any name but " + ", ".join(one.name for one in PRESETS), advice="give it another name",
+        )  # fmt: skip
+    return world
+
+
+def chosen_world(preset_name: str, file: Path | None) -> World:
+    """The world of a file, or else the preset.
+
+    Raises:
+        ConfigError: see `load_world` and `preset`.
+    """
+    return preset(preset_name) if file is None else load_world(file)
+
+
+def facts_of(world: World) -> dict[str, Any]:
+    """What a ground truth says of its world: a preset by name, any other in full."""
+    named: dict[str, Any] = {"preset": world.name}
+    return named if world in PRESETS else named | {FACT: plain(world)}
+
+
+def world_of(truth: Mapping[str, Any]) -> World:
+    """The world of a ground truth, as `facts_of` tells it.
+
+    Raises:
+        ConfigError: it names a preset that there is not, or holds what this version does not know.
+    """
+    if FACT not in truth:
+        return preset(truth["preset"])
+    return validate(build(World, truth[FACT], "ground truth of the archive"))
+
+
+def plain(value: Any) -> Any:
+    """A world or a part of one as plain values: what differs from the defaults."""
+    if isinstance(value, tuple):
+        return [plain(one) for one in value]
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    default = {item.name: item.default for item in fields(value)} | {
+        item.name: item.default_factory() for item in fields(value) if item.default_factory is not MISSING
+    }
+    kept = {name: getattr(value, name) for name, one in default.items() if getattr(value, name) != one}
+    return {name: plain(one) for name, one in kept.items()}
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a file over those of its preset; a law is replaced as a whole."""
+    merged = dict(below)
+    for name, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(below.get(name), Mapping) and "kind" not in value
+        merged[name] = _laid_over(below[name], value) if both else value
+    return merged
+
+
+def _filled(content: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The content with every part of a list completed by what holds for all of them."""
+    filled = {name: value for name, value in content.items() if name not in EVERY}
+    for key, parts in EVERY.items():
+        if key not in content:
+            continue
+        common, listed = content[key], filled.get(parts)
+        if not isinstance(common, Mapping) or not isinstance(listed, list):
+            raise ConfigError(
+                f"{key} completes the list {parts}, of which there is none", where=where,
+                allowed=f"a table [{key}] beside [[{parts}]] or like = PRESET",
+            )  # fmt: skip
+        filled[parts] = [{**common, **one} if isinstance(one, Mapping) else one for one in listed]
+    return filled

@@ -1,0 +1,183 @@
+"""Worlds as files: what is read, what is refused by name, and logs that carry the world that wrote them."""
+
+import datetime as dt
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from evaluation import cli
+from evaluation.configuration import LogConfig, build
+from evaluation.run import archive_step
+from evaluation.simulator.parts import even_load
+from evaluation.simulator.pool import read_pool
+from evaluation.simulator.presets import PRESETS, preset
+from evaluation.simulator.truth import ground_truth, truth_environment
+from evaluation.simulator.vocabulary import cluster_of
+from evaluation.simulator.world import World
+from evaluation.simulator.world_files import chosen_world, facts_of, load_world, plain, world_of
+from evaluation.truth_bench import TruthBenchConfig
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
+from twin.placement.bookkeeping import PlacementConfig
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "evaluation" / "examples" / "worlds").glob("*.toml"))
+TINY = 'like = "small"\nrequests_per_day = 200\nday_s = 6_900\n[run]\nkind = "exponential"\n'
+
+
+def written(folder: Path, text: str, name: str = "tiny") -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(text)
+    return path
+
+
+def carried(world: World) -> World:
+    """The world after a journey through the facts of an archive."""
+    return world_of(json.loads(json.dumps(facts_of(world), allow_nan=False)))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_is_a_world_that_facts_carry(path: Path) -> None:
+    world = load_world(path)
+    assert world.name == path.stem
+    assert world not in PRESETS
+    assert carried(world) == world
+
+
+def test_a_preset_is_carried_by_its_name_alone() -> None:
+    for world in PRESETS:
+        assert facts_of(world) == {"preset": world.name}
+        assert world_of({"preset": world.name}) is world
+        assert build(World, json.loads(json.dumps(plain(world))), "here") == world
+
+
+def test_a_file_says_what_differs_from_its_preset(tmp_path: Path) -> None:
+    small = preset("small")
+    text = 'like = "small"\nload = 0.7\nrun = {kind = "exponential"}\n[drift]\nslowing = 0.0\n[wan]\nlatency_s = 0.3\n'
+    world = load_world(written(tmp_path, text))
+    assert world.name == "tiny"
+    assert world.run.kind == "exponential"
+    assert (world.size, world.nodes, world.seed) == (small.size, small.nodes, small.seed)
+    assert (world.drift.slowing, world.drift.migration) == (0.0, small.drift.migration)
+    assert (world.wan.latency_s, world.wan.noise) == (0.3, small.wan.noise)
+    assert even_load(world) == pytest.approx(0.7)
+
+
+def test_a_world_stands_without_a_preset(tmp_path: Path) -> None:
+    text = """
+    sites = ["here"]
+    requests_per_day = 500
+    [drift]
+    slowing = 0.2
+    slowing_node = ["a", "b"]
+    [every_node]
+    site = "here"
+    tier = "edge"
+    cpu_cores = 2
+    memory_gib = 8
+    [[nodes]]
+    name = "a"
+    speed = 1
+    [[nodes]]
+    name = "b"
+    speed = 0.5
+    [[services]]
+    name = "only"
+    work_s = 10
+    input_mib = 1
+    memory_gib = 1
+    deadline_s = 60
+    """
+    world = load_world(written(tmp_path, text))
+    assert [(node.cpu_cores, node.speed) for node in world.nodes] == [(2, 1.0), (2, 0.5)]
+    assert world.drift.slowing_nodes == ("a", "b")
+    assert carried(world) == world
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("like = 3", "like"),
+        ('like = "nowhere"', "nowhere"),
+        ('like = "small"\nweather = "bad"', "weather"),
+        ('like = "small"\n[drift]\nseasons = 1', "seasons"),
+        ('like = "small"\n[run]\nkind = "exponential"\nspread = 1.0', "spread"),
+        ('like = "small"\n[every_node]\ndiscipline = "lifo"', "lifo"),
+        ('like = "small"\nname = "edge"', "edge"),
+        ('like = "small"\nload = 1.5', "1.5"),
+        ('like = "small"\n[[outages]]\nnode = "north-9"\ndays = [1]\nfrom_s = 0\nto_s = 9', "north-9"),
+        ('like = "small"\n[[link_faults]]\nlink = "wan"\ndays = []\nfrom_s = 0\nto_s = 9', "no day"),
+        ('like = "small"\ncloud_site = ""', "wide-cloud"),
+        ('like = "small"\n[every_service]\nonly_on = ["cloud"]\nnever_on = ["cloud"]', "no node may host"),
+        ('like = "small"\nload = 0.5\n[wan]\nlatency_s = inf', "finite"),
+        ("sites = [", "not TOML"),
+        ('sites = ["here"]', "nodes, services"),
+        ('sites = ["here"]\n[every_node]\nspeed = 1', "every_node"),
+        ('like = "small"\nnum_agents = 3', "num_agents"),
+    ],
+)  # fmt: skip
+def test_worlds_that_cannot_be_are_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        load_world(written(tmp_path, text))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="gone"):
+        chosen_world("small", tmp_path / "gone.toml")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """A log written by the command; its world's file is gone."""
+    folder = tmp_path_factory.mktemp("worlds")
+    file = written(folder, TINY)
+    words = ["simulate", "--world", str(file), "--days", "1", "--behaviour", "random", "--no-progress"]
+    assert cli.main([*words, "--out", str(folder / "log")]) == 0
+    file.unlink()
+    return Archive(folder / "log")
+
+
+def test_the_truth_of_a_log_is_played_without_the_file(log: Archive, tmp_path: Path) -> None:
+    truth = ground_truth(log.facts)
+    world = world_of(truth)
+    assert world == load_world(written(tmp_path, TINY))
+    assert (truth["preset"], world.run.kind) == ("tiny", "exponential")
+    day = truth_environment(log.facts, dt.date(2024, 1, 1), cluster_of(world), PlacementConfig(depth=16))
+    state = jax.jit(lambda key: day.reset(key, (2,)))(jax.random.key(0))
+    assert jax.tree.leaves(state)
+
+
+def test_requests_are_taken_as_they_are_from_a_log_of_the_same_world_alone(log: Archive) -> None:
+    """A namesake with other parts is somebody else: requests are mapped to its services and load."""
+    world = world_of(ground_truth(log.facts))
+    namesake = replace(world, services=tuple(replace(one, work_s=2.0 * one.work_s) for one in world.services))
+    declared = log.read("requests")["requested_run_s"].to_numpy()
+    np.testing.assert_allclose(read_pool(log, world).run_s, declared)
+    assert read_pool(log, namesake).run_s.mean() > 1.5 * declared.mean()
+
+
+def test_a_job_simulates_the_world_beside_its_configuration(tmp_path: Path) -> None:
+    written(tmp_path, TINY)
+    log = build(LogConfig, {"world": "tiny.toml", "days": 1, "behaviour": "random"}, "[log]")
+    step = archive_step(log, tmp_path)
+    assert step.files == {"world": tmp_path / "tiny.toml"}
+    (tmp_path / "out").mkdir()
+    step.build(tmp_path / "out", {}, SilentProgress())
+    assert Archive(tmp_path / "out" / "archive").facts["ground_truth"]["preset"] == "tiny"
+    with pytest.raises(ConfigError, match="only one"):
+        build(LogConfig, {"world": "tiny.toml", "preset": "small"}, "[log]")
+
+
+def test_the_bench_of_the_truth_takes_a_file(tmp_path: Path, monkeypatch, capsys) -> None:
+    tiny = TruthBenchConfig(num_seeds=2, days_per_seed=1, num_steps=20)
+    monkeypatch.setattr("evaluation.truth_bench.TruthBenchConfig", lambda num_seeds: tiny)
+    words = ["bench", "truth", "--world", str(written(tmp_path, TINY)), "--days", "0", "--no-oracle"]
+    assert cli.main([*words, "--policies", "random", "--json", "--no-progress"]) == 0
+    assert json.loads(capsys.readouterr().out)["preset"] == "tiny"
+    with pytest.raises(SystemExit):
+        cli.main([*words, "--preset", "small"])
+    assert "--preset" in capsys.readouterr().err
