@@ -90,7 +90,7 @@ def joint_log_prob(distribution: PyTree, action: PyTree) -> Array:
     """Log-probability of a whole action, summed over its leaves: [seats, *streams]."""
     taken = jax.tree.leaves(action)
     parts = []
-    for leaf, value, before in zip(_leaves(distribution), taken, [None, *taken], strict=False):
+    for leaf, value, before in zip(_leaves(distribution), taken, [None, *taken[:-1]], strict=True):
         alone = entry_at(leaf, before)
         of_leaf = normal_log_prob if isinstance(alone, SquashedNormal) else log_prob
         parts.append(of_leaf(alone, value))
@@ -111,7 +111,9 @@ def agreement(distribution: PyTree, action: PyTree) -> Array:
     """Whether the likeliest action is the one taken, in all leaves (a number: nearly): [seats, *streams] bool."""
     best, taken = jax.tree.leaves(greedy(distribution)), jax.tree.leaves(action)
     same = []
-    for leaf, mine, theirs, before in zip(_leaves(distribution), best, taken, [None, *best], strict=False):
+    for leaf, mine, theirs, before in zip(
+        _leaves(distribution), best, taken, [None, *best[:-1]], strict=True
+    ):
         alone = entry_at(leaf, before)
         if isinstance(alone, SquashedNormal):
             width = alone.interval.high - alone.interval.low

@@ -31,7 +31,7 @@ class Example(NamedTuple):
     `jax.ShapeDtypeStruct`)."""
 
     observation: PyTree  # leaves [..., seats]
-    legal: PyTree  # leaves [choices, seats]
+    legal: PyTree  # leaves [..., seats], see `Problem.legal`
     global_observation: PyTree  # leaves [...]
 
 

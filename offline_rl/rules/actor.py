@@ -47,7 +47,7 @@ def rule_actor(rule: str) -> Actor:
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         (mask,), structure = jax.tree.flatten(legal)
-        offers = read_offers(*parts_of(observation, mask.shape[0]))
+        offers = read_offers(*parts_of(observation))
         return jax.tree.unflatten(structure, [mask_logits(score(numbers_of(params), offers), mask)])
 
     return Actor(lambda _key: rule_params(rule), logits)

@@ -17,7 +17,6 @@ from twin.placement.features import NODE_FEATURES, NUMERIC_REQUEST_FEATURES
 
 _OF_NODE = {feature.name: row for row, feature in enumerate(NODE_FEATURES)}
 _OF_REQUEST = {feature.name: row for row, feature in enumerate(NUMERIC_REQUEST_FEATURES)}
-NUM_FEATURES = len(NODE_FEATURES)
 """Features of a node, axis 0 of the first part of an observation."""
 
 
@@ -75,10 +74,7 @@ def expected_delay(params: PyTree, offers: Offers) -> Array:
     return jnp.maximum(params["wait_scale"] * offers.backlog, transfer)
 
 
-def parts_of(observation: PyTree, num_choices: int) -> tuple[Array, Array]:
-    """An observation as (node features [F, choices, *batch], request features [R, *batch]), also a flattened one."""
-    leaves = jax.tree.leaves(observation)
-    if len(leaves) == 2:
-        return leaves[0].astype(jnp.float32), leaves[1].astype(jnp.float32)
-    flat, cut = leaves[0].astype(jnp.float32), NUM_FEATURES * num_choices
-    return flat[:cut].reshape(NUM_FEATURES, num_choices, *flat.shape[1:]), flat[cut:]
+def parts_of(observation: PyTree) -> tuple[Array, Array]:
+    """An observation as (node features [F, choices, *batch], request features [R, *batch])."""
+    nodes, request = jax.tree.leaves(observation)
+    return nodes.astype(jnp.float32), request.astype(jnp.float32)
