@@ -17,7 +17,6 @@ from twin.placement.features import NODE_FEATURES, NUMERIC_REQUEST_FEATURES
 
 _OF_NODE = {feature.name: row for row, feature in enumerate(NODE_FEATURES)}
 _OF_REQUEST = {feature.name: row for row, feature in enumerate(NUMERIC_REQUEST_FEATURES)}
-"""Features of a node, axis 0 of the first part of an observation."""
 
 
 class Offers(NamedTuple):
