@@ -59,6 +59,21 @@ def test_both_groups_are_in_one_trajectory_each_with_its_own_seats_and_activity(
     assert trajectory.action["orchestrate"].max() == NUM_DEPLOYED - 1
 
 
+def test_same_key_same_bits_and_no_second_trace():
+    traced = []
+
+    def policy(key, observation, legal):
+        traced.append(1)
+        return anything(key, observation, legal)
+
+    run = jax.jit(lambda key: rollout(key, two_clocks(), policy, LENGTH, (NUM_STREAMS,)))
+    one, num_traces = run(KEY), len(traced)
+    other = run(jax.random.key(1))
+    assert len(traced) == num_traces
+    jax.tree.map(np.testing.assert_array_equal, one, lived())
+    assert not np.array_equal(one.reward["dispatch"], other.reward["dispatch"])
+
+
 def test_every_decision_earns_what_came_of_it_however_late():
     """Recomputed from what was seen: a frame's worth goes to the orchestrator's decision at its beginning."""
     trajectory = lived()
