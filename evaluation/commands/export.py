@@ -14,10 +14,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--policy", dest="named", metavar="NAME",
         help="of placement: which policy, as comparisons name it: twin, bc_greedy, expected_on_time, ... "
-        "(default: twin)",
+        "(default: what the training's ladder chose)",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", metavar="N", type=int, help="which seed's policy (default: the best in the twin)"
+        "--seed",
+        metavar="N",
+        type=int,
+        help="which seed's policy (default: the best in the twin); alone: of the policy from the twin",
     )
     parser.add_argument(
         "--rule", metavar="NAME", help="of a queue: a published rule for the same pool in place of the policy"
