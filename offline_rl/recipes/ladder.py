@@ -70,22 +70,19 @@ class Referee(NamedTuple):
 
 
 def referee(key: Array, twin: PlacementTwin, model: AnswerModel) -> Referee:
-    """Plays policies in the twin with the members of `model`: the same windows and keys for all.
+    """Plays policies in the twin with one member of its ensemble: the same windows and keys for all.
 
     Args:
         key: PRNG key, of nothing else.
         twin: Whose windows.
-        model: The members, best those that no policy was trained with.
+        model: The member, best one that no policy was trained with.
 
     Returns:
         The judges; one program is compiled for each network.
     """
     disjoint = twin.disjoint_windows()
-    num_members = jax.tree.leaves(model.parameters)[0].shape[0]
     width = disjoint.num_windows
-    copies = -(-NUM_PLAYS // width)
-    copies += -(copies * width) % num_members if width % num_members else 0
-    keys = jax.random.split(key, (2, copies))
+    keys = jax.random.split(key, (2, -(-NUM_PLAYS // width)))
     arrays = jax.tree.map(jnp.asarray, disjoint)
 
     @lru_cache
