@@ -212,6 +212,31 @@ def _unmet(decisions: Decisions, num_sites: int) -> dict[str, str]:
     return unmet
 
 
+def plain_decisions(
+    unit: np.ndarray, day: np.ndarray, choice: np.ndarray, arrival_s: np.ndarray, finish_s: np.ndarray
+) -> Decisions:
+    """Decisions of which no more is known than what was chosen, and when each request came and was done.
+
+    Args:
+        unit: [rows] resampling block.
+        day: [rows] calendar day as an ordinal.
+        choice: [rows] the decision.
+        arrival_s, finish_s: [rows] on one clock; all requests start at once and complete.
+
+    Returns:
+        The columns; metrics that need more say that it is not known.
+    """
+    zero, yes = np.zeros(len(unit), np.int64), np.ones(len(unit), np.bool_)
+    nothing = np.zeros(len(unit))
+    return Decisions(
+        unit=unit, day=day, agent=zero - 1, site=zero, node=choice, off_site=~yes, accepted=yes, arrival_s=arrival_s,
+        start_s=arrival_s, finish_s=finish_s, status=np.full(len(unit), COMPLETED, np.int64), expected_run_s=nothing,
+        deadline_s=np.full(len(unit), np.inf), demand=nothing[None], settled=yes, span_s=nothing, begin_s=nothing,
+        end_s=nothing, capacity=np.array([np.inf]),
+        missing={need: "not known of these decisions" for need in NEEDS if need not in ("waits", "run_times")},
+    )  # fmt: skip
+
+
 def concatenate(parts: Sequence[Decisions]) -> Decisions:
     """Joins the decisions of one policy on several stretches of days; what any part lacks, the whole lacks.
 

@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
@@ -20,13 +20,14 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.records import to_plain
 from evaluation.refresh.parts import Parts
 from logs_schema import Archive
-from logs_schema.errors import SchedtwinError
+from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.progress import Progress
 
 Inputs = Mapping[str, Path]
 """Name -> path of what a step reads: "archive", "twin", "policy", "certificate"."""
 Facts = Mapping[str, Any]
 """What goes into a product's manifest."""
+Part = TypeVar("Part")
 
 
 class ProblemOptions(NamedTuple):
@@ -150,11 +151,11 @@ class Kit:
             where there is one, "policy".
         export: (bundle folder, policy, options) -> facts.
         certifier: (twin, population in place of its own) -> how it is certified.
+        fitted, trained, compared: Facts of a twin, a policy, or a comparison -> what a person is told.
         generate: (twin, number of days, archive to write, progress, *, policy or None, seed, first day, replace) ->
-            report.
+            report. None where the problem has no such part; so are the next two.
         refresh: Configuration -> the parts of a refresh.
         run: Its part of `run`, after the archive.
-        fitted, trained, compared: Facts of a twin, a policy, or a comparison -> what a person is told.
     """
 
     name: str
@@ -170,9 +171,18 @@ class Kit:
     compare: Callable[[RunConfig, str, Mapping[str, UserPolicy]], StepPlan]
     export: Callable[[Path, Path, ExportOptions], Facts]
     certifier: Callable[[Path, Path | None], Certifier]
-    generate: Callable[..., Any]
-    refresh: Callable[[RunConfig], Parts]
-    run: Callable[[Job], dict[str, Path]]
     fitted: Callable[[Facts], list[str]]
     trained: Callable[[Facts], list[str]]
     compared: Callable[[Comparison], list[str]]
+    generate: Callable[..., Any] | None = None
+    refresh: Callable[[RunConfig], Parts] | None = None
+    run: Callable[[Job], dict[str, Path]] | None = None
+
+    def need(self, part: Part | None, command: str) -> Part:
+        """A part that a kit may lack; ConfigError where it does, for the command that needs it."""
+        if part is None:
+            raise ConfigError(
+                f"the problem '{self.name}' does not take part in schedtwin {command}", where=f"kit of {self.name}",
+                allowed="problems whose kit has that part", advice=f"give it to the kit, as `{command}`",
+            )  # fmt: skip
+        return part

@@ -7,7 +7,8 @@ from evaluation.kit import Kit, ProblemOptions
 from evaluation.ordering.kit import ORDERING_KIT
 from evaluation.placement.kit import PLACEMENT_KIT
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, ProductError
+from logs_schema.product import read_manifest
 from twin.problems import problem_of
 
 KITS = (PLACEMENT_KIT, ORDERING_KIT)
@@ -20,13 +21,13 @@ def find_kit(name: str) -> Kit:
     Raises:
         ConfigError: There is no such problem.
     """
-    for kit in KITS:
-        if kit.name == name:
-            return kit
-    raise ConfigError(
-        f"there is no problem {name!r}", allowed="; ".join(f"{kit.name}: {kit.decides}" for kit in KITS),
-        advice="a problem is added by a folder with a kit, and a line in evaluation/kits.py",
-    )  # fmt: skip
+    kit = _known(name)
+    if kit is None:
+        raise ConfigError(
+            f"there is no problem {name!r}", allowed="; ".join(f"{one.name}: {one.decides}" for one in KITS),
+            advice="a problem is added by a folder with a kit, and a line in evaluation/kits.py",
+        )  # fmt: skip
+    return kit
 
 
 def kit_of(product: Path) -> Kit:
@@ -35,7 +36,19 @@ def kit_of(product: Path) -> Kit:
     Raises:
         ProductError: There is no product, or one of an unknown problem.
     """
-    return find_kit(problem_of(product))
+    name = problem_of(product)
+    kit = _known(name)
+    if kit is None:
+        raise ProductError(
+            f"this {read_manifest(product).kind} is of the problem {name!r}, which is not known here",
+            where=str(product), allowed=", ".join(one.name for one in KITS),
+            advice="make it again with this version, or add the problem's kit to evaluation/kits.py",
+        )  # fmt: skip
+    return kit
+
+
+def _known(name: str) -> Kit | None:
+    return next((kit for kit in KITS if kit.name == name), None)
 
 
 def choose_kit(config: RunConfig, archive: Path, options: ProblemOptions) -> tuple[Kit, RunConfig, str]:

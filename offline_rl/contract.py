@@ -19,8 +19,6 @@ CONTRACT = "contract.json"
 SCHEMA_VERSION = 4
 """Version of the bundle's files."""
 MAX_JSON_BYTES = 256 * 1024**2
-PROBLEMS = ("placement", "ordering", "orchestration", "assignment", "autoscaling")
-"""Kinds of decisions a bundle may hold."""
 MLP, SCORER = "mlp", "scorer"
 """Kinds of networks: see `offline_rl.numpy_networks`."""
 EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE = "expected_on_time", "least_expected_response"
@@ -104,7 +102,8 @@ class PolicyContract:
     """What a caller of the policy must know.
 
     Attributes:
-        problem: Kind of decision, of `PROBLEMS`.
+        problem: Kind of decision, as in manifests; not empty. Who decides from plain descriptions has to know it, who
+            decides from arrays has not.
         choice_features: Features of a choice, in order.
         context_features: Features that all choices share, in order.
         choices: Names of the choices in training, in order.
@@ -160,7 +159,7 @@ def read_contract(folder: Path) -> PolicyContract:
     """Reads `contract.json`.
 
     Raises:
-        ProductError: It is missing, damaged, of another version, or of a problem or network unknown here.
+        ProductError: It is missing, damaged, of another version, or of a network unknown here.
     """
     path = folder / CONTRACT
     with refusing("the bundle's contract cannot be read", path):
@@ -179,7 +178,6 @@ def read_contract(folder: Path) -> PolicyContract:
         ("activation", network.activation, ("relu",)),
         ("network", network.kind, (MLP, SCORER, *RULES)),
         ("rule to correct", network.corrects or EXPECTED_ON_TIME, RULES),
-        ("problem", contract.problem, PROBLEMS),
     ):
         if found not in allowed:
             raise ProductError(f"unknown {what} '{found}'", where=str(path), allowed=", ".join(allowed))
@@ -238,6 +236,8 @@ def _refuse_other_types(contract: PolicyContract) -> None:
         raise TypeError("names, units and sentences must be text")
     widths = (*facts.hidden, len(contract.choices))
     is_layered = bool(facts.hidden) != (facts.kind in RULES)
+    if not contract.problem:
+        raise ValueError("the problem must have a name")
     if not is_layered or not all(type(width) is int and width > 0 for width in widths):
         raise ValueError("there must be choices, and hidden layers of positive widths; a rule has no layers")
     if type(facts.identity) is not bool or type(facts.pooled) is not bool:

@@ -7,7 +7,7 @@ from logs_schema.logged_days import LoggedDays
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin
-from twin.problems import PLACEMENT, PROBLEMS
+from twin.problems import PLACEMENT
 
 
 def fit(
@@ -29,7 +29,9 @@ def fit(
         ConfigError: Another problem, or days that do not hold what a twin is learned from.
     """
     if problem != PLACEMENT:
-        advice = f"schedtwin fit --problem {problem}" if problem in PROBLEMS else "check the spelling"
-        raise ConfigError(f"no twin of {problem!r} is fitted here", allowed=f"'{PLACEMENT}'", advice=advice)
+        raise ConfigError(
+            f"no twin of {problem!r} is fitted here", allowed=f"'{PLACEMENT}'",
+            advice=f"schedtwin fit --problem {problem} fits one, or says which problems there are",
+        )  # fmt: skip
     encoding, config = fit_encoding(days.archive, days.days), config or AnswerConfig()
     return fit_twin(jax.random.key(seed), days.archive, encoding, days.days, config, num_steps=num_steps)

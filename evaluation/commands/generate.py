@@ -32,8 +32,9 @@ def run(arguments: Namespace) -> int:
     from evaluation.kits import kit_of
 
     kit = kit_of(arguments.twin)
+    generate = kit.need(kit.generate, "generate")
     with progress_of(arguments) as progress:
-        report = kit.generate(
+        report = generate(
             arguments.twin, arguments.days, arguments.out, progress, policy=arguments.policy,
             seed=arguments.seed, first_day=arguments.first_day, replace=arguments.replace,
         )  # fmt: skip

@@ -22,8 +22,9 @@ def add_problem_arguments(parser: ArgumentParser) -> None:
     """Declare what says which problem a log is taken for."""
     parser.add_argument(
         "--problem", metavar="NAME",
-        help="which node takes a request, or which waiting job of a batch queue starts next (default: ordering where "
-        "the archive knows one pool only or the configuration has a table [order], else placement)",
+        help="placement (which node takes a request), ordering (which waiting job of a batch queue starts next) or "
+        "another whose kit is in evaluation/kits.py (default: ordering where the archive knows one pool only or the "
+        "configuration has a table [order], else placement)",
     )  # fmt: skip
     parser.add_argument(
         "--pool", metavar="NAME",

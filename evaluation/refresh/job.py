@@ -111,7 +111,7 @@ def _refresh_alone(
     kit, config, told = choose_kit(config, base, options)
     if told:
         progress.note(told)
-    parts = kit.refresh(config)
+    parts = kit.need(kit.refresh, "refresh")(config)
     if running is not None:
         refuse_other_decisions(running, kit.name)
     place = work / FOLDER

@@ -63,7 +63,7 @@ def _one(twin):
 
 
 def test_problems_that_are_not_fitted_here_are_named() -> None:
-    with pytest.raises(ConfigError, match="'autoscaling'"):
+    with pytest.raises(ConfigError, match="fit --problem autoscaling"):
         fit("autoscaling", None)
     with pytest.raises(ConfigError, match="schedtwin fit --problem ordering"):
         fit("ordering", None)

@@ -245,7 +245,7 @@ def test_foreign_contracts_are_refused(exported, tmp_path):
         r"(?s)bundle is of version 3.*schedtwin export POLICY --out": edit(schema_version=3),
         "unknown activation 'tanh'": edit(network=network | {"activation": "tanh"}),
         "unknown network 'transformer'": edit(network=network | {"kind": "transformer"}),
-        "unknown problem 'chess'": edit(problem="chess"),
+        "the problem must have a name": edit(problem=""),
         "not the one of the contract": edit(choices=["a", "b"]),
         "contract cannot be read": edit(legality="x", surprise=1),
     }

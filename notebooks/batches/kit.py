@@ -1,0 +1,196 @@
+"""The kit of the problem: what the commands fit, certify, train, compare and export are given."""
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.keeping import KIND as CERTIFICATE
+from evaluation.certify.keeping import certification_in
+from evaluation.comparison import Comparison
+from evaluation.configuration import RunConfig
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from evaluation.products import refuse_other_days, refuse_other_twin, trained_in
+from evaluation.report import Report, write_report
+from evaluation.training_days import plan_of, train_days_of
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from offline_rl.contract import FeatureFacts, PolicyContract
+from offline_rl.export import export_policy, network_facts
+from twin.problems import KEY
+
+from .edges import cores_of, fit_edges, lacking, load_edges, names_of, read_batches, save_edges
+from .judging import certify, judge
+from .learning import learn, load_actors, mean_response_s, policy_of, save_actors
+
+NAME = "batches"
+
+
+def configured(config: RunConfig, _options: ProblemOptions) -> RunConfig:
+    """The configuration as it is: the problem has no options of its own."""
+    return config
+
+
+def refuse_other_edges(archive: Archive, twin: Path) -> None:
+    """ConfigError where the archive has other edges than the twin, or other batches on its days of training."""
+    known = read_manifest(twin, "twin").extra["nodes"]
+    if known != list(names_of(archive)):
+        raise ConfigError(
+            "the archive has other edges than the twin", where=f"{archive.path}: {', '.join(names_of(archive))}",
+            allowed=", ".join(known), advice="fit a twin on this archive",
+        )  # fmt: skip
+    refuse_other_days(archive, twin)
+
+
+def fit_plan(config: RunConfig) -> StepPlan:
+    """Learns the edges from the training days."""
+
+    def build(out: Path, inputs: Inputs, _progress: Progress) -> Facts:
+        archive = Archive(inputs["archive"])
+        days = train_days_of(archive, config.days, config.shifts)
+        batches = read_batches(archive, days)
+        save_edges(out, fit_edges(batches, cores_of(archive)))
+        return {
+            KEY: NAME,
+            "nodes": list(names_of(archive)),
+            "train_days": [day.isoformat() for day in days],
+            "train_days_hash": archive.days_hash("requests", days),
+            "num_batches": len(batches.edge),
+        }
+
+    return StepPlan("twin", build, {"days": config.days, "shifts": config.shifts}, config.seed)
+
+
+def train_plan(config: RunConfig) -> StepPlan:
+    """Trains a policy for each seed of the configuration."""
+    seeds = tuple(config.train.seeds)
+
+    def build(out: Path, inputs: Inputs, _progress: Progress) -> Facts:
+        edges, twin = load_edges(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
+        params = learn(edges, seeds)
+        save_actors(out, params)
+        save_edges(out, edges)
+        actors = load_actors(out, len(seeds))
+        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        return {
+            **{name: twin[name] for name in (KEY, "nodes", "train_days")},
+            "seeds": list(seeds),
+            "mean_response_s": [mean_response_s(edges, policy_of(edges, one)) for one in actors],
+            **known,
+        }
+
+    return StepPlan("policy", build, {"seeds": seeds}, config.seed)
+
+
+def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
+    """Judges the trained policies and the user's functions on shifted days."""
+
+    def build(out: Path, inputs: Inputs, _progress: Progress) -> Facts:
+        archive, own = Archive(inputs["archive"]), {}
+        if (folder := inputs.get("policy")) is not None:
+            refuse_other_twin(folder, inputs["twin"])
+            edges, seeds = load_edges(folder), read_manifest(folder, "policy").extra["seeds"]
+            own = {"ppo": [policy_of(edges, one) for one in load_actors(folder, len(seeds))]}
+        days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"]).extra["train_days"]]
+        everybody = own | {name: [policy] for name, policy in policies.items()}
+        comparison = judge(archive, plan_of(archive, days, config.shifts), everybody, config.intervals)
+        (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+        write_report(Report(title, comparison), out)
+        return {"main_metric": comparison.main_metric}
+
+    settings = {
+        "shifts": config.shifts,
+        "intervals": config.intervals,
+        "policies": sorted(policies),
+        "title": title,
+    }
+    return StepPlan("comparison", build, settings)
+
+
+def certifier(twin: Path, _population: Path | None) -> Certifier:
+    """How the learned edges are certified: on all days after training, where none are named."""
+    manifest, edges = read_manifest(twin, "twin"), load_edges(twin)
+    train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
+
+    def make(
+        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
+    ) -> Certificate:
+        held_out = [day for day in archive.days("requests") if day > train_days[-1]] if days is None else days
+        return certify(edges, archive, train_days, held_out, config, manifest.content_hash)
+
+    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
+        return certificate_of(
+            [], {}, {}, config, twin=manifest.content_hash, archive=archive.content_hash, train_days=train_days,
+            refusal=refusal_in_words(error),
+        )  # fmt: skip
+
+    return Certifier(make, refused)
+
+
+def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
+    """The bundle of the seed asked for, else of the one with the least mean response in the twin."""
+    manifest, edges = read_manifest(policy, "policy"), load_edges(policy)
+    facts = manifest.extra
+    values = dict(zip(facts["seeds"], facts["mean_response_s"], strict=True))
+    seed = min(values, key=values.__getitem__) if options.seed is None else options.seed
+    if seed not in values:
+        raise ConfigError(f"there is no policy of seed {seed}", allowed=", ".join(map(str, values)))
+    params = load_actors(policy, len(values))[facts["seeds"].index(seed)]
+    contract = PolicyContract(
+        problem=NAME,
+        choice_features=(FeatureFacts("log_cores", "log of cores", description="capacity of the edge"),),
+        context_features=(FeatureFacts("log_size", "log of MiB", description="size of the batch"),),
+        choices=tuple(facts["nodes"]),
+        network=network_facts(params),
+        legality="every edge may take every batch",
+        action="index of the edge (of the contract's choices) that takes the whole batch",
+        normalisation="none is fitted: natural logarithms",
+        setting={"cores": [float(one) for one in edges.cores]},
+        trained_on=trained_in(manifest),
+        certificate=facts.get("certificate"),
+        **({} if options.licence is None else {"licence": options.licence}),
+    )
+    made_from = {"policy": manifest.content_hash}
+    export_policy(params, out, contract, made_from=made_from, seed=seed, replace=options.replace)
+    return {"seed": seed, "policy": "ppo"}
+
+
+def fitted(facts: Facts) -> list[str]:
+    """What a person is told of a fit."""
+    return [f"{len(facts['nodes'])} edges learned from {facts['num_batches']:,} batches"]
+
+
+def trained(facts: Facts) -> list[str]:
+    """What a person is told of training."""
+    pairs = zip(facts["seeds"], facts["mean_response_s"], strict=True)
+    return [f"seed {seed}: mean response {value:.3f} s in the twin" for seed, value in pairs]
+
+
+def compared(_comparison: Comparison) -> list[str]:
+    """Nothing besides the table."""
+    return []
+
+
+BATCHES_KIT = Kit(
+    name=NAME,
+    decides="which edge takes a whole batch",
+    needs="requests with a size (column input_mib) and the edge that took them (column offered_node)",
+    lacking=lacking,
+    claims=lambda config: False,
+    ranks_in_job=False,
+    configured=configured,
+    refuse_other_system=refuse_other_edges,
+    fit=fit_plan,
+    train=train_plan,
+    compare=compare_plan,
+    export=export,
+    certifier=certifier,
+    fitted=fitted,
+    trained=trained,
+    compared=compared,
+)
