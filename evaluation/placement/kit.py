@@ -225,13 +225,14 @@ def _population(facts: Facts) -> str:
 
 
 def trained(facts: Facts) -> list[str]:
-    """What training says of every seed: the reward that it trained on is no value of the policy."""
+    """What training says of every seed, and what its ladder chose: the reward trained on is no value of the policy."""
     columns = ("seeds", "reward_with_member_kept_aside", "training_reward", "kl_to_clone")
-    return [
+    seeds = [
         f"seed {seed}: mean reward of a decision {value:.4f} with the member kept aside; training reward {reward:.4f} "
         f"at the end, {kl:.3f} nats from the clone"
         for seed, value, reward, kl in zip(*(facts[name] for name in columns), strict=True)
     ]
+    return [*seeds, f"ladder: {facts['ladder']}"]
 
 
 def compared(_comparison: Comparison) -> list[str]:
