@@ -150,14 +150,17 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
-    """The bundle of one seed's policy; ConfigError where a rule or a comparison's winner is asked for."""
+    """The bundle of the policy that is named; ConfigError where a rule or a comparison's winner is asked for."""
     if options.rule is not None or options.comparison is not None:
         raise ConfigError(
             "only the policy of a queue can be exported as a rule, or as the winner of a comparison",
             where="--rule, --comparison", allowed="together with a policy trained in the twin of a queue",
             advice="leave them out",
         )  # fmt: skip
-    return build_bundle(out, policy, seed=options.seed, licence=options.licence, replace=options.replace)
+    named = {} if options.policy is None else {"policy": options.policy}
+    return build_bundle(
+        out, policy, seed=options.seed, licence=options.licence, replace=options.replace, **named
+    )
 
 
 def generate(twin: Path, num_days: int, out: Path, progress: Progress, **options: Any) -> Any:

@@ -11,7 +11,8 @@ import pytest
 
 from evaluation import cli
 from evaluation.commands.settings import settings_of
-from evaluation.placement.kit import trained
+from evaluation.kit import ExportOptions
+from evaluation.placement.kit import export, trained
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 8
@@ -120,6 +121,14 @@ def test_a_single_step_needs_no_log_and_warns_of_one_that_is_not_there(tmp_path,
         shown = capsys.readouterr().err
         assert shown.startswith(told)
         assert bool(shown) == bool(told)
+
+
+@pytest.mark.parametrize(("named", "handed"), [("bc_greedy", {"policy": "bc_greedy"}), (None, {})])
+def test_export_hands_over_the_policy_that_is_named(tmp_path, monkeypatch, named, handed):
+    asked = []
+    monkeypatch.setattr("evaluation.placement.kit.build_bundle", lambda *_, **options: asked.append(options))
+    export(tmp_path / "bundle", tmp_path / "policy", ExportOptions(seed=3, policy=named))
+    assert asked == [{"seed": 3, "licence": None, "replace": False} | handed]
 
 
 def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():
