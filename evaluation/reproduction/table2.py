@@ -134,7 +134,9 @@ class Table2Config:
 
 def quick(config: Table2Config) -> Table2Config:
     """The same table, trained for less long, over fewer seeds, and judged by the beginning of every day alone."""
-    train = replace(TRAIN, seeds=(0, 1), num_updates=10, clone_updates=200, from_logs_updates=300)
+    train = replace(
+        TRAIN, seeds=(0, 1), num_updates=10, clone_updates=200, from_logs_updates=300, residual_updates=10
+    )
     answers = AnswerConfig(num_steps=1500)
     return replace(config, twin=answers, train=train, most_lived=5_000)
 
@@ -145,7 +147,13 @@ def unguarded(config: Table2Config) -> Table2Config:
     No ensemble, no divergence from the clone, no deviations from stream to stream, nothing learned from the log alone.
     """
     train = replace(
-        config.train, kl_to_clone=0.0, disagreement=0.0, stray_nodes=0.0, stray_services=0.0, from_logs=()
+        config.train,
+        kl_to_clone=0.0,
+        disagreement=0.0,
+        stray_nodes=0.0,
+        stray_services=0.0,
+        from_logs=(),
+        residual_updates=0,
     )
     return replace(config, twin=replace(config.twin, num_members=1), train=train)
 
