@@ -106,7 +106,7 @@ def forecast(
 
     order, labels = _in_order(parts, rows)
     told = _forecast(whole, rows, order, labels, [of_rows(leaf)[order] for leaf in drawn], known_until_s)
-    surprise, doubt = (np.asarray(leaf)[:, :width][rows][order] for leaf in clone)
+    surprise, doubt = (np.asarray(leaf)[rows][order] for leaf in clone)
     return told._replace(surprise=surprise, doubt=doubt)
 
 
@@ -132,29 +132,28 @@ def _drawn(
     table: ReplayTable,
     num_draws: int,
 ) -> tuple[tuple[Array, ...], tuple[Array, Array], Array]:
-    """The draws [T, draws, streams] of acceptance, status, wait and run; surprise and doubt of the clone, and illegal
-    decisions [T, streams]."""
+    """The draws [T, draws, streams] of acceptance, status, wait and run; surprise and doubt of the clone [T, windows];
+    illegal decisions [T, streams]."""
     encoding = believed.encoding
     log = drawn_response(
         encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), replayed_answers(windows, table)
     )
-    system = environment(placement(encoding.cluster, encoding.problem), _asked(log, answers, num_draws))
+    problem = placement(encoding.cluster, encoding.problem)
+    width = windows.arrival_s.shape[1] // believed.num_members
+
+    def logits(
+        state: PyTree,
+    ) -> Array:  # of the clone, in the first of every window's lives: they are all alike
+        seen = jax.tree.map(lambda leaf: leaf[..., :width], (problem.observe(state), problem.legal(state)))
+        return behaviour.network.logits(behaviour.params, *seen)
+
+    slim = problem._replace(observe=logits, observe_global=lambda _: jnp.zeros(()))
     actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+    system = environment(slim, _asked(log, answers, num_draws))
     lived = follow(key, system, actions, (windows.arrival_s.shape[1],))
-    clone = _surprise(behaviour, lived.observation, lived.legal, lived.action)
+    told = jax.vmap(lambda logits, action: (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0]))
+    clone = told(lived.observation, lived.action[..., :width])
     return jax.tree.map(lambda leaf: leaf[:, :, 0], lived.note), clone, lived.illegal[:, 0]
-
-
-def _surprise(behaviour: Behaviour, observation: PyTree, legal: Array, action: Array) -> tuple[Array, Array]:
-    """[T, streams] minus log probability of the actions under the clone, and its entropy, step by step."""
-
-    def step(_: None, told: tuple[PyTree, Array, Array]) -> tuple[None, tuple[Array, Array]]:
-        observation, legal, action = told
-        logits = behaviour.network.logits(behaviour.params, observation, legal)
-        return None, (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0])
-
-    _, (surprise, doubt) = jax.lax.scan(step, None, (observation, legal, action))
-    return surprise, doubt
 
 
 def _asked(log: Response, answers: Answers, num_draws: int) -> Response:

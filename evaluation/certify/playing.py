@@ -172,8 +172,9 @@ def closed_loop_days(
         def decide(key: Array, observation: PyTree, legal: Array, _: None) -> Array:
             return sample(key, behaviour.network.logits(params, observation, legal))
 
+        problem = placement(believed.encoding.cluster, believed.encoding.problem)
         system = environment(
-            placement(believed.encoding.cluster, believed.encoding.problem),
+            problem._replace(observe_global=lambda _: jnp.zeros(())),
             _response(believed.encoding, windows, believed.answers(model)),
         )
         lived = unroll(key, system, decide, None, windows.num_steps, (windows.arrival_s.shape[1],))
