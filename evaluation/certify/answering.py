@@ -13,7 +13,8 @@ from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, two_sample_lines
 from evaluation.report import Chart, Curve
 from logs_schema.errors import ConfigError
-from twin.placement.types import COMPLETED, FAILED
+from twin.placement.types import COMPLETED, FAILED, REJECTED
+from twin.placement.windows import Windows
 
 SECTION = "answers one step ahead"
 BLOCKS_PER_DAY = 12
@@ -28,23 +29,32 @@ def table_of(lived: Lived, service: np.ndarray, known: np.ndarray) -> Sample:
     return Sample(continuous, {"answer": lived.answer[known], **context})
 
 
-def answers_trio(told: Forecast, partners: Sequence[Day], *, min_rows: int) -> Trio:
+def refuse_few(parts: Sequence[Windows], min_rows: int) -> None:
+    """Makes sure that the held-out days, given as disjoint windows, say enough.
+
+    Raises:
+        ConfigError: Fewer than `min_rows` requests have a known decision and outcome.
+    """
+    num_rows = 0
+    for part in parts:
+        told = np.isfinite(part.fate.finish_s) | (part.fate.status == REJECTED)
+        num_rows += int(np.sum(part.valid() & told & (part.node >= 0)))
+    if num_rows < min_rows:
+        raise ConfigError(
+            "too few requests with a known decision and outcome to certify anything",
+            where=f"{num_rows} on the {len(parts)} held-out day(s)",
+            allowed=f"{min_rows} or more",
+            advice="name more days (--days), or look at the capability matrix of `schedtwin check`",
+        )
+
+
+def answers_trio(told: Forecast, partners: Sequence[Day]) -> Trio:
     """The held-out days' answers, one forecast of each, and the answers of the partner days.
 
     Outcomes that the log does not know are left out, and so are forecasts of an end after its own, and of requests that
     would surely have ended before it and of which it says nothing.
-
-    Raises:
-        ConfigError: Fewer than `min_rows` requests have a known outcome.
     """
     known = told.known
-    if (num_rows := int(known.sum())) < min_rows:
-        raise ConfigError(
-            "too few requests with a known decision and outcome to certify anything",
-            where=f"{num_rows} on the {int(told.day.max()) + 1} held-out day(s)",
-            allowed=f"{min_rows} or more",
-            advice="name more days (--days), or look at the capability matrix of `schedtwin check`",
-        )
     rows, draw = np.arange(len(known)), np.arange(len(known)) % told.draws_accepted.shape[1]
     drawn = [leaf[rows, draw] for leaf in (told.draws_status, told.draws_wait_s, told.draws_run_s)]
     real = Units(table_of(_lived(told.node, told.status, told.wait_s, told.run_s), told.service, known),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluation.certify.answering import COLUMNS, answer_lines, answers_trio, distribution_charts
+from evaluation.certify.answering import COLUMNS, answer_lines, answers_trio, distribution_charts, refuse_few
 from evaluation.certify.answering import SECTION as ANSWERS
 from evaluation.certify.behaving import clone_line, fit_behaviour, resting_on
 from evaluation.certify.believed import Believed, of_twin
@@ -136,12 +136,13 @@ def measure(
         real = real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
         parts = [encode_days(archive, encoding, [day], num_steps=config.num_steps) for day in chosen.days]
+        refuse_few(parts, config.min_rows)
         states = states_with_logged_luck(believed, held, seed=config.seed)
     behaviour = fit_behaviour(believed, config, progress)
     with progress.stage("forecast them"):
         end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
         told = forecast(believed, behaviour, parts, seed=config.seed, known_until_s=end_s)
-        trio = answers_trio(told, partners, min_rows=config.min_rows)
+        trio = answers_trio(told, partners)
         clone = clone_line(CLOSED, told, config)
     with progress.stage("play them in closed loop"):
         lived = closed_loop_days(believed, behaviour, held, archive, seed=config.seed)
