@@ -24,7 +24,7 @@ class Thresholds:
         coverage: Largest deviation of the coverage of 90 % intervals.
         clone_surprise: Largest difference of the clone's surprise at logged decisions from its own doubt, nats.
         behaviour_value: Largest difference in closed loop of the share on time and of the share accepted: .02 for the
-            twin, .01 for the clone, which decides less sharply than the behaviour did (the truth itself lies .01 off)...
+            twin, .01 for the clone, which decides less sharply than the behaviour (the truth itself lies .01 off)...
         behaviour_response: ... and of the mean log of response time over expected run, where there are no deadlines.
         acceptance_bias: Largest mean difference of answers from their forecast probability.
         acceptance_bias_by_node: The same on single nodes (root mean square).
