@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
+from offline_rl.recipes.ladder import Step
 from offline_rl.recipes.schedulers import load_schedulers
 from offline_rl.recipes.training import TrainingConfig
 from offline_rl.rules.in_twin import DESCRIPTIONS
@@ -98,14 +100,13 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     lives = random.normal(0.0, 0.05, 12)  # a busy day is busy for everybody
     seeds = np.array([0.0, 0.02, 0.04])[:, None]
 
-    class Told:
-        held_out_curve = np.array([[0.8, 0.9]])
-
+    step = Step(0.88, 0.0, 0.0, 0.0, taken=True, row=0, is_chosen=True)
+    told = SimpleNamespace(held_out_curve=np.array([[0.8, 0.9]]), ladder={"twin": step})
     lived = {("random", 0): Lived(0.5 + lives[None], 0.3 + 0 * lives[None])}
     lived["twin", 0] = Lived(0.7 + seeds + lives[None], 0.4 + 0 * seeds + 0 * lives[None])
     lived["oracle", 0] = Lived(0.9 + lives[None], 0.5 + 0 * lives[None])
     config = Table2Config("small", days=(0,), num_lives=12)
-    found = table(config, lived, Told(), ())
+    found = table(config, lived, told, ())
     twin = next(row for row in found["rows"] if row["policy"] == "twin")
     assert twin["on_time_over_random"] == pytest.approx(0.22)
     assert twin["share_of_oracle"] == pytest.approx(0.55)
@@ -115,6 +116,7 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     assert paired < 0.75 * width  # what a day does to both cancels; what is left is the seeds
     assert paired > 0.01
     assert found["promised_on_time"] == pytest.approx(0.9)
+    assert (twin["promised"], twin["low"], twin["high"]) == (0.88, twin["on_time_low"], twin["on_time_high"])
     (difference,) = found["differences"]
     assert difference["verdict"] == "better"
 
