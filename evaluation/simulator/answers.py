@@ -7,6 +7,7 @@ without transfer times this is first come, first served with several servers, ex
 
     start  = max(clock + latency * noise + input / bandwidth, min over cores of free)
     end    = start + declared run * scatter / (speed of node * affinity of the service to it)
+             (what is declared may be a limit, and speeds may change meanwhile: `options.Declared`, `.modulation`)
     finish = end + latency * noise + output / bandwidth    where there is an output, else end
 
 Fates are drawn at the decision; when they become observable is the business of the response that holds them.
@@ -24,9 +25,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.arrivals import uniforms
+from evaluation.simulator.arrivals import needed, uniforms
 from evaluation.simulator.conditions import Conditions
 from evaluation.simulator.failures import is_up, next_down_s, way_s
+from evaluation.simulator.modulation import NOTHING_HIDDEN, Hidden, draw_hidden, of_chain, time_for, value_at
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from twin.contracts import Array, Streams
@@ -42,6 +44,7 @@ class Queues(NamedTuple):
     free_s: (
         Array  # [cores, nodes, *streams] episode time at which a core's work ends; inf where there is no core
     )
+    hidden: Hidden = NOTHING_HIDDEN
 
 
 class Offer(NamedTuple):
@@ -55,15 +58,18 @@ class Offer(NamedTuple):
     run_s: Array  # the true run time on a whole core of the node
     drop_s: Array  # when it is dropped if it has not started; inf if never
     way_back_s: Array  # how long the output takes on a sound link; 0 without output
+    service: Array  # int32, the world's own index
 
 
-def empty_queues(today: Conditions, streams: Streams) -> Queues:
-    """Nothing in the system; leaves [cores, nodes, *streams]."""
+def empty_queues(key: Array, world: World, today: Conditions, streams: Streams) -> Queues:
+    """Nothing of the day in the system; leaves [cores, nodes, *streams]."""
+    hidden = draw_hidden(key, world, today, streams)
     exists = jnp.asarray(today.core_exists)
     free_s = jnp.where(exists, jnp.float32(0.0), jnp.float32(jnp.inf)).reshape(
         (*exists.shape, *(1,) * len(streams))
     )
-    return Queues(jnp.broadcast_to(free_s, (*exists.shape, *streams)))
+    free_s = jnp.broadcast_to(free_s, (*exists.shape, *streams))
+    return Queues(free_s if hidden.taken_s is None else jnp.maximum(free_s, hidden.taken_s), hidden)
 
 
 def draw_offer(
@@ -75,6 +81,7 @@ def draw_offer(
     clock_s: Array,
     node: Array,
     willing: Array | None = None,
+    hidden: Hidden = NOTHING_HIDDEN,
 ) -> Offer:
     """Draws all of an offer that does not depend on what else is in the system.
 
@@ -87,6 +94,7 @@ def draw_offer(
         clock_s: [*streams] now, on the episode's clock.
         node: [*streams] int32, the offer.
         willing: [*streams] factor in [0, 1] of the agent's probability to accept; None for 1.
+        hidden: What nobody is told of the day.
 
     Returns:
         The offer.
@@ -102,7 +110,9 @@ def draw_offer(
     s_per_mib = jnp.asarray(today.s_per_mib)[link]
     there_s = clock_s + way_s(world, today, link, clock_s, latency_s + request.input_mib * s_per_mib)
     speed = jnp.asarray(today.speed)[node] * jnp.asarray(today.affinity)[service, node]
-    run_s = request.expected_run_s * world.run.quantile(numbers[2]) / speed
+    run_s = needed(world, today, request, service, world.run.quantile(numbers[2])) / speed
+    if hidden.work is not None:
+        run_s = run_s * value_at(hidden.work, clock_s[None])[0]
     drop_s = clock_s + request.deadline_s if world.drop_late else jnp.full_like(clock_s, jnp.inf)
     way_back_s = jnp.zeros_like(clock_s)
     if world.has_output:
@@ -113,7 +123,7 @@ def draw_offer(
     possible = jnp.asarray(today.hosts)[service, node]
     if world.outages:
         possible &= jnp.any(_one_hot(node, today.speed.shape[0]) & is_up(world, today, clock_s), axis=0)
-    return Offer(node, link, accepted, possible, there_s, run_s, drop_s, way_back_s)
+    return Offer(node, link, accepted, possible, there_s, run_s, drop_s, way_back_s, service)
 
 
 def answer(
@@ -131,15 +141,16 @@ def answer(
     Returns:
         The queues afterwards and the fate, leaves [*streams].
     """
-    offer = draw_offer(key, world, today, names, request, clock_s, node)
+    hidden = queues.hidden
+    offer = draw_offer(key, world, today, names, request, clock_s, node, hidden=hidden)
     here = _one_hot(offer.node, today.speed.shape[0])
     free_s = jnp.min(jnp.where(here[None], queues.free_s, jnp.inf), axis=1)
     start_s = jnp.maximum(offer.there_s, jnp.min(free_s, axis=0))
-    end_s = start_s + offer.run_s
+    end_s = start_s + _run_s(hidden, offer, start_s)
     fate, held_until_s, takes_core = _ending(world, today, offer, here, clock_s, start_s, end_s)
     core = _one_hot(jnp.argmin(free_s, axis=0), free_s.shape[0])
     taken = core[:, None] & here[None] & takes_core[None, None]
-    queues = Queues(jnp.where(taken, held_until_s[None, None], queues.free_s))
+    queues = queues._replace(free_s=jnp.where(taken, held_until_s[None, None], queues.free_s))
     return queues, Fate(
         offer.accepted,
         jnp.where(offer.accepted, fate.start_s, jnp.inf),
@@ -178,6 +189,13 @@ def _ending(
         jnp.where(possible, status, FAILED),
     )
     return fate, end_s, takes_core & possible
+
+
+def _run_s(hidden: Hidden, offer: Offer, start_s: Array) -> Array:
+    """[*streams] how long the run takes that begins at `start_s`."""
+    if hidden.speed is None:
+        return offer.run_s
+    return time_for(of_chain(hidden.speed, offer.node), start_s, offer.run_s)
 
 
 def _latency_s(world: World, today: Conditions, link: Array, uniform: Array) -> Array:

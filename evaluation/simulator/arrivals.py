@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from evaluation.simulator.asked import Asked, next_row
 from evaluation.simulator.conditions import Conditions
 from evaluation.simulator.laws import SMALLEST_UNIFORM
+from evaluation.simulator.modulation import Path, time_for
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from twin.contracts import Array, Streams
@@ -82,13 +83,37 @@ def ask(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, memory_gib, zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=jnp.asarray(today.work_s)[service] * world.size.quantile(uniforms[2]),
+        expected_run_s=declare(world, today, agent, service, world.size.quantile(uniforms[2])),
         deadline_s=jnp.asarray(today.deadline_s)[service, scenario],
         input_mib=jnp.asarray(today.input_mib)[service] * world.input.quantile(uniforms[3]),
         day_fraction=day_fraction,
         week_fraction=(weekday + day_fraction) / DAYS_A_WEEK,
         **accepting(names, agent),
     )
+
+
+def declare(world: World, today: Conditions, agent: Array, service: Array, size: Array) -> Array:
+    """[*streams] the work that requests declare, see `options.Declared`."""
+    work_s = jnp.asarray(today.work_s)[service] * size
+    if not world.declared.any:
+        return work_s
+    work_s = work_s * jnp.asarray(today.asks)[agent]
+    if not world.declared.rounded_to_s:
+        return work_s
+    values = jnp.asarray([*world.declared.rounded_to_s, jnp.inf], jnp.float32)
+    rounded = values[jnp.searchsorted(values, work_s)]
+    return jnp.where(jnp.isfinite(rounded), rounded, work_s)
+
+
+def needed(world: World, today: Conditions, request: Requests, service: Array, scatter: Array) -> Array:
+    """[*streams] the work that requests really are, given what they declare; `service` is the world's own index."""
+    declared = world.declared
+    if not declared.any:
+        return request.expected_run_s * scatter
+    work_s = jnp.asarray(today.work_s)[service]
+    size = request.expected_run_s / (work_s * jnp.asarray(today.asks)[request.agent])
+    needed_s = work_s * size**declared.informative / today.known_size * scatter
+    return jnp.minimum(needed_s, request.expected_run_s) if declared.limits else needed_s
 
 
 def accepting(names: Names, agent: Array) -> dict[str, Array]:
@@ -133,6 +158,7 @@ def next_request(
     offset_s: Array,
     clock_s: Array,
     weekday: int | Array,
+    rate: Path | None = None,
 ) -> tuple[Array, Requests, Array]:
     """The first request after `clock_s` (episode's clock, [*streams]).
 
@@ -144,6 +170,7 @@ def next_request(
         offset_s: [*streams] time of day at which the episode's clock was zero.
         clock_s: [*streams] now.
         weekday: 0 for Monday.
+        rate: Factor of the rate on the episode's clock, one chain (`modulation.draw_rate`).
 
     Returns:
         When it arrives on the episode's clock, the request, and whether it still comes today [*streams].
@@ -153,6 +180,9 @@ def next_request(
         arrival_s = jnp.asarray(today.asked.arrival_s)[row]
         return clock_s, listed(today, today.asked, names, row, weekday), arrival_s < today.day_s
     numbers = uniforms(key, 5, clock_s.shape)
-    clock_s = clock_s + gap_s(today, offset_s + clock_s, numbers[4])
+    wait_s = gap_s(today, offset_s + clock_s, numbers[4])
+    if rate is not None:
+        wait_s = time_for(rate, clock_s[None], wait_s[None])[0]
+    clock_s = clock_s + wait_s
     time_of_day_s = offset_s + clock_s
     return clock_s, ask(world, today, names, numbers[:4], time_of_day_s, weekday), time_of_day_s < today.day_s

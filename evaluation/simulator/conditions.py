@@ -7,6 +7,7 @@ never changes (agents, affinity patterns); `conditions` what holds on a day.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linprog
 
@@ -15,6 +16,7 @@ from evaluation.simulator.options import LINK_KINDS, PROCESSOR_SHARING, LinkFaul
 from evaluation.simulator.world import DAYS_A_WEEK, FIRST_WEEKEND_DAY, World
 
 NUM_LINKS = len(LINK_KINDS)
+_NUM_QUANTILES = 20_000
 LOCAL, CROSS_SITE, WAN = range(NUM_LINKS)
 """Kinds of link from the site of arrival to a node, and of offers: at home, elsewhere, in the cloud."""
 
@@ -50,6 +52,12 @@ class Conditions(NamedTuple):
     fault_from_s: np.ndarray  # [NUM_LINKS, faults]
     fault_to_s: np.ndarray  # [NUM_LINKS, faults]
     slowdown: np.ndarray  # [NUM_LINKS, faults]: of transfers; inf where the link is down
+    node_site: np.ndarray  # [nodes] int32, position among all sites
+    pressure: np.ndarray  # [services]: on the runs beside a run
+    sensitivity: np.ndarray  # [services]: to the pressure of the runs beside
+    asks: np.ndarray  # [agents]: factor of what an agent declares over what it expects
+    known_size: np.ndarray  # []: mean of size ** informative
+    rate_variance: np.ndarray  # []: of the day's mean rate, relative, from bursts
     asked: Asked | None = (
         None  # the day's requests, where they are listed and not drawn (`simulator.workloads`)
     )
@@ -104,7 +112,11 @@ def conditions(world: World, day: float) -> Conditions:
     links = (world.local, world.cross_site, world.wan)
     factor = np.array([scenario.deadline_factor for scenario in world.scenarios])
     deadline_s = np.array([service.deadline_s for service in world.services])
-    hosts = hosting(world)
+    hosts, drift = hosting(world), world.drift
+
+    def grown(exponent: float) -> np.float32:
+        return np.float32(np.exp(exponent * months))
+
     down = _windows(
         world.outages, [node.name for node in world.nodes], [one.node for one in world.outages], day
     )
@@ -115,17 +127,19 @@ def conditions(world: World, day: float) -> Conditions:
         speed=_speed(world, months),
         affinity=_affinity(world, population, months),
         link=_links(world),
-        accepts=population.accepts.astype(np.float32),
-        latency_s=np.array([link.latency_s for link in links], np.float32),
-        s_per_mib=np.array([1.0 / link.bandwidth_mib_per_s for link in links], np.float32),
+        accepts=_accepts(world, population, months),
+        latency_s=np.array([link.latency_s for link in links], np.float32) * grown(drift.latency),
+        s_per_mib=np.array([1.0 / link.bandwidth_mib_per_s for link in links], np.float32)
+        / grown(drift.bandwidth),
         agent_cumulative=np.cumsum(population.share).astype(np.float32),
         agent_site=population.site.astype(np.int32),
         agent_scenario=population.scenario.astype(np.int32),
         service_cumulative=np.cumsum(service_mix(world, population, months), axis=0).astype(np.float32),
-        work_s=np.array([service.work_s for service in world.services], np.float32),
-        input_mib=np.array([service.input_mib for service in world.services], np.float32),
+        work_s=np.array([service.work_s for service in world.services], np.float32) * grown(drift.work),
+        input_mib=np.array([service.input_mib for service in world.services], np.float32)
+        * grown(drift.inputs),
         memory_gib=np.array([service.memory_gib for service in world.services], np.float32),
-        deadline_s=(deadline_s[:, None] * factor[None]).astype(np.float32),
+        deadline_s=(deadline_s[:, None] * factor[None]).astype(np.float32) * grown(drift.deadlines),
         rate_per_s=np.asarray(requests_on(world, day) / world.day_s, np.float32),
         amplitude=np.asarray(world.daily_amplitude, np.float32),
         day_s=np.asarray(world.day_s, np.float32),
@@ -137,6 +151,12 @@ def conditions(world: World, day: float) -> Conditions:
         down_to_s=down[1],
         fault_from_s=faults[0],
         fault_to_s=faults[1],
+        node_site=np.array([world.all_sites.index(node.site) for node in world.nodes], np.int32),
+        pressure=np.array([service.pressure for service in world.services], np.float32),
+        sensitivity=np.array([service.sensitivity for service in world.services], np.float32),
+        asks=_asks(world),
+        known_size=_known_size(world),
+        rate_variance=np.asarray(world.bursts.variance_of_mean(world.day_s), np.float32),
         slowdown=np.array([[one.slowdown for one in world.link_faults]] * NUM_LINKS, np.float32),
     )
 
@@ -153,9 +173,10 @@ def requests_on(world: World, day: float) -> float:
 
 
 def longest_day(today: Conditions) -> int:
-    """Requests that a day stays below, but for one in a million (six standard deviations of a Poisson number)."""
+    """Requests that a day stays below, but for one in a million (six standard deviations)."""
     mean = float(today.rate_per_s * today.day_s)
-    return int(mean + 6.0 * mean**0.5) + 1
+    variance = mean + mean**2 * float(today.rate_variance)
+    return int(mean + 6.0 * variance**0.5) + 1
 
 
 def service_mix(world: World, population: Population, months: float) -> np.ndarray:
@@ -203,6 +224,32 @@ def _speed(world: World, months: float) -> np.ndarray:
     slowed = 1.0 - world.drift.slowing * min(months, 1.0)
     slow = world.drift.slowing_nodes
     return np.array([node.speed * (slowed if node.name in slow else 1.0) for node in world.nodes], np.float32)
+
+
+def _accepts(world: World, population: Population, months: float) -> np.ndarray:
+    """[NUM_LINKS, agents] as drawn, the log-odds away from home shifted; who never or always accepts goes on so."""
+    if world.drift.acceptance == 0.0:
+        return population.accepts.astype(np.float32)
+    odds_factor = np.exp(world.drift.acceptance * months)
+    drawn = population.accepts[1:]
+    shifted = drawn * odds_factor / (1.0 - drawn + drawn * odds_factor)
+    return np.concatenate([population.accepts[:1], shifted]).astype(np.float32)
+
+
+def _asks(world: World) -> np.ndarray:
+    """[agents] each one's factor, drawn from the world's own seed."""
+    random, spread = np.random.default_rng([world.seed, 0xA5C5]), world.declared.agent_spread
+    number = random.standard_normal(world.num_agents)
+    return (world.declared.excess * np.exp(spread * number - 0.5 * spread**2)).astype(np.float32)
+
+
+def _known_size(world: World) -> np.ndarray:
+    """[] mean of `size ** informative`."""
+    if world.declared.informative == 1.0:
+        return np.asarray(1.0, np.float32)
+    uniform = (np.arange(_NUM_QUANTILES, dtype=np.float32) + 0.5) / _NUM_QUANTILES
+    size = np.asarray(world.size.quantile(jnp.asarray(uniform)), np.float64)
+    return np.asarray(np.mean(size**world.declared.informative), np.float32)
 
 
 def _limit(world: World, hosts: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 
 from evaluation.simulator.arrivals import next_request, uniforms
 from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.modulation import Path
 from evaluation.simulator.names import Names
 from evaluation.simulator.options import Reactions
 from evaluation.simulator.world import World
@@ -65,11 +66,12 @@ def next_present(
     clock_s: Array,
     weekday: int | Array,
     crowd: Crowd,
+    rate: Path | None = None,
 ) -> tuple[Array, Requests, Array]:
     """As `arrivals.next_request`, of agents who are present."""
 
     def draw(key: Array, clock_s: Array) -> tuple[Array, Requests, Array]:
-        return next_request(key, world, today, names, offset_s, clock_s, weekday)
+        return next_request(key, world, today, names, offset_s, clock_s, weekday, rate)
 
     first = draw(key, clock_s)
     if not world.reactions.any:

@@ -15,6 +15,7 @@ from evaluation.simulator.answers import Queues, answer, draw_offer, empty_queue
 from evaluation.simulator.arrivals import next_request
 from evaluation.simulator.conditions import Conditions
 from evaluation.simulator.crowd import Crowd, fresh_crowd, judge, next_present, of_agent, react, willingness
+from evaluation.simulator.modulation import Hidden, Path, draw_hidden, draw_rate
 from evaluation.simulator.names import Names
 from evaluation.simulator.stations import GONE, NOBODY, Jobs, hand_over, no_jobs, pass_time
 from evaluation.simulator.world import World
@@ -29,8 +30,8 @@ NUM_SLOTS = 64
 ANY_WEEKDAY = 0
 """Histories are told no weekday: whoever reads the log finds it in the dates."""
 NOTHING_TOLD = -1
-_REACTION = 2
-"""Folded into an offer's key for what only worlds with reactions draw."""
+_REACTION, _HIDDEN = 2, 3
+"""Folded into a key for what only worlds with reactions, and with hidden changes, draw."""
 
 
 class Told(NamedTuple):
@@ -81,6 +82,7 @@ class _Table(NamedTuple):
 class _Drawn(NamedTuple):
     queues: Queues
     table: _Table
+    rate: Path | None
 
 
 def drawn(world: World, names: Names) -> Mechanics:
@@ -90,8 +92,10 @@ def drawn(world: World, names: Names) -> Mechanics:
     def begin(key: Array, today: Conditions) -> tuple[_Drawn, tuple[Array, Requests, Array]]:
         shape = (today.speed.shape[0], TABLE_DEPTH)
         table = _Table(jnp.zeros(shape), jnp.zeros(shape))
-        first = next_request(key, world, today, names, midnight, midnight, ANY_WEEKDAY)
-        return _Drawn(empty_queues(today, ()), table), first
+        key_hidden = jax.random.fold_in(key, _HIDDEN)
+        rate = draw_rate(key_hidden, world, ())
+        first = next_request(key, world, today, names, midnight, midnight, ANY_WEEKDAY, rate)
+        return _Drawn(empty_queues(key_hidden, world, today, ()), table, rate), first
 
     def held(state: _Drawn, clock_s: Array) -> tuple[Array, Array]:
         inside = state.table.finish_s > clock_s
@@ -109,12 +113,12 @@ def drawn(world: World, names: Names) -> Mechanics:
             jnp.where(fate.accepted, leaf.at[node, slot].set(value), leaf)
             for leaf, value in zip(state.table, entry, strict=True)
         ]
-        return _Drawn(queues, _Table(*put)), Answered(fate)
+        return _Drawn(queues, _Table(*put), state.rate), Answered(fate)
 
     def following(
         key: Array, today: Conditions, state: _Drawn, clock_s: Array, _live: Array
     ) -> tuple[_Drawn, tuple[Array, Requests, Array]]:
-        return state, next_request(key, world, today, names, midnight, clock_s, ANY_WEEKDAY)
+        return state, next_request(key, world, today, names, midnight, clock_s, ANY_WEEKDAY, state.rate)
 
     return Mechanics(begin, held, offer, following, lambda _today, _state: None)
 
@@ -125,14 +129,17 @@ class Unfolding(NamedTuple):
     now_s: Array  # [*streams]
     jobs: Jobs
     crowd: Crowd
+    hidden: Hidden
+    rate: Path | None
 
 
-def begin_unfolding(world: World, today: Conditions, num_slots: int, clock_s: Array) -> Unfolding:
+def begin_unfolding(key: Array, world: World, today: Conditions, num_slots: int, clock_s: Array) -> Unfolding:
     """An empty system at `clock_s` [*streams], with `num_slots` places a node."""
-    jobs = no_jobs(today.speed.shape[0], num_slots, clock_s.shape)
-    return Unfolding(
-        clock_s, jobs, fresh_crowd(world.num_agents if world.reactions.any else 0, clock_s.shape)
-    )
+    streams, key_hidden = clock_s.shape, jax.random.fold_in(key, _HIDDEN)
+    jobs = no_jobs(world, num_slots, streams)
+    crowd = fresh_crowd(world.num_agents if world.reactions.any else 0, streams)
+    hidden = draw_hidden(key_hidden, world, today, streams)
+    return Unfolding(clock_s, jobs, crowd, hidden, draw_rate(key_hidden, world, streams))
 
 
 def offer_unfolding(
@@ -165,7 +172,7 @@ def offer_unfolding(
     """
     reacts = world.reactions.any
     willing = willingness(world.reactions, state.crowd, request.agent) if reacts else None
-    drawn = draw_offer(key, world, today, names, request, state.now_s, node, willing)
+    drawn = draw_offer(key, world, today, names, request, state.now_s, node, willing, state.hidden)
     has_slot = (slot < state.jobs.phase.size).reshape(asked.shape)
     accepted = drawn.accepted & has_slot & asked
     owner = request.agent if reacts else jnp.full_like(request.agent, NOBODY)
@@ -175,7 +182,7 @@ def offer_unfolding(
         return state._replace(jobs=jobs), accepted, jnp.zeros_like(accepted)
     key_react = jax.random.fold_in(key, _REACTION)
     crowd, leaves = react(key_react, world.reactions, state.crowd, request, state.now_s, accepted, asked)
-    return Unfolding(state.now_s, jobs, crowd), accepted, leaves
+    return state._replace(jobs=jobs, crowd=crowd), accepted, leaves
 
 
 def follow_unfolding(
@@ -194,14 +201,14 @@ def follow_unfolding(
         The system then, and the next request as `arrivals.next_request` tells it.
     """
     clock_s, request, more = next_present(
-        key, world, today, names, offset_s, state.now_s, weekday, state.crowd
+        key, world, today, names, offset_s, state.now_s, weekday, state.crowd, state.rate
     )
     until_s = jnp.where(asked, clock_s, state.now_s)
-    jobs, end_s = pass_time(world, today, state.jobs, state.crowd.end_s, state.now_s, until_s)
+    jobs, end_s = pass_time(world, today, state.jobs, state.crowd.end_s, state.now_s, until_s, state.hidden)
     crowd = state.crowd._replace(end_s=end_s)
     if world.reactions.any:
         crowd = judge(world.reactions, crowd, request.agent, until_s)
-    return Unfolding(until_s, jobs, crowd), (clock_s, request, more)
+    return state._replace(now_s=until_s, jobs=jobs, crowd=crowd), (clock_s, request, more)
 
 
 class _Books(NamedTuple):
@@ -221,7 +228,7 @@ def unfolding(world: World, names: Names) -> Mechanics:
     midnight = jnp.float32(0.0)
 
     def begin(key: Array, today: Conditions) -> tuple[_Live, tuple[Array, Requests, Array]]:
-        system = begin_unfolding(world, today, NUM_SLOTS, midnight)
+        system = begin_unfolding(key, world, today, NUM_SLOTS, midnight)
         shape = (today.speed.shape[0], NUM_SLOTS)
         books = _Books(jnp.full(shape, NOTHING_TOLD, jnp.int32), jnp.zeros(shape))
         asked = jnp.bool_(True)
@@ -271,7 +278,7 @@ def unfolding(world: World, names: Names) -> Mechanics:
     def finish(today: Conditions, state: _Live) -> Told:
         system = state.system
         never = jnp.full_like(system.now_s, jnp.inf)
-        jobs, _ = pass_time(world, today, system.jobs, system.crowd.end_s, system.now_s, never)
+        jobs, _ = pass_time(world, today, system.jobs, system.crowd.end_s, system.now_s, never, system.hidden)
         leaves = (state.books.step, jobs.start_s, jobs.finish_s, jobs.status)
         return Told(*(leaf.reshape(-1) for leaf in leaves))
 

@@ -1,6 +1,8 @@
-"""What a world may do besides queueing: its agents react, its nodes and links fail. All of it is off by default."""
+"""What a world may do besides queueing: its agents react, its nodes and links fail, its nodes slow
+down and its users exaggerate. All of it is off by default."""
 
 from dataclasses import dataclass
+from math import exp
 
 CALENDAR_DAY_S = 86_400.0
 FIFO, PROCESSOR_SHARING = "fifo", "ps"
@@ -32,6 +34,71 @@ class Reactions:
     def any(self) -> bool:
         """Whether agents react at all."""
         return max(self.refusing, self.leaving, self.pausing) > 0.0
+
+
+@dataclass(frozen=True)
+class Periods:
+    """A two-state Markov chain that multiplies something in its other periods (`evaluation.simulator.modulation`).
+
+    Attributes:
+        factor: What it multiplies by meanwhile, > 0; 1: there is no chain.
+        usual_s: Mean length of usual periods, exponential.
+        other_s: Mean length of the others, exponential.
+    """
+
+    factor: float = 1.0
+    usual_s: float = 3_600.0
+    other_s: float = 900.0
+
+    @property
+    def any(self) -> bool:
+        """Whether anything changes at all."""
+        return self.factor != 1.0
+
+    @property
+    def share(self) -> float:
+        """Share of time in other periods."""
+        return self.other_s / (self.usual_s + self.other_s)
+
+    @property
+    def mean(self) -> float:
+        """Mean factor over time."""
+        return 1.0 + self.share * (self.factor - 1.0)
+
+    def variance_of_mean(self, span_s: float) -> float:
+        """Variance of the mean factor over a span, relative to `mean` squared (autocovariance: exponential)."""
+        memory_s = 1.0 / (1.0 / self.usual_s + 1.0 / self.other_s)
+        of_one = self.share * (1.0 - self.share) * (self.factor - 1.0) ** 2 / self.mean**2
+        kept = memory_s / span_s
+        return of_one * 2.0 * kept * (1.0 - kept * (1.0 - exp(-1.0 / kept)))
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What users say of their work before it runs, where it is only a limit.
+
+    A request declares `work_s * size * asks`, rounded up, where `asks` is its agent's own factor. What it needs is
+
+        work_s * (declared / (work_s * asks)) ** informative * run    (of mean `work_s * run`)
+
+    Attributes:
+        excess: Mean factor by which users ask for more than they need; 1: none.
+        agent_spread: Deviation of the logarithm of that factor from agent to agent.
+        informative: 1: who declares twice as much needs twice as much; 0: what is declared says nothing of the size.
+        rounded_to_s: Values that declared work is rounded up to, ascending; beyond the last it stays as it is.
+        limits: A run ends, completed, when it has done the declared work.
+    """
+
+    excess: float = 1.0
+    agent_spread: float = 0.0
+    informative: float = 1.0
+    rounded_to_s: tuple[float, ...] = ()
+    limits: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Whether declared work is anything but the expected one."""
+        return self != Declared()
 
 
 @dataclass(frozen=True)

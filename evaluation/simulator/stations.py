@@ -11,7 +11,9 @@ Between two decisions every node has events of its own, the next of which are pr
     a run ends         least remaining work / rate; the output travels back
     a place is taken   the first who waits, if fewer than `limit` are served
     a wait is given up the earliest deadline of those who wait, where the world drops the late
+    its pace changes   a slow period begins or ends, a run that waited for its input begins, a taken core is free
 
+Where services contend, a run advances at `1 / (1 + sensitivity * pressure of those that run beside it)` of that pace.
 Source: L. Kleinrock, Queueing Systems II, 1976, section 4.4 (processor sharing).
 """
 
@@ -23,6 +25,7 @@ import jax.numpy as jnp
 from evaluation.simulator.answers import Offer
 from evaluation.simulator.conditions import Conditions
 from evaluation.simulator.failures import next_down_s, way_s
+from evaluation.simulator.modulation import NOTHING_HIDDEN, Hidden, next_change_s, value_at
 from evaluation.simulator.world import World
 from twin.contracts import Array, Streams
 from twin.environment import beside
@@ -48,16 +51,20 @@ class Jobs(NamedTuple):
     start_s: Array  # inf: never, or not yet
     finish_s: Array
     status: Array  # int32, UNKNOWN until it is gone
+    pressure: Array | None = None  # on the runs beside it, in worlds whose services contend
+    sensitivity: Array | None = None  # to theirs
 
 
-def no_jobs(num_nodes: int, num_slots: int, streams: Streams) -> Jobs:
+def no_jobs(world: World, num_slots: int, streams: Streams) -> Jobs:
     """Nothing in the system."""
-    shape = (num_nodes, num_slots, *streams)
+    shape = (len(world.nodes), num_slots, *streams)
     never, zero = jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros(shape, jnp.float32)
     none = jnp.zeros(shape, jnp.int32)
+    alone = zero if world.contends else None
     return Jobs(
-        none + GONE, never, zero, zero, never, zero, none, none + NOBODY, never, never, none + UNKNOWN
-    )
+        none + GONE, never, zero, zero, never, zero, none, none + NOBODY, never, never, none + UNKNOWN,
+        alone, alone,
+    )  # fmt: skip
 
 
 def hand_over(
@@ -99,9 +106,14 @@ def hand_over(
         finish_s=jnp.where(offer.possible, never, clock_s),
         status=jnp.where(offer.possible, UNKNOWN, FAILED),
     )
+    if jobs.pressure is not None:
+        entry = entry._replace(
+            pressure=jnp.asarray(today.pressure)[offer.service],
+            sensitivity=jnp.asarray(today.sensitivity)[offer.service],
+        )
     earlier = (jobs.owner == beside(agent, jobs.owner)) & beside(accepted, jobs.owner)
     jobs = jobs._replace(owner=jnp.where(earlier, NOBODY, jobs.owner))
-    return Jobs(*(write(old, position, new) for old, new in zip(jobs, entry, strict=True)))
+    return jax.tree.map(lambda old, new: write(old, position, new), jobs, entry)
 
 
 class _Moving(NamedTuple):
@@ -118,7 +130,13 @@ class _Moving(NamedTuple):
 
 
 def pass_time(
-    world: World, today: Conditions, jobs: Jobs, end_s: Array, clock_s: Array, until_s: Array
+    world: World,
+    today: Conditions,
+    jobs: Jobs,
+    end_s: Array,
+    clock_s: Array,
+    until_s: Array,
+    hidden: Hidden = NOTHING_HIDDEN,
 ) -> tuple[Jobs, Array]:
     """Lets the nodes work from `clock_s` to `until_s` [*streams]; inf plays until nothing is left.
 
@@ -128,6 +146,7 @@ def pass_time(
         jobs: What the nodes hold at `clock_s`.
         end_s: [agents, *streams] when each agent's latest request was completed; inf: not yet.
         clock_s, until_s: [*streams], `clock_s <= until_s`.
+        hidden: What nobody is told of the day.
 
     Returns:
         The jobs and `end_s` afterwards.
@@ -138,45 +157,49 @@ def pass_time(
         now_s, jobs.phase, jobs.left_s, jobs.start_s, jobs.finish_s, jobs.status, end_s, jnp.bool_(True)
     )
     final = jax.lax.while_loop(
-        lambda moving: moving.goes_on, lambda moving: _round(world, today, jobs, until_s, moving), begin
+        lambda moving: moving.goes_on,
+        lambda moving: _round(world, today, jobs, until_s, hidden, moving),
+        begin,
     )
     names = ("phase", "left_s", "start_s", "finish_s", "status")
     return jobs._replace(**{name: getattr(final, name) for name in names}), final.end_s
 
 
-def _round(world: World, today: Conditions, jobs: Jobs, until_s: Array, moving: _Moving) -> _Moving:
+def _round(
+    world: World, today: Conditions, jobs: Jobs, until_s: Array, hidden: Hidden, moving: _Moving
+) -> _Moving:
     """The next event of every node, if it comes before `until_s`."""
     now_s = moving.now_s
     served, waiting = moving.phase == SERVED, moving.phase == WAITING
-    cores = _of_nodes(jnp.sum(jnp.asarray(today.core_exists), axis=0), until_s.ndim)
-    limit = _of_nodes(today.limit, until_s.ndim)
     num_served = jnp.sum(served, axis=1, dtype=jnp.float32)
-    pace = jnp.minimum(1.0, cores / jnp.maximum(num_served, 1.0))
-    left_s = jnp.where(served, moving.left_s, jnp.inf)
+    running, pace, limit, change_at = _paces(world, today, jobs, hidden, moving, num_served)
+    left_s = jnp.where(running, moving.left_s / pace, jnp.inf)
     enters_s = jnp.where(waiting, jobs.enters_s, jnp.inf)
     drop_s = jnp.where(waiting, jobs.drop_s, jnp.inf)
-    done_at = now_s + jnp.min(left_s, axis=1) / pace
+    done_at = now_s + jnp.min(left_s, axis=1)
     join_at = jnp.where(num_served < limit, jnp.maximum(now_s, jnp.min(enters_s, axis=1)), jnp.inf)
     drop_at = jnp.min(drop_s, axis=1)
     down_at = next_down_s(world, today, now_s)
     event_at = jnp.minimum(jnp.minimum(done_at, join_at), jnp.minimum(drop_at, down_at))
+    event_at = event_at if change_at is None else jnp.minimum(event_at, change_at)
     fires = event_at <= jnp.where(jnp.isfinite(until_s), until_s, jnp.finfo(jnp.float32).max)[None]
     resting_s = jnp.where(jnp.isfinite(until_s)[None], until_s[None], now_s)
     then_s = jnp.where(fires, event_at, resting_s)
     down = fires & (down_at <= event_at)
     done = fires & ~down & (done_at <= event_at)
     join = fires & ~down & ~done & (join_at <= event_at)
-    drop = fires & ~down & ~done & ~join
+    drop = fires & ~down & ~done & ~join & (drop_at <= event_at)
 
     at_done = done[:, None] & _first_least(left_s)
     at_join = join[:, None] & _first_least(enters_s)
     at_drop = drop[:, None] & _first_least(drop_s)
     at_down = down[:, None] & (served | waiting)
     then = then_s[:, None]
-    passed_s = ((then_s - now_s) * pace)[:, None]
-    left_s = jnp.where(served, jnp.maximum(moving.left_s - passed_s, 0.0), moving.left_s)
+    passed_s = (then_s - now_s)[:, None] * pace
+    left_s = jnp.where(running, jnp.maximum(moving.left_s - passed_s, 0.0), moving.left_s)
     begins_s = jnp.maximum(then, jobs.there_s)
-    left_s = jnp.where(at_join, left_s + (begins_s - then), left_s)
+    if not world.paced:
+        left_s = jnp.where(at_join, left_s + (begins_s - then), left_s)
     start_s = jnp.where(at_join, begins_s, moving.start_s)
     start_s = jnp.where(at_down & (start_s >= then), jnp.inf, start_s)
     back_s = _way_back_s(world, today, jobs, at_done, then_s)
@@ -190,6 +213,42 @@ def _round(world: World, today: Conditions, jobs: Jobs, until_s: Array, moving: 
     if world.reactions.any:
         end_s = _note(end_s, jobs.owner, at_done, then_s + back_s)
     return _Moving(then_s, phase, left_s, start_s, finish_s, status, end_s, jnp.any(fires))
+
+
+def _paces(
+    world: World, today: Conditions, jobs: Jobs, hidden: Hidden, moving: _Moving, num_served: Array
+) -> tuple[Array, Array, Array, Array | None]:
+    """Who runs, how fast, how many places there are, and when that changes by itself.
+
+    Returns:
+        [nodes, slots, *streams] bool; the pace, [nodes, slots or 1, *streams]; places [nodes, *streams or ones]; the
+        next change [nodes, *streams], None where pace depends on the number alone: then a run that waits for its input
+        counts as running, and the wait as work.
+    """
+    ndim, now_s = num_served.ndim - 1, moving.now_s
+    served, limit = moving.phase == SERVED, _of_nodes(today.limit, ndim)
+    cores = _of_nodes(jnp.sum(jnp.asarray(today.core_exists), axis=0), ndim)
+    change_at = jnp.full_like(now_s, jnp.inf)
+    if hidden.taken_s is not None:
+        taken = hidden.taken_s > now_s[None]
+        num_taken = jnp.sum(taken, axis=0)
+        cores = cores - num_taken
+        limit = jnp.where(_of_nodes(today.shares, ndim), jnp.where(cores > 0, limit, 0.0), limit - num_taken)
+        change_at = jnp.min(jnp.where(taken, hidden.taken_s, jnp.inf), axis=0)
+    pace = jnp.minimum(1.0, cores / jnp.maximum(num_served, 1.0))
+    if not world.paced:
+        return served, pace[:, None], limit, None
+    running = served & (moving.start_s <= now_s[:, None])
+    if hidden.speed is not None:
+        pace = pace * value_at(hidden.speed, now_s)
+        change_at = jnp.minimum(change_at, next_change_s(hidden.speed, now_s))
+    pace = pace[:, None]
+    if jobs.pressure is not None and jobs.sensitivity is not None:
+        pressure = jnp.where(running, jobs.pressure, 0.0)
+        beside_it = jnp.maximum(jnp.sum(pressure, axis=1, keepdims=True) - pressure, 0.0)
+        pace = pace / (1.0 + jobs.sensitivity * beside_it)
+    begins_at = jnp.min(jnp.where(served & ~running, moving.start_s, jnp.inf), axis=1)
+    return running, pace, limit, jnp.minimum(change_at, begins_at)
 
 
 def _way_back_s(world: World, today: Conditions, jobs: Jobs, at_done: Array, then_s: Array) -> Array:

@@ -14,6 +14,7 @@ from evaluation.simulator.answers import Queues, answer, empty_queues
 from evaluation.simulator.arrivals import next_request
 from evaluation.simulator.conditions import Conditions, conditions
 from evaluation.simulator.failures import is_up, on_clock
+from evaluation.simulator.modulation import Path, draw_rate
 from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.unfolding import seated, unfolding_response, unseated
 from evaluation.simulator.workloads import FACT, Workload, missing_arrivals
@@ -40,17 +41,20 @@ def truth_arrivals(
         begin_s: [] or [*streams] time of day in [0, day_s).
     """
 
-    def init(key: Array, streams: Streams) -> tuple[None, First]:
-        clock_s, request, more = ask_next(key, jnp.zeros(streams, jnp.float32))
-        return None, First(clock_s, request, more[None], ~more)
+    def init(key: Array, streams: Streams) -> tuple[Path | None, First]:
+        rate = draw_rate(key, world, streams)
+        clock_s, request, more = ask_next(key, jnp.zeros(streams, jnp.float32), rate)
+        return rate, First(clock_s, request, more[None], ~more)
 
-    def following(key: Array, _: None, state: PlacementState, _fate: Fate) -> tuple[None, Next]:
-        clock_s, request, more = ask_next(key, state.clock_s)
-        return None, Next(clock_s, request, more[None], ~more)
+    def following(
+        key: Array, rate: Path | None, state: PlacementState, _fate: Fate
+    ) -> tuple[Path | None, Next]:
+        clock_s, request, more = ask_next(key, state.clock_s, rate)
+        return rate, Next(clock_s, request, more[None], ~more)
 
-    def ask_next(key: Array, clock_s: Array) -> tuple[Array, Requests, Array]:
+    def ask_next(key: Array, clock_s: Array, rate: Path | None) -> tuple[Array, Requests, Array]:
         offset_s = jnp.full_like(clock_s, begin_s)
-        clock_s, request, more = next_request(key, world, today, names, offset_s, clock_s, weekday)
+        clock_s, request, more = next_request(key, world, today, names, offset_s, clock_s, weekday, rate)
         return clock_s, seated(request), more
 
     return Arrivals(init, following)
@@ -72,15 +76,16 @@ def truth_answers(world: World, today: Conditions, names: Names) -> Answers:
 
 
 def _drawn_answers(world: World, today: Conditions, names: Names) -> Answers:
-    def init(_key: Array, streams: Streams) -> Queues:
-        return empty_queues(today, streams)
+    def init(key: Array, streams: Streams) -> Queues:
+        return empty_queues(key, world, today, streams)
 
     def answer_seat(
         key: Array, queues: Queues, state: PlacementState, node: Array, _note: PyTree
     ) -> tuple[Queues, Fate]:
         request = unseated(state.request)
         held, fate = answer(key, world, today, names, queues, request, state.clock_s, node[0])
-        queues = Queues(jnp.where(state.active[0][None, None], held.free_s, queues.free_s))
+        free_s = jnp.where(state.active[0][None, None], held.free_s, queues.free_s)
+        queues = queues._replace(free_s=free_s)
         return queues, jax.tree.map(lambda leaf: leaf[None], fate)
 
     return Answers(init, answer_seat)

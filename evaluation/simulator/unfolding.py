@@ -28,7 +28,7 @@ from twin.placement.types import Cluster, News, PlacementState, Requests
 
 def in_order_of(today: Conditions, world_node: np.ndarray) -> Conditions:
     """The day's numbers with nodes in the order of a cluster's vocabulary."""
-    first = ("speed", "shares", "limit", "down_from_s", "down_to_s")
+    first = ("speed", "shares", "limit", "down_from_s", "down_to_s", "node_site")
     last = ("core_exists", "affinity", "link", "hosts")
     moved = {name: getattr(today, name)[world_node] for name in first}
     moved |= {name: getattr(today, name)[:, world_node] for name in last}
@@ -64,7 +64,7 @@ def unfolding_response(
 
     def init(key: Array, streams: Streams) -> tuple[Unfolding, Outcome]:
         midnight = jnp.zeros(streams, jnp.float32)
-        system = begin_unfolding(world, today, depth, midnight)
+        system = begin_unfolding(key, world, today, depth, midnight)
         system, (clock_s, request, more) = follow(key, system, jnp.ones(streams, bool))
         told = news(system.jobs, jnp.zeros(streams, bool), clock_s, request, more)
         return system, Outcome(jnp.zeros(streams, jnp.float32), jnp.zeros_like(more), ~more, told)
@@ -83,7 +83,7 @@ def unfolding_response(
 
     def foretell(system: Unfolding, state: PlacementState) -> PlacementState:
         never = jnp.full_like(system.now_s, jnp.inf)
-        jobs, _ = pass_time(world, today, system.jobs, system.crowd.end_s, system.now_s, never)
+        jobs, _ = pass_time(world, today, system.jobs, system.crowd.end_s, system.now_s, never, system.hidden)
         table = state.in_flight
         finish_s = jnp.minimum(table.finish_s, jobs.finish_s)
         known = jnp.isfinite(finish_s) & (jobs.phase == GONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from evaluation.simulator.options import (
@@ -19,6 +20,9 @@ from logs_schema.tables import TIERS
 if TYPE_CHECKING:
     from evaluation.simulator.world import World
 
+LEAST_PERIOD_S = 60.0
+"""Shortest mean length of a hidden period: every life of a day draws all of its changes at once."""
+MOST_FACTOR = 1_000.0
 DISCIPLINES = (FIFO, PROCESSOR_SHARING)
 
 
@@ -42,6 +46,8 @@ def check(world: World) -> None:
     _validate_drift(world)
     _validate_reactions(world)
     _validate_failures(world)
+    _validate_hidden(world)
+    _validate_declared(world)
 
 
 def _validate_nodes(world: World) -> None:
@@ -89,7 +95,15 @@ def _validate_demand(world: World) -> None:
         _within(world.name, f"service {service.name}: output_mib", service.output_mib, 0.0)
         _within(world.name, f"service {service.name}: input_mib", service.input_mib, 0.0)
         _within(world.name, f"service {service.name}: memory_gib", service.memory_gib, 0.0)
+        _within(world.name, f"service {service.name}: pressure", service.pressure, 0.0)
+        _within(world.name, f"service {service.name}: sensitivity", service.sensitivity, 0.0)
     _validate_rules(world)
+    if world.contends != any(one.pressure > 0.0 or one.sensitivity > 0.0 for one in world.services):
+        _refuse(
+            world.name,
+            "services with pressure but none with sensitivity, or the other way round: nobody slows anybody down",
+            "both above 0 somewhere, or both 0 everywhere",
+        )
     if all(service.share == 0.0 for service in world.services):
         _refuse(world.name, "no service has a share", "a share above 0 of at least one service")
     for scenario in world.scenarios:
@@ -115,6 +129,8 @@ def _validate_drift(world: World) -> None:
     _within(world.name, "drift.slowing", drift.slowing, 0.0, 0.99)
     _within(world.name, "drift.hot_share", drift.hot_share, 0.0, 1.0)
     _within(world.name, "drift.hot_from_day", drift.hot_from_day, 0)
+    for name in ("acceptance", "work", "inputs", "deadlines", "latency", "bandwidth"):
+        _within(world.name, f"drift.{name}", getattr(drift, name), -10.0, 10.0)
     if drift.slowing:
         for name in drift.slowing_nodes:
             _known(world, "drift.slowing_node", "node", name, [node.name for node in world.nodes])
@@ -150,9 +166,36 @@ def _validate_failures(world: World) -> None:
         _known(world, "outages", "node", outage.node, [node.name for node in world.nodes])
         _validate_window(world, f"outage of {outage.node}", outage)
     for fault in world.link_faults:
-        _known(world, "link_faults", "link", fault.link, LINK_KINDS)
+        _known(world, "link_faults", "link", fault.link, LINK_KINDS if world.cloud_site else LINK_KINDS[:2])
         _validate_window(world, f"fault of link {fault.link}", fault)
         _within(world.name, f"fault of link {fault.link}: slowdown", fault.slowdown, 1.0, may_be_inf=True)
+
+
+def _validate_hidden(world: World) -> None:
+    for name in ("slow_nodes", "slow_sites", "regimes", "bursts"):
+        periods = getattr(world, name)
+        slow = name.startswith("slow")
+        _within(
+            world.name, f"{name}.factor", periods.factor, 0.0, 1.0 if slow else MOST_FACTOR, open_lower=True
+        )
+        _within(world.name, f"{name}.usual_s", periods.usual_s, LEAST_PERIOD_S)
+        _within(world.name, f"{name}.other_s", periods.other_s, LEAST_PERIOD_S)
+    _within(world.name, "taken_cores", world.taken_cores, 0.0, 1.0)
+    _within(world.name, "taken_mean_s", world.taken_mean_s, 0.0, open_lower=True)
+
+
+def _validate_declared(world: World) -> None:
+    declared = world.declared
+    _within(world.name, "declared.excess", declared.excess, 1.0)
+    _within(world.name, "declared.agent_spread", declared.agent_spread, 0.0)
+    _within(world.name, "declared.informative", declared.informative, 0.0, 1.0)
+    values = (0.0, *declared.rounded_to_s)
+    if any(later <= earlier for earlier, later in pairwise(values)):
+        _refuse(
+            world.name,
+            f"declared.rounded_to_s is {list(declared.rounded_to_s)}",
+            "values above 0, each above the one before",
+        )
 
 
 def _validate_window(world: World, where: str, failure: Outage | LinkFault) -> None:

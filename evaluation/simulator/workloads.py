@@ -107,6 +107,13 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
         ConfigError: no such pattern, the archive does not support it, or the world's agents decide who asks.
     """
     chosen = pattern(pattern_name)
+    for name, is_asked in (("bursts", world.bursts.any), ("declared", world.declared.any)):
+        if is_asked:
+            raise ConfigError(
+                f"{name} say how the world draws its requests, which come from a list",
+                where=f"simulated world {world.name!r}, {name}", allowed="worlds without it with --arrivals",
+                advice="let the world draw its requests, or leave the option out",
+            )  # fmt: skip
     if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
         raise ConfigError(
             "agents that leave or pause decide who asks, so requests cannot come from a list",

@@ -10,7 +10,16 @@ shares its cores serves all whose input is there at once (`evaluation.simulator.
 from dataclasses import dataclass, field
 
 from evaluation.simulator.laws import Law, constant, lognormal
-from evaluation.simulator.options import CALENDAR_DAY_S, FIFO, PROCESSOR_SHARING, LinkFault, Outage, Reactions
+from evaluation.simulator.options import (
+    CALENDAR_DAY_S,
+    FIFO,
+    PROCESSOR_SHARING,
+    Declared,
+    LinkFault,
+    Outage,
+    Periods,
+    Reactions,
+)
 from evaluation.simulator.validation import check
 
 DAYS_A_WEEK = 7
@@ -41,6 +50,7 @@ class Service:
 
     `trend` is the exponent by which its share has grown after 30 days at full drift of the mix. `output_mib` is sent
     back after the run, and the request finishes when the client has it; 0: nothing to send, no way back.
+    A run advances at `1 / (1 + sensitivity * sum of the pressures of the runs beside it on the node)`.
     `only_on` and `never_on` name nodes, sites or tiers that alone may host it, or may not (paper 000, section 2).
     """
 
@@ -54,6 +64,8 @@ class Service:
     output_mib: float = 0.0
     only_on: tuple[str, ...] = ()
     never_on: tuple[str, ...] = ()
+    pressure: float = 0.0
+    sensitivity: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,8 @@ class Drift:
         hot_service: Name of the service that becomes hot; empty for none. Its own share may be 0: then it is new.
         hot_from_day: First day on which it is hot.
         hot_share: Its share of every scenario's requests from then on, in [0, 1]; the others keep their proportions.
+        acceptance: What has been added to the log-odds of acceptance of offers away from home after 30 days.
+        work, inputs, deadlines, latency, bandwidth: Logarithm by which each has grown after 30 days.
     """
 
     mix: float = 0.0
@@ -98,6 +112,12 @@ class Drift:
     hot_service: str = ""
     hot_from_day: int = 0
     hot_share: float = 0.0
+    acceptance: float = 0.0
+    work: float = 0.0
+    inputs: float = 0.0
+    deadlines: float = 0.0
+    latency: float = 0.0
+    bandwidth: float = 0.0
 
     @property
     def slowing_nodes(self) -> tuple[str, ...]:
@@ -132,6 +152,12 @@ class World:
         drop_late: A request that has not started at its deadline is dropped then, and uses no core.
         reactions: How agents respond to late requests.
         outages, link_faults: Failures by plan.
+        slow_nodes, slow_sites: Periods in which a node, or all nodes of a site together, run slower (hidden).
+        regimes: Periods in which the work of arriving requests is larger or smaller (hidden); of mean one over time.
+        bursts: Periods in which requests arrive faster or slower; of mean one over time.
+        declared: What users say of their work.
+        taken_cores: Share of the cores that work of the day before, which no log tells of, has at the beginning.
+        taken_mean_s: For how long, exponential.
         seed: Seed of everything fixed: who the agents are, affinities, tastes.
     """
 
@@ -161,6 +187,13 @@ class World:
     reactions: Reactions = field(default_factory=Reactions)
     outages: tuple[Outage, ...] = ()
     link_faults: tuple[LinkFault, ...] = ()
+    slow_nodes: Periods = field(default_factory=Periods)
+    slow_sites: Periods = field(default_factory=Periods)
+    regimes: Periods = field(default_factory=Periods)
+    bursts: Periods = field(default_factory=Periods)
+    declared: Declared = field(default_factory=Declared)
+    taken_cores: float = 0.0
+    taken_mean_s: float = 60.0
 
     @property
     def all_sites(self) -> tuple[str, ...]:
@@ -170,7 +203,20 @@ class World:
     @property
     def unfolds(self) -> bool:
         """Whether what becomes of a request depends on what comes after it, so that it cannot be drawn at once."""
-        return self.reactions.any or any(node.discipline == PROCESSOR_SHARING for node in self.nodes)
+        shares = any(node.discipline == PROCESSOR_SHARING for node in self.nodes)
+        return self.reactions.any or shares or self.contends
+
+    @property
+    def contends(self) -> bool:
+        """Whether services that run side by side slow each other down."""
+        return any(one.pressure > 0.0 for one in self.services) and any(
+            one.sensitivity > 0.0 for one in self.services
+        )
+
+    @property
+    def paced(self) -> bool:
+        """Whether the pace of a run changes by more than how many share the cores."""
+        return self.contends or self.slow_nodes.any or self.slow_sites.any or self.taken_cores > 0.0
 
     @property
     def has_output(self) -> bool:

@@ -112,3 +112,20 @@ def test_impossible_options_are_refused_by_name(change, offender):
         validate(replace(SMALL, **change))
     assert offender in refusal.value.what
     assert refusal.value.allowed
+
+
+def test_every_table_drifts_by_what_is_declared():
+    drift = Drift(acceptance=-1.0, work=0.5, inputs=-0.2, deadlines=0.1, latency=0.7, bandwidth=-0.4)
+    world = replace(preset("small"), drift=drift)
+    before, after = (conditions(world, day) for day in (0, 15))
+    for name, exponent in (
+        ("work_s", 0.5), ("input_mib", -0.2), ("deadline_s", 0.1), ("latency_s", 0.7), ("s_per_mib", 0.4)
+    ):  # fmt: skip
+        np.testing.assert_allclose(
+            getattr(after, name), getattr(before, name) * np.exp(exponent / 2), rtol=1e-6
+        )
+    np.testing.assert_array_equal(before.accepts[0], after.accepts[0])
+    inside = (before.accepts[1:] > 1e-3) & (before.accepts[1:] < 1.0 - 1e-3)
+    odds = [np.log(one / (1.0 - one)) for one in (before.accepts[1:][inside], after.accepts[1:][inside])]
+    np.testing.assert_allclose(odds[1] - odds[0], -0.5, atol=2e-3)
+    assert inside.mean() > 0.5

@@ -119,7 +119,17 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
 def _refuse_options(world: World) -> None:
     asked = [
         name
-        for name, is_asked in (("reactions", world.reactions.any), ("link_faults", bool(world.link_faults)))
+        for name, is_asked in (
+            ("reactions", world.reactions.any),
+            ("link_faults", bool(world.link_faults)),
+            ("slow_nodes", world.slow_nodes.any),
+            ("slow_sites", world.slow_sites.any),
+            ("regimes", world.regimes.any),
+            ("bursts", world.bursts.any),
+            ("declared", world.declared.any),
+            ("pressure", world.contends),
+            ("taken_cores", world.taken_cores > 0.0),
+        )
         if is_asked
     ]
     if asked:

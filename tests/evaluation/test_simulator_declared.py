@@ -1,0 +1,80 @@
+"""Declared work that is only a limit: its mean, what it says of the size, round values, and limits that end runs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evaluation.simulator.laws import Law, constant, exponential, lognormal
+from evaluation.simulator.options import Declared
+from evaluation.simulator.world import validate
+from logs_schema.errors import ConfigError
+from tests.evaluation.worlds import lived, queue
+
+SIZE = 0.8
+
+
+def drawn(declared, *, size=None, run=None, num_agents=1):
+    """Declared and true work of some ten thousand requests."""
+    world = queue(8, 0.1, run or constant(), requests_per_day=4_000.0)
+    world = replace(world, size=size or lognormal(SIZE), declared=declared, num_agents=num_agents)
+    rows = lived(validate(world), "random", num_streams=4, chunk_steps=4_500)
+    work_s = world.services[0].work_s
+    run_s = (rows.fate.finish_s - rows.fate.start_s)[rows.live]
+    return rows.request.expected_run_s[rows.live] / work_s, run_s / work_s, rows.request.agent[rows.live]
+
+
+@pytest.mark.parametrize("informative", [0.0, 0.5, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_what_is_needed_keeps_its_mean_and_follows_what_is_declared_as_far_as_it_is_informative(informative):
+    declared, needed, _ = drawn(Declared(excess=4.0, informative=informative), run=lognormal(0.3))
+    assert declared.mean() == pytest.approx(4.0, rel=0.05)
+    assert needed.mean() == pytest.approx(1.0, rel=0.05)
+    slope = np.polyfit(np.log(declared), np.log(needed), 1)[0]
+    assert slope == pytest.approx(informative, abs=0.03)
+    spread = np.std(np.log(needed) - informative * np.log(declared))
+    assert spread == pytest.approx(0.3, rel=0.1)
+
+
+def test_agents_exaggerate_each_in_its_own_way():
+    declared, needed, agent = drawn(
+        Declared(excess=3.0, agent_spread=0.7), size=constant(), run=constant(), num_agents=30
+    )
+    np.testing.assert_allclose(needed, 1.0, rtol=0.02)
+    factor = np.array([declared[agent == one].mean() for one in np.unique(agent)])
+    assert all(np.ptp(declared[agent == one]) < 1e-3 for one in np.unique(agent))
+    assert np.std(np.log(factor)) == pytest.approx(0.7, rel=0.35)  # 30 agents
+    assert np.ptp(np.log(factor)) > 1.5
+
+
+def test_round_values_are_asked_for_and_limits_end_runs():
+    work_s = queue(8, 0.1, constant(), requests_per_day=4_000.0).services[0].work_s
+    values = tuple(work_s * factor for factor in (0.5, 1.0, 2.0, 4.0))
+    declared, needed, _ = drawn(
+        Declared(rounded_to_s=values, limits=True),
+        size=exponential(),
+        run=Law("hyperexponential", variation=6.0),
+    )
+    round_ones = declared <= 4.0 * (1.0 + 1e-5)
+    np.testing.assert_allclose(
+        np.unique(np.round(declared[round_ones], 4)), np.array([0.5, 1.0, 2.0, 4.0]), rtol=1e-3
+    )
+    assert np.mean(~round_ones) == pytest.approx(np.exp(-4.0), abs=0.006)
+    assert np.mean(declared == declared.min()) == pytest.approx(1.0 - np.exp(-0.5), abs=0.02)
+    assert np.all(needed <= declared + 0.02 / work_s)
+    assert 0.1 < np.mean(needed > 0.999 * declared - 0.02 / work_s) < 0.5, (
+        "some runs are ended by their limit"
+    )
+
+
+@pytest.mark.parametrize(
+    ("declared", "named"),
+    [
+        (Declared(excess=0.5), "excess"),
+        (Declared(informative=2.0), "informative"),
+        (Declared(agent_spread=-1.0), "agent_spread"),
+        (Declared(rounded_to_s=(60.0, 30.0)), "rounded_to_s"),
+    ],
+)
+def test_declarations_that_cannot_be_are_refused_by_name(declared, named):
+    with pytest.raises(ConfigError, match=named):
+        validate(replace(queue(1, 0.5, constant()), declared=declared))
