@@ -6,6 +6,7 @@ Every number carries its judge, because they do not mean the same.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -199,12 +200,13 @@ class Comparison:
         unit_kind: What the bootstrap draws, in words.
         level: Coverage aimed at by the intervals.
         main_metric: Name of the metric that leads the report.
-        policies, judges, shifts, metrics: What was compared, in the order of tables.
+        policies, judges, shifts, metrics: What was compared, in the order of tables; the last trained policy
+            is what training hands over.
         cells, differences, tallies: The numbers.
         trust: How far each judge can be believed.
         off_policy: What off-policy estimates say, in units of the reward.
         notes: What a reader has to know besides; refused: name of a policy that was left out -> why.
-        lead_reference: Policy that table, plots and command line refer to; empty where each has its own.
+        lead_reference: Policy that table, plots and command line refer to; empty: the first, see `reference`.
     """
 
     archive: Mapping[str, Any]
@@ -228,28 +230,44 @@ class Comparison:
 
     def cell(self, judge: str, shift_days: int, policy: str, metric: str) -> Estimate | None:
         """The estimate of one cell; None where the policy was not judged there."""
-        wanted = (judge, shift_days, policy, metric)
-        for cell in self.cells:
-            if (cell.judge, cell.shift_days, cell.policy, cell.metric) == wanted:
-                return cell.estimate
-        return None
+        return self._estimates.get((judge, shift_days, policy, metric))
 
     def is_far(self, judge: str, shift_days: int, policy: str) -> bool:
         """Whether a judge's value of a policy is a guess, see `is_far`."""
-        where = (judge, shift_days, policy)
-        return any(
-            is_far(one.unfamiliar) for one in self.tallies if (one.judge, one.shift_days, one.policy) == where
-        )
+        return (judge, shift_days, policy) in self._far
 
     def difference(
         self, judge: str, shift_days: int, policy: str, reference: str, metric: str
     ) -> Difference | None:
         """The paired difference of one policy to one reference; None where there is none."""
-        wanted = (judge, shift_days, policy, reference, metric)
-        for found in self.differences:
-            if (found.judge, found.shift_days, found.policy, found.reference, found.metric) == wanted:
-                return found
-        return None
+        return self._differences.get((judge, shift_days, policy, reference, metric))
+
+    @cached_property
+    def _estimates(self) -> dict[tuple[str, int, str, str], Estimate]:
+        return {(one.judge, one.shift_days, one.policy, one.metric): one.estimate for one in self.cells}
+
+    @cached_property
+    def _far(self) -> set[tuple[str, int, str]]:
+        return {(one.judge, one.shift_days, one.policy) for one in self.tallies if is_far(one.unfamiliar)}
+
+    @cached_property
+    def _differences(self) -> dict[tuple[str, int, str, str, str], Difference]:
+        return {
+            (one.judge, one.shift_days, one.policy, one.reference, one.metric): one
+            for one in self.differences
+        }
+
+    def references(self) -> list[str]:
+        """The policies that differences were taken to: imitation first, then history, then others."""
+        known = {difference.reference for difference in self.differences}
+        rank = {"imitation": 0, "history": 1}
+        found = [policy for policy in self.policies if policy.name in known]
+        return [policy.name for policy in sorted(found, key=lambda policy: rank.get(policy.kind, 2))]
+
+    def reference(self) -> str | None:
+        """The one that table, figures and command line refer to: the lead reference, else the first; None without."""
+        known = self.references()
+        return self.lead_reference if self.lead_reference in known else next(iter(known), None)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`."""

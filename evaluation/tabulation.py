@@ -20,12 +20,11 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
         metric: Name of the metric; the main one by default.
 
     Returns:
-        Something rich can print; signs refer to the lead reference, else to the last one that was compared with.
+        Something rich can print; signs refer to the reference of the comparison.
     """
     name = metric or comparison.main_metric
     facts = next(item for item in comparison.metrics if item.name == name)
-    known = {difference.reference: None for difference in comparison.differences}
-    against = comparison.lead_reference or (list(known)[-1] if known else "")
+    against = comparison.reference() or ""
     percent = f"{100 * comparison.level:.0f} %"
     tables: list[Table | Text] = []
     for judge in comparison.judges:

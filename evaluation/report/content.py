@@ -85,7 +85,7 @@ class Report:
         hashes: Content hash of every product.
         seeds: Seed of every step.
         limits: What the numbers cannot say, in sentences.
-        warnings: What a reader must know before any number, in sentences; the summary begins with them.
+        warnings: What a reader must know before any number, in sentences; the page begins with them.
     """
 
     title: str

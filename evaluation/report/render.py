@@ -12,8 +12,11 @@ from evaluation.comparison import Comparison
 from evaluation.formatting import FAR_MARK, GUESS, NO_VALUE, interval, number, shift_label
 from evaluation.records import to_plain
 from evaluation.report.content import Chart, Report
-from evaluation.report.plots import chart_plot, plotted_together, shift_plot
-from evaluation.report.words import far_policies, not_applicable, references, standing_limits, summary
+from evaluation.report.overview import columns, figure_file, figure_note, figure_title, panels
+from evaluation.report.plots import COLOURS, chart_plot
+from evaluation.report.roles import Strong, strong_policies
+from evaluation.report.verdict import verdict
+from evaluation.report.words import far_policies, not_applicable, standing_limits, summary
 
 _WORDS = {
     Verdict.BETTER: "better",
@@ -21,13 +24,25 @@ _WORDS = {
     Verdict.CANNOT_TELL: "cannot tell",
     Verdict.NO_DIRECTION: "",
 }
+_MARKS = {
+    "better": " \N{BLACK UP-POINTING TRIANGLE}",
+    "worse": " \N{BLACK DOWN-POINTING TRIANGLE}",
+    "cannot tell": " ~",
+    "": "",
+}
+"""Words of a verdict -> the mark beside a value in the compact table."""
 
 
 def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
-    """Writes `report.html` and `report.json` into an existing folder, and returns their paths."""
+    """Writes `report.html` and `report.json` into an existing folder, and returns their paths.
+
+    Beside them stands the figure of the page as `comparison.svg`, where there is one.
+    """
     page, data = folder / "report.html", folder / "report.json"
     page.write_text(render(report), encoding="utf-8")
     data.write_text(json.dumps(to_plain(report), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    if picture := figure_file(report.comparison):
+        (folder / "comparison.svg").write_text(picture, encoding="utf-8")
     return page, data
 
 
@@ -40,19 +55,27 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    comparison, over = report.comparison, _improved_over(report.comparison)
+    comparison, over = report.comparison, report.comparison.reference()
+    figure = [Markup(panel.svg) for panel in panels(comparison)]
+    said = verdict(comparison)
     environment.filters.update(number=number, shift=shift_label)
     return environment.get_template("report.html.j2").render(
         report=report,
         comparison=comparison,
-        summary=[*report.warnings, *summary(comparison)],
-        leading=_tables(comparison, comparison.main_metric),
+        verdict=said,
+        is_guess=any(FAR_MARK in sentence for sentence in said),
+        summary=summary(comparison),
+        figure=figure,
+        columns=columns(len(figure)),
+        figure_title=figure_title(comparison),
+        figure_note=figure_note(comparison),
+        leading=_leading(comparison),
+        marks=_MARKS,
         far=far_policies(comparison),
         far_mark=FAR_MARK,
         guess=GUESS,
-        reference=_table_reference(comparison),
-        improvements=_shift_plots(comparison, over) if over is not None else [],
-        values=_shift_plots(comparison, None),
+        reference=over,
+        improvements=[Markup(panel.svg) for panel in panels(comparison, over)] if over is not None else [],
         off_policy=_off_policy(comparison),
         metrics=_by_metric(comparison),
         not_applicable=not_applicable(comparison),
@@ -66,7 +89,7 @@ def render(report: Report) -> str:
 
 def _tables(comparison: Comparison, metric: str) -> list[dict[str, Any]]:
     """One table a judge: rows are policies, columns shifts."""
-    reference = _table_reference(comparison)
+    reference = comparison.reference() or ""
     tables = []
     for judge in comparison.judges:
         rows = []
@@ -78,6 +101,20 @@ def _tables(comparison: Comparison, metric: str) -> list[dict[str, Any]]:
             rows.append({"policy": policy.name, "cells": cells})
         tables.append({"judge": judge.name, "rows": rows})
     return tables
+
+
+def _leading(comparison: Comparison) -> list[dict[str, Any]]:
+    """The tables of the main metric: policies that stand out first, with the colour of their line, then the others."""
+    strong = {one.policy: one for one in strong_policies(comparison)}
+    tables = _tables(comparison, comparison.main_metric)
+    for table in tables:
+        rows = {row["policy"]: row | _outstanding(strong.get(row["policy"])) for row in table["rows"]}
+        table["rows"] = [*(rows[name] for name in strong), *(row for row in rows.values() if not row["role"])]
+    return tables
+
+
+def _outstanding(strong: Strong | None) -> dict[str, str]:
+    return {"role": strong.role, "colour": COLOURS[strong.style]} if strong else {"role": "", "colour": ""}
 
 
 def _cell(
@@ -137,35 +174,6 @@ def _by_metric(comparison: Comparison) -> list[dict[str, Any]]:
         for facts in comparison.metrics
         if facts.name in valued
     ]
-
-
-def _shift_plots(comparison: Comparison, over: str | None) -> list[dict[str, Any]]:
-    """For every judge, the main metric against the shift: its improvement, or for None itself."""
-    metric = comparison.main_metric
-    what = metric if over is None else f"improvement in {metric} over {over}"
-    pictures = {
-        (judge.name, told): shift_plot(comparison, judge.name, metric, over, names)
-        for judge in comparison.judges
-        for told, names in plotted_together(comparison).items()
-    }
-    return [
-        {"title": f"{what}, judged by {judge}{told}", "svg": Markup(picture)}
-        for (judge, told), picture in pictures.items()
-        if picture is not None
-    ]
-
-
-def _table_reference(comparison: Comparison) -> str:
-    """The lead reference; else the first, imitation before history."""
-    return comparison.lead_reference or next(iter(references(comparison)), "")
-
-
-def _improved_over(comparison: Comparison) -> str | None:
-    """The lead reference; else random, or the easiest reference there is."""
-    known = references(comparison)
-    if comparison.lead_reference in known:
-        return comparison.lead_reference
-    return "random" if "random" in known else (known[-1] if known else None)
 
 
 def _with_plot(chart: Chart) -> dict[str, Any]:

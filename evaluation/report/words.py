@@ -1,23 +1,17 @@
-"""The verdict in plain words, and the limits that every reader of a comparison should know."""
+"""What every judge says, in plain words, and the limits that every reader of a comparison should know."""
+
+from collections.abc import Sequence
 
 from evaluation.bootstrap import Verdict
 from evaluation.comparison import FAR, Comparison, Difference, is_far
 from evaluation.formatting import FAR_MARK, GUESS, number, shift_label, with_interval
+from evaluation.report.roles import TRAINED
 
-TRAINED = "trained"
-_WORDS = {
+WORDS = {
     Verdict.BETTER: "does better than",
     Verdict.WORSE: "does worse than",
     Verdict.CANNOT_TELL: "cannot be told from",
 }
-
-
-def references(comparison: Comparison) -> list[str]:
-    """The policies that differences were taken to: imitation first, then history, then baselines."""
-    known = {difference.reference for difference in comparison.differences}
-    rank = {"imitation": 0, "history": 1}
-    found = [policy for policy in comparison.policies if policy.name in known]
-    return [policy.name for policy in sorted(found, key=lambda policy: rank.get(policy.kind, 2))]
 
 
 def summary(comparison: Comparison) -> list[str]:
@@ -36,13 +30,13 @@ def summary(comparison: Comparison) -> list[str]:
 def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
     """One sentence for the references against which the policy fares alike at every shift."""
     alike: dict[tuple[tuple[str, Verdict], ...], list[Difference]] = {}
-    for reference in references(comparison):
+    for reference in comparison.references():
         found = [
             difference
             for shift in comparison.shifts
             if (difference := _main_difference(comparison, judge, shift.shift_days, policy, reference))
         ]
-        if any(difference.verdict in _WORDS for difference in found):
+        if any(difference.verdict in WORDS for difference in found):
             pattern = tuple((_marked(comparison, one), one.verdict) for one in found)
             alike.setdefault(pattern, []).append(found[-1])
     facts = next(item for item in comparison.metrics if item.name == comparison.main_metric)
@@ -68,19 +62,20 @@ def _sentence(
     judge: str, policy: str, metric: str, pattern: tuple[tuple[str, Verdict], ...], last: list[Difference]
 ) -> str:
     """`last` holds the difference to every reference after the longest shift."""
-    names = _listed([found.reference for found in last])
+    names = listed([found.reference for found in last])
     parts: list[str] = []
-    for said, words in _WORDS.items():
+    for said, words in WORDS.items():
         shifts = [shift for shift, verdict in pattern if verdict is said]
         if shifts:
             whom = names if not parts else ("them" if len(last) > 1 else "it")
-            parts.append(f"{words} {whom} after {_listed(shifts)}")
+            parts.append(f"{words} {whom} after {listed(shifts)}")
     gaps = [f"{with_interval(found.estimate, signed=True)} against {found.reference}" for found in last]
-    figures = f"{metric} after {shift_label(last[0].shift_days)}: {_listed(gaps)}"
+    figures = f"{metric} after {shift_label(last[0].shift_days)}: {listed(gaps)}"
     return f"Judged by {judge}, {policy} {'; it '.join(parts)} ({figures})."
 
 
-def _listed(items: list[str]) -> str:
+def listed(items: Sequence[str]) -> str:
+    """For example "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
@@ -118,7 +113,7 @@ def standing_limits(comparison: Comparison) -> list[str]:
     ]
     guessed = far_policies(comparison)
     if guessed:
-        said = "; ".join(f"{judge}: {_listed(policies)}" for judge, policies in guessed.items())
+        said = "; ".join(f"{judge}: {listed(policies)}" for judge, policies in guessed.items())
         limits.append(
             f"{FAR_MARK} marks what a judge only guesses. In a twin, more than {100 * FAR:.0f} % of the policy's "
             "decisions went to nodes with longer queues than 99 % of the logged offers to them found. In replay, more "
@@ -127,7 +122,7 @@ def standing_limits(comparison: Comparison) -> list[str]:
         )
     silent = [shift for shift in comparison.shifts if not shift.days]
     if silent:
-        names = _listed([shift_label(shift.shift_days) for shift in silent])
+        names = listed([shift_label(shift.shift_days) for shift in silent])
         limits.append(f"Nothing is said about {names}: the log does not reach there.")
     agreements = [tally.agreement for tally in comparison.tallies if tally.agreement is not None]
     if agreements:

@@ -3,19 +3,25 @@
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from evaluation.bootstrap import BootstrapConfig
+from evaluation.bootstrap import BootstrapConfig, Verdict
 from evaluation.commands.output import as_text
 from evaluation.comparison import Comparison, JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.formatting import FAR_MARK, interval, number
-from evaluation.judges.descriptions import POLICIES
+from evaluation.judges.descriptions import LADDER, POLICIES
+from evaluation.metrics import ON_TIME
 from evaluation.records import from_plain, to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
+from evaluation.report.overview import NAME_GAP, apart, figure_file, panels
 from evaluation.report.plots import COLOURS, series_style
+from evaluation.report.roles import strong_policies
+from evaluation.report.verdict import verdict
 from evaluation.report.words import summary
 from evaluation.tabulation import tabulate
 from tests.evaluation.made import made_decisions
@@ -39,6 +45,7 @@ def made_run(judge, shift, policy, late, num_units):
     )
 
 
+@cache
 def made_comparison(hostile=""):
     names = {**QUALITY, **({hostile: 0.3} if hostile else {})}
     runs = [
@@ -203,24 +210,145 @@ def test_what_cannot_be_said_is_said(plain):
 
 
 def test_plots_carry_labels_with_units_and_follow_the_page(plain):
-    assert plain.count("<svg") == 4 + 2
+    assert plain.count("<svg") == 2 + 2 + 2
     for label in (
-        "time between the training days and the test days",
+        "Across: time between training and test days.",
+        "judged by twin",
         "loss [nats per answer]",
-        "over random",
+        "over bc_greedy",
     ):
         assert label in plain
     assert "currentColor" in plain
     assert "#010203" not in plain
 
 
-def test_no_two_policies_of_a_comparison_look_alike():
-    num_policies = len(POLICIES)
-    assert num_policies > len(COLOURS)
-    assert len({tuple(series_style(order).items()) for order in range(num_policies)}) == num_policies
+@pytest.fixture(scope="module")
+def crowded():
+    """All policies of the house and three of a user's own, by one judge; the trained ones nearly alike."""
+    names = [policy.name for policy in POLICIES]
+    own = [PolicyFacts(f"mine {number}", "user", "made up") for number in range(3)]
+    late = {name: 0.7 - 0.02 * place for place, name in enumerate(names)} | {LADDER: 0.2, "twin": 0.21}
+    runs = [
+        made_run("replay", shift, policy.name, late.get(policy.name, 0.4), 8)
+        for shift in (0, 7)
+        for policy in (*POLICIES, *own)
+    ]
+    return compare(
+        runs, archive={}, train_days=[], unit_kind="days", policies=[*POLICIES, *own],
+        judges=[JudgeFacts("replay", "made up")], shifts=[ShiftFacts(0, (), 1), ShiftFacts(7, (), 1)],
+        metrics=(ON_TIME,), config=BootstrapConfig(num_replicates=200),
+    )  # fmt: skip
 
 
-def test_the_verdict_comes_first_and_in_words(plain):
+def names_beside_lines(svg, comparison):
+    """Name -> height of its text, of the policies that are named in a panel."""
+    found = re.findall(r"<text[^>]*(?:y=|translate\(\S+ )\"?(-?[\d.]+)[^>]*>([^<]*)</text>", svg)
+    known = {policy.name for policy in comparison.policies}
+    return {name: float(height) for height, name in found if name in known}
+
+
+def test_few_policies_stand_out_each_in_its_own_way_and_all_others_are_grey(crowded):
+    strong = strong_policies(crowded)
+    assert [one.policy for one in strong] == [
+        LADDER, "bc_greedy", "history", "least_expected_response", "mine 0", "mine 1",
+    ]  # fmt: skip
+    looks = {tuple(series_style(one.style).items()) for one in strong}
+    assert len(looks) == len(strong) <= len(COLOURS) < len(crowded.policies)
+    (panel,) = panels(crowded)
+    assert set(names_beside_lines(panel.svg, crowded)) == {one.policy for one in strong}
+    assert panel.svg.count("stroke: var(--others); stroke-width: 0.8") == len(crowded.policies) - len(strong)
+    assert f"the other {len(crowded.policies) - len(strong)} policies" in render(Report("Many", crowded))
+
+
+def test_a_role_looks_the_same_with_and_without_policies_of_a_users_own(crowded):
+    without = replace(crowded, policies=tuple(one for one in crowded.policies if one.kind != "user"))
+    looks = {one.policy: one.style for one in strong_policies(crowded)}
+    told = {one.policy: one.style for one in strong_policies(without)}
+    assert {name: looks[name] for name in looks if name in told} == {
+        name: told[name] for name in told if name in looks
+    }
+    assert "twin" in told
+    assert "twin" not in looks
+
+
+def test_what_training_hands_over_is_its_last_policy():
+    assert [policy.name for policy in POLICIES if policy.kind == "trained"][-1] == LADDER
+
+
+def test_names_beside_lines_do_not_overlap(crowded):
+    (panel,) = panels(crowded)
+    heights = sorted(names_beside_lines(panel.svg, crowded).values())
+    assert len(heights) == 6
+    assert min(np.diff(heights)) > 10.0  # the size of their font
+
+
+def test_names_are_moved_no_further_than_it_takes():
+    np.testing.assert_allclose(apart([0.9, 0.1, 0.5], 0.1, 0.0, 1.0), [0.9, 0.1, 0.5])
+    np.testing.assert_allclose(apart([0.5, 0.5], 0.1, 0.0, 1.0), [0.45, 0.55])
+    np.testing.assert_allclose(apart([0.99, 1.0, 0.2], 0.1, 0.0, 1.0), [0.9, 1.0, 0.2])
+    generator = np.random.default_rng(0)
+    for _ in range(50):
+        wanted = generator.random(7) ** 3
+        moved = apart(list(wanted), NAME_GAP, 0.02, 0.98)
+        assert (np.argsort(moved) == np.argsort(wanted)).all()
+        assert np.diff(np.sort(moved)).min() > NAME_GAP - 1e-9
+        assert min(moved) >= 0.02 - 1e-9
+        assert max(moved) <= 0.98 + 1e-9
+
+
+def test_the_figure_is_a_file_of_its_own_that_runs_and_fetches_nothing():
+    text = figure_file(made_comparison(HOSTILE))
+    root = ElementTree.fromstring(text)
+    tags = [element.tag.rpartition("}")[2] for element in root.iter()]
+    assert tags.count("svg") == 1 + 2
+    assert "script" not in tags
+    assert not any(name.startswith("on") for element in root.iter() for name in element.attrib)
+    links = [value for one in root.iter() for name, value in one.attrib.items() if name.endswith("href")]
+    assert all(link.startswith("#") for link in links)
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_one_table_of_the_judges_is_shown_at_a_time_without_a_script(plain):
+    switch = plain[plain.index('class="switch"') : plain.index('id="trust"')]
+    assert re.findall(r'id="(judge-\d)"( checked)?>', switch) == [("judge-1", " checked"), ("judge-2", "")]
+    assert re.findall(r'<label for="(judge-\d)">(\w+)<', switch) == [
+        ("judge-1", "replay"),
+        ("judge-2", "twin"),
+    ]
+    assert switch.count("<table") == 2
+    assert ".switch > input:checked + label + .wide { display: block; }" in plain
+
+
+def test_the_picture_comes_first_then_the_verdict_in_two_sentences(plain):
+    first, second = verdict(made_comparison())
+    assert first.startswith(
+        "Judged by replay, ppo does better than bc_greedy, history and random after 0 days and 1 week; "
+        "it cannot be told from bc_greedy, history and random after 1 day (on_time after 1 week: ppo "
+    )
+    assert second == "The same is said by twin."
+    assert plain.index("<svg") < plain.index(first) < plain.index(second) < plain.index("<table")
+
+
+def test_warnings_stand_before_the_picture():
+    page = render(replace(made_report(), warnings=(f"Beware of {HOSTILE}.",)))
+    assert "Beware of &lt;script&gt;" in page[: page.index("<svg")]
+
+
+def test_the_verdict_says_where_judges_part():
+    comparison = made_comparison()
+    other = {Verdict.BETTER: Verdict.WORSE}
+
+    def turned(one):
+        is_turned = one.judge == "twin" and one.policy == "ppo" and one.reference == "history"
+        return replace(one, verdict=other.get(one.verdict, one.verdict)) if is_turned else one
+
+    apart_ = replace(comparison, differences=tuple(map(turned, comparison.differences)))
+    assert verdict(apart_)[1] == "The contrary about history is said by twin."
+    alone = replace(comparison, judges=comparison.judges[:1])
+    assert verdict(alone)[1] == "No other judge says anything about that."
+
+
+def test_every_judge_has_its_sentences():
     sentences = summary(made_comparison())
     assert len(sentences) == 2
     assert sentences[0].startswith(
@@ -228,13 +356,13 @@ def test_the_verdict_comes_first_and_in_words(plain):
         "it cannot be told from them after 1 day (on_time, where higher is better, after 1 week: +"
     )
     assert "after 1 month: +" in sentences[1]
-    assert plain.index("In short") < plain.index("<table")
 
 
 def test_json_says_the_same_and_reads_back(tmp_path, plain):
     report = made_report()
     page, data = write_report(report, tmp_path)
     assert page.read_text(encoding="utf-8") == plain
+    assert (tmp_path / "comparison.svg").read_text(encoding="utf-8") == figure_file(report.comparison)
     read = json.loads(data.read_text(encoding="utf-8"))
     assert Comparison.from_json(read["comparison"]) == report.comparison
     assert to_plain(from_plain(Report, read)) == read
@@ -268,6 +396,8 @@ def test_a_guess_is_marked_in_table_summary_and_limits():
     assert any("Judged by replay, ppo" in one and f"1 week{FAR_MARK}" in one for one in said)
     assert not any(FAR_MARK in one for one in said if "Judged by twin" in one)
     assert last.startswith(f"{FAR_MARK} a guess")
+    assert verdict(guessed)[0].startswith(f"Judged by replay{FAR_MARK}, ppo")
+    assert FAR_MARK not in verdict(comparison)[0]
     page = render(replace(made_report(), comparison=guessed))
     value = number(guessed.cell("replay", 7, "ppo", "on_time").value)
     assert f"{value}{FAR_MARK}<small>" in page
@@ -278,5 +408,7 @@ def test_a_guess_is_marked_in_table_summary_and_limits():
 def test_how_far_the_judges_can_be_believed_stands_on_the_page():
     page = render(made_report())
     section = page[page.index('id="trust"') : page.index('id="metrics"')]
+    header = re.findall(r"<th[^>]*>(.*?)</th>", section)
+    assert header.index("rank correlation") == 2  # in sight on narrow windows
     for figure in ("0.510", "0.530", "0.020", "0.0215", "0.0123", "0.800"):
         assert figure in section

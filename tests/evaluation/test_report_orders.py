@@ -11,7 +11,8 @@ from evaluation.commands.output import as_text
 from evaluation.comparison import JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.metrics import BOUNDED_SLOWDOWN
 from evaluation.report import Report, render
-from evaluation.report.plots import COLOURS, plotted_together
+from evaluation.report.overview import panels
+from evaluation.report.roles import strong_policies
 from evaluation.tabulation import tabulate
 from tests.evaluation.made import made_decisions
 
@@ -42,28 +43,33 @@ def comparison():
 def test_table_plots_and_terminal_refer_to_the_same_policy(comparison):
     page = render(Report("Orders", comparison))
     assert "how it stands to sjf+easy" in page
-    assert set(re.findall(r"improvement in bounded_slowdown over ([^,]+),", page)) == {"sjf+easy"}
+    assert set(re.findall(r"improvement in bounded_slowdown \[1\] over ([^,]+),", page)) == {"sjf+easy"}
     assert "against sjf+easy" in " ".join(as_text(tabulate(comparison)).split())
     other = replace(comparison, lead_reference="fcfs+easy")
     page = render(Report("Orders", other))
     assert "how it stands to fcfs+easy" in page
-    assert set(re.findall(r"improvement in bounded_slowdown over ([^,]+),", page)) == {"fcfs+easy"}
+    assert set(re.findall(r"improvement in bounded_slowdown \[1\] over ([^,]+),", page)) == {"fcfs+easy"}
     assert "against fcfs+easy" in " ".join(as_text(tabulate(other)).split())
 
 
-def test_no_picture_shows_more_policies_than_there_are_colours(comparison):
-    pictures = plotted_together(comparison)
-    assert sorted(name for names in pictures.values() for name in names) == sorted(NAMES)
-    assert max(map(len, pictures.values())) <= len(COLOURS)
-    first, *_, last = pictures.values()
-    assert first[:2] == ("index", "sjf+easy")  # what learned, then the best
-    assert last[-1] == "ljf"
+def test_what_learned_the_best_rule_and_the_reference_stand_out(comparison):
+    strong = {one.policy: one.role for one in strong_policies(comparison)}
+    assert strong == {"index": "what training hands over", "sjf+easy": "the strongest rule"}
+    other = replace(comparison, lead_reference="fcfs+easy")
+    assert {one.policy for one in strong_policies(other)} == {"index", "sjf+easy", "fcfs+easy"}
+
+
+def ticks_of(svg):
+    """Values at the axis of a panel."""
+    found = re.findall(r"(\N{MINUS SIGN}?[\d,.]+)</text>", svg)
+    return {float(tick.replace(",", "").replace("\N{MINUS SIGN}", "-")) for tick in found}
 
 
 def test_values_far_apart_stand_on_a_logarithmic_axis(comparison):
-    page = render(Report("Orders", comparison))
-    figures = re.findall(r"<figcaption>improvement(.*?)</figcaption>(.*?)</figure>", page, re.S)
-    ticks = [re.findall(r"(\N{MINUS SIGN}?[\d,.]+)</text>", picture) for _, picture in figures]
-    powers = [abs(float(tick.replace(",", "").replace("\N{MINUS SIGN}", "-"))) for tick in ticks[-1]]
-    assert {10.0, 100.0} <= set(powers)  # with ljf
-    assert 100.0 not in [float(tick.replace(",", "").replace("\N{MINUS SIGN}", "-")) for tick in ticks[0]]
+    (panel,) = panels(comparison)
+    assert {10.0, 100.0} <= ticks_of(panel.svg)
+    (panel,) = panels(comparison, "sjf+easy")
+    assert {0.0, -10.0, -100.0} <= ticks_of(panel.svg)
+    without = replace(comparison, policies=comparison.policies[1:])  # ljf
+    (panel,) = panels(without)
+    assert 100.0 not in ticks_of(panel.svg)
