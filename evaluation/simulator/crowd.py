@@ -3,14 +3,15 @@
     annoyance <- annoyance + memory * (late - annoyance)
 
 `late` is 1 if that request was completed after its deadline, failed, was dropped, or is overdue; one that is neither
-completed nor overdue is not judged, and a refused offer changes nothing. Annoyance starts at 0 every day. An offer is
-accepted with probability `preference * (1 - refusing * annoyance)`. After each request the agent leaves for good with
-probability `leaving * annoyance`, or else pauses with probability `pausing * annoyance`; a new session begins when it
-returns.
+completed nor overdue is not judged. A refused offer adds `memory * after_refusals * (1 - annoyance)`. Annoyance starts
+at 0 every day. An offer is accepted with probability `preference * (1 - refusing * annoyance)`. After each request the
+agent leaves for good with probability `leaving * annoyance`, or else pauses with probability `pausing * annoyance`; a
+new session begins when it returns.
 
 Arrivals follow the agents who are present: candidates arrive as if everybody were, and those of absent agents are
-skipped (thinning, which is exact). An agent who left for good is replaced over night by one of the same habits, under a
-new name in the log, so that every day begins alike.
+skipped (thinning, which is exact). An agent who left for good is replaced by one of the same habits and of good cheer,
+under a new name in the log: within the day, after `newcomer_s` in the mean, and over night at the latest, so that every
+day begins alike.
 
 Source: paper 000, section 3.1 (agents accept, return or leave).
 """
@@ -36,7 +37,7 @@ class Crowd(NamedTuple):
     annoyance: Array  # in [0, 1]
     due_s: Array  # when the latest accepted request is due; inf: none, or already judged
     end_s: Array  # when it was completed; inf: not yet, or never
-    back_s: Array  # absent before; inf: has left for good
+    back_s: Array  # absent before, the agent or who comes in its place; inf: has left, and nobody comes today
     session: Array  # int32: sessions of the day before this one
 
 
@@ -138,14 +139,24 @@ def react(
     agent = request.agent
     numbers = uniforms(key, 3, clock_s.shape)
     annoyance, session = of_agent(crowd.annoyance, agent), of_agent(crowd.session, agent)
+    if reactions.after_refusals > 0.0:
+        hurt = reactions.memory * reactions.after_refusals * (1.0 - annoyance)
+        annoyance = annoyance + jnp.where(asked & ~accepted, hurt, 0.0)
     leaves = asked & (numbers[0] < reactions.leaving * annoyance)
     pauses = asked & ~leaves & (numbers[1] < reactions.pausing * annoyance)
     absence_s = -jnp.log1p(-numbers[2]) * reactions.absence_s
     back_s = of_agent(crowd.back_s, agent)
-    back_s = jnp.where(leaves, jnp.inf, jnp.where(pauses, clock_s + absence_s, back_s))
+    newcomer_s = jnp.inf
+    if reactions.newcomer_s < float("inf"):
+        newcomer_s = clock_s - jnp.log1p(-numbers[2]) * reactions.newcomer_s
+        annoyance = jnp.where(leaves, 0.0, annoyance)
+    back_s = jnp.where(leaves, newcomer_s, jnp.where(pauses, clock_s + absence_s, back_s))
     due_s = jnp.where(accepted, clock_s + request.deadline_s, of_agent(crowd.due_s, agent))
     end_s = jnp.where(accepted, jnp.inf, of_agent(crowd.end_s, agent))
+    if reactions.newcomer_s < float("inf"):
+        due_s = jnp.where(leaves, jnp.inf, due_s)  # what becomes of it is nobody's who comes
     crowd = crowd._replace(
+        annoyance=_with(crowd.annoyance, agent, annoyance),
         due_s=_with(crowd.due_s, agent, due_s),
         end_s=_with(crowd.end_s, agent, end_s),
         back_s=_with(crowd.back_s, agent, back_s),

@@ -47,7 +47,7 @@ def requests_table(
     node = _labels([node.name for node in world.nodes], rows.node)
     accepted = np.asarray(fate.accepted)
     count = len(accepted)
-    agents = _agent_names(world, generation)
+    agents, agent = _agents(world, rows, generation)
     return pa.table(
         {
             "request_id": [f"{day:%Y%m%d}-{index:06d}" for index in range(count)],
@@ -55,7 +55,7 @@ def requests_table(
             "site": _labels(world.sites, request.site),
             "scenario": _labels([one.name for one in world.scenarios], request.scenario),
             "service": _labels([one.name for one in world.services], request.service),
-            "agent": _labels(agents, request.agent),
+            "agent": _labels(agents, agent),
             "cpu_cores": pa.array(np.asarray(request.demand)[:, 0], pa.float64()),
             "memory_gib": pa.array(np.asarray(request.demand)[:, 1], pa.float64()),
             "num_nodes": pa.array(np.ones(count), pa.int32()),
@@ -71,7 +71,7 @@ def requests_table(
             "ran_node": pa.DictionaryArray.from_arrays(
                 pa.array(np.asarray(rows.node), mask=~(accepted & np.isfinite(fate.start_s))), node.dictionary
             ),
-            **_traces_of_options(world, rows, agents, day),
+            **_traces_of_options(world, rows, [agents[index] for index in agent], day),
         }
     )
 
@@ -82,7 +82,7 @@ def _status(fate: Fate) -> pa.DictionaryArray:
     return _labels(list(names.values()), place[np.asarray(fate.status)])
 
 
-def _traces_of_options(world: World, rows: History, agents: list[str], day: dt.date) -> dict[str, pa.Array]:
+def _traces_of_options(world: World, rows: History, agent: list[str], day: dt.date) -> dict[str, pa.Array]:
     """Columns that only worlds with certain options have."""
     columns: dict[str, pa.Array] = {}
     service = np.asarray(rows.request.service)
@@ -95,17 +95,17 @@ def _traces_of_options(world: World, rows: History, agents: list[str], day: dt.d
         columns["candidates"] = pa.array([hosts[index] for index in service], pa.list_(pa.string()))
     if rows.left is not None:
         columns["agent_left"] = pa.array(np.asarray(rows.left))
-        asked = zip(np.asarray(rows.request.agent), np.asarray(rows.session), strict=True)
-        sessions = [f"{agents[agent]}-{day:%Y%m%d}-{number + 1}" for agent, number in asked]
+        asked = zip(agent, np.asarray(rows.session), strict=True)
+        sessions = [f"{name}-{day:%Y%m%d}-{number + 1}" for name, number in asked]
         columns["session"] = pa.array(sessions, pa.string()).dictionary_encode()
     return columns
 
 
 def left_for_good(world: World, rows: History) -> np.ndarray:
-    """[agents] 1 for the agents who left on this day, else 0."""
+    """[agents] how often an agent left on this day."""
     left = np.zeros(world.num_agents, np.int64)
     if rows.left is not None:
-        left[np.asarray(rows.request.agent)[np.asarray(rows.left)]] = 1
+        np.add.at(left, np.asarray(rows.request.agent)[np.asarray(rows.left)], 1)
     return left
 
 
@@ -129,11 +129,23 @@ def node_samples_table(world: World, day: float, date: dt.date) -> pa.Table:
     )
 
 
-def _agent_names(world: World, generation: np.ndarray | None) -> list[str]:
-    """Who has left for good is replaced by somebody with a name of his own."""
+def _agents(world: World, rows: History, generation: np.ndarray | None) -> tuple[list[str], np.ndarray]:
+    """Names of agents, and [requests] which of them asked; whoever comes for one that left has a name of its own."""
     if generation is None:
         generation = np.zeros(world.num_agents, np.int64)
-    return [agent_name(agent, times) for agent, times in enumerate(generation.tolist())]
+    names = [agent_name(agent, times) for agent, times in enumerate(generation.tolist())]
+    agent = np.asarray(rows.request.agent).copy()
+    if rows.left is None:
+        return names, agent
+    now = dict(enumerate(range(world.num_agents)))
+    times = generation.copy()
+    for row, (one, leaves) in enumerate(zip(agent.tolist(), np.asarray(rows.left).tolist(), strict=True)):
+        agent[row] = now[one]
+        if leaves:
+            times[one] += 1
+            now[one] = len(names)
+            names.append(agent_name(one, int(times[one])))
+    return names, agent
 
 
 def _labels(names: list[str] | tuple[str, ...], index: Any) -> pa.DictionaryArray:

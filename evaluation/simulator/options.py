@@ -14,7 +14,7 @@ LINK_KINDS = ("local", "cross_site", "wan")
 class Reactions:
     """How agents respond to what they lived through (`evaluation.simulator.crowd`).
 
-    An agent's annoyance, in [0, 1], is the fading share of its requests that were late.
+    An agent's annoyance, in [0, 1], is the fading share of its requests that were late (or refused).
 
     Attributes:
         memory: Weight of the latest request in the annoyance, in (0, 1].
@@ -22,6 +22,8 @@ class Reactions:
         leaving: After a request an agent leaves for good with probability `leaving * annoyance`; in [0, 1].
         pausing: If it stays, it pauses with probability `pausing * annoyance`; in [0, 1].
         absence_s: Mean of a pause, exponential; a new session begins when the agent returns.
+        after_refusals: How much of a late request a refused offer weighs in the annoyance, in [0, 1].
+        newcomer_s: Mean time until somebody comes in the place of one who has left, exponential; inf: over night only.
     """
 
     memory: float = 0.3
@@ -29,6 +31,8 @@ class Reactions:
     leaving: float = 0.0
     pausing: float = 0.0
     absence_s: float = 1_800.0
+    after_refusals: float = 0.0
+    newcomer_s: float = float("inf")
 
     @property
     def any(self) -> bool:

@@ -156,9 +156,19 @@ def _validate_rules(world: World) -> None:
 def _validate_reactions(world: World) -> None:
     reactions = world.reactions
     _within(world.name, "reactions.memory", reactions.memory, 0.0, 1.0, open_lower=True)
-    for name in ("refusing", "leaving", "pausing"):
+    for name in ("refusing", "leaving", "pausing", "after_refusals"):
         _within(world.name, f"reactions.{name}", getattr(reactions, name), 0.0, 1.0)
     _within(world.name, "reactions.absence_s", reactions.absence_s, 0.0, open_lower=True)
+    newcomer_s = reactions.newcomer_s
+    _within(world.name, "reactions.newcomer_s", newcomer_s, 0.0, open_lower=True, may_be_inf=True)
+    if newcomer_s < float("inf") and reactions.leaving == 0.0:
+        _refuse(world.name, f"reactions.newcomer_s is {newcomer_s:g}, and nobody leaves", "leaving above 0")
+    if reactions.after_refusals > 0.0 and not reactions.any:
+        _refuse(
+            world.name,
+            "reactions.after_refusals without a reaction",
+            "one of refusing, leaving and pausing above 0",
+        )
 
 
 def _validate_failures(world: World) -> None:

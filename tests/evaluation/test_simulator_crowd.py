@@ -1,5 +1,6 @@
 """Agents who react: they judge, refuse, pause and leave as told, and arrivals follow those who are present."""
 
+import datetime as dt
 from dataclasses import replace
 
 import jax
@@ -11,10 +12,12 @@ from evaluation.simulator.arrivals import ask
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.crowd import fresh_crowd, judge, react, willingness
 from evaluation.simulator.laws import constant
+from evaluation.simulator.log_tables import left_for_good, requests_table
 from evaluation.simulator.logs import day_of
-from evaluation.simulator.names import own_names
+from evaluation.simulator.names import agent_name, own_names
 from evaluation.simulator.options import Reactions
 from evaluation.simulator.world import validate
+from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import interval, lived, queue
 from twin.placement.types import REJECTED
 
@@ -109,6 +112,56 @@ def test_annoyance_is_the_fading_share_of_late_requests():
     assert float(crowd.due_s[1]) == 40.0
     assert float(willingness(reactions, crowd, agent)) == pytest.approx(1.0 - 0.5 * 0.4375)
     assert float(willingness(reactions, crowd, jnp.int32(0))) == 1.0
+
+
+def test_refused_offers_annoy_as_much_as_told():
+    reactions = Reactions(memory=0.5, refusing=0.1, after_refusals=0.6)
+    world = annoying(reactions)
+    today, asked = conditions(world, 0), np.array([True, True, False])
+
+    @jax.jit
+    def reacted(key, accepted):
+        crowd = fresh_crowd(1, (3,))._replace(annoyance=jnp.full((1, 3), 0.2))
+        request = ask(world, today, own_names(world), jnp.full((4, 3), 0.5), jnp.zeros(3), 0)
+        request = request._replace(agent=jnp.zeros(3, jnp.int32))
+        return react(key, reactions, crowd, request, jnp.zeros(3), accepted, asked)[0].annoyance
+
+    annoyance = reacted(jax.random.key(0), np.array([True, False, False]))
+    np.testing.assert_allclose(annoyance, [[0.2, 0.2 + 0.5 * 0.6 * 0.8, 0.2]], rtol=1e-6)
+
+
+def test_others_come_in_the_place_of_those_who_leave_and_have_names_of_their_own():
+    """One agent, all requests late, leaving after the second: pairs of requests, gaps of `newcomer_s` between pairs."""
+    newcomer_s, rate = 500.0, 800.0 / 86_400.0
+    reactions = Reactions(memory=1.0, leaving=1.0, newcomer_s=newcomer_s)
+    world = annoying(reactions, num_agents=1, load=0.01)
+    rows = lived(world, "random", num_streams=4, chunk_steps=200)
+    gaps, pauses = [], []
+    for column in range(4):
+        day = day_of(rows, column)
+        np.testing.assert_array_equal(day.left, np.arange(len(day.left)) % 2 == 1)
+        gaps.append(np.diff(day.arrival_s)[0::2].mean())
+        pauses.append(np.diff(day.arrival_s)[1::2].mean())
+        names = requests_table(world, day, dt.date(2024, 1, 1))["agent"].to_pylist()
+        expected = [agent_name(0, row // 2) for row in range(len(names))]
+        assert names == expected
+        assert list(left_for_good(world, day)) == [len(names) // 2]
+    assert np.mean(gaps) == pytest.approx(1.0 / rate, rel=0.25)
+    mean_s, error_s = interval(np.array(pauses))
+    assert abs(mean_s - newcomer_s - 1.0 / rate) < 4.0 * error_s < 0.35 * mean_s
+
+
+@pytest.mark.parametrize(
+    ("reactions", "named"),
+    [
+        (Reactions(refusing=0.5, newcomer_s=60.0), "nobody leaves"),
+        (Reactions(leaving=0.5, newcomer_s=0.0), "newcomer_s"),
+        (Reactions(after_refusals=0.5), "after_refusals"),
+    ],
+)
+def test_reactions_that_contradict_each_other_are_refused_by_name(reactions, named):
+    with pytest.raises(ConfigError, match=named):
+        annoying(reactions)
 
 
 def test_only_streams_with_a_request_react():
