@@ -146,7 +146,7 @@ def react(
     pauses = asked & ~leaves & (numbers[1] < reactions.pausing * annoyance)
     absence_s = -jnp.log1p(-numbers[2]) * reactions.absence_s
     back_s = of_agent(crowd.back_s, agent)
-    newcomer_s = jnp.inf
+    newcomer_s = jnp.full_like(clock_s, jnp.inf)
     if reactions.newcomer_s < float("inf"):
         newcomer_s = clock_s - jnp.log1p(-numbers[2]) * reactions.newcomer_s
         annoyance = jnp.where(leaves, 0.0, annoyance)
@@ -154,7 +154,7 @@ def react(
     due_s = jnp.where(accepted, clock_s + request.deadline_s, of_agent(crowd.due_s, agent))
     end_s = jnp.where(accepted, jnp.inf, of_agent(crowd.end_s, agent))
     if reactions.newcomer_s < float("inf"):
-        due_s = jnp.where(leaves, jnp.inf, due_s)  # what becomes of it is nobody's who comes
+        due_s = jnp.where(leaves, jnp.inf, due_s)  # whoever comes next does not wait for it
     crowd = crowd._replace(
         annoyance=_with(crowd.annoyance, agent, annoyance),
         due_s=_with(crowd.due_s, agent, due_s),

@@ -9,6 +9,7 @@ import pytest
 
 from evaluation.simulator.conditions import conditions, longest_day
 from evaluation.simulator.laws import constant, exponential
+from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.mechanics import unfolding
 from evaluation.simulator.modulation import (
     Path,
@@ -22,6 +23,7 @@ from evaluation.simulator.modulation import (
 from evaluation.simulator.options import Periods
 from evaluation.simulator.presets import preset
 from evaluation.simulator.world import validate
+from evaluation.truth_bench import TruthBenchConfig, bench_truth
 from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import interval, lived, queue
 
@@ -208,3 +210,27 @@ def test_days_that_begin_full_make_the_first_wait():
 def test_changes_that_cannot_be_are_refused_by_name(changes, named):
     with pytest.raises(ConfigError, match=named):
         validate(replace(SMALL, **changes))
+
+
+PRESSED = replace(
+    CHANGING,
+    services=tuple(replace(one, pressure=0.4, sensitivity=0.6) for one in CHANGING.services),
+    nodes=tuple(replace(node, discipline="ps") if node.speed < 0.8 else node for node in CHANGING.nodes),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [CHANGING, PRESSED], ids=["drawn", "unfolding"])
+def test_the_truth_changes_as_the_history_does(world):
+    """The environment that judges and the histories that logs are made of share no loop; their days must be alike."""
+    config = TruthBenchConfig(num_seeds=16, days_per_seed=2, depth=64)
+    (score,) = bench_truth(world, [0], config, policies=("random",))
+    mean, error = interval(score.per_day.ravel())
+    rows = lived(world, "random", num_streams=32, chunk_steps=1_000)
+    shares = [on_time(day_of(rows, column)).mean() for column in range(32)]
+    expected, other_error = interval(np.array(shares))
+    assert abs(mean - expected) < 3.5 * np.hypot(error, other_error) < 0.09
+    sound = replace(world, slow_nodes=Periods(), slow_sites=Periods(), regimes=Periods(), bursts=Periods())
+    rows = lived(sound, "random", num_streams=32, chunk_steps=1_000)
+    usual = np.mean([on_time(day_of(rows, column)).mean() for column in range(32)])
+    assert usual - expected > 0.1, "what changes matters"
