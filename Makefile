@@ -17,7 +17,7 @@ export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/python
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
-.PHONY: help env wheel demo test test-quick test-slow bench lint types lock clean
+.PHONY: help env wheel demo test test-quick test-slow test-kube bench lint types lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -51,6 +51,9 @@ test-quick: env ## the quick tests alone
 
 test-slow: env ## the slow tests
 	$(PYTEST) -m slow $(SHARED_OUT)
+
+test-kube: env ## the server beside a real kube-scheduler; FOLDER=path holds kube-apiserver, kube-scheduler, etcd
+	KUBE_FOLDER="$(abspath $(FOLDER))" $(PYTEST) -m slow tests/kube
 
 bench: env ## speed and memory figures, as ratios within one run
 	@for file in tests/benchmarks/bench_*.py; do \
