@@ -24,7 +24,7 @@ START_S = 180.0
 IDLE_S = 30.0
 """After which a connection is opened anew: the server may have closed it."""
 FIRST_V1 = (1, 25)
-"""First kube-scheduler that takes `kubescheduler.config.k8s.io/v1`."""
+"""First kube-scheduler that takes `kubescheduler.config.k8s.io/v1`; 1.23 and 1.24 take neither that nor `v1beta1`."""
 JSON, MERGE = "application/json", "application/merge-patch+json"
 
 
