@@ -12,13 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evaluation.comparison import Comparison
-from evaluation.formatting import number, shift_label
+from evaluation.formatting import shift_label
 from evaluation.report.plots import AXES_INK, OTHERS, STYLE, series_style, svg_of
 from evaluation.report.roles import Strong, strong_policies
 
 WIDTH, HEIGHT = 5.3, 3.6
 """Of a panel, in inches."""
-AXES = (0.12, 0.1, 0.45, 0.79)
+AXES = (0.135, 0.1, 0.44, 0.79)
 """Left, bottom, width and height of the plotted area; to its right stand the names."""
 NAME_GAP = 0.062
 """Least distance of two names, as a share of the height of the plotted area: their font is smaller."""
@@ -185,21 +185,23 @@ def _scale(axes: Axes, lines: Sequence[_Line], strong: dict[str, Strong]) -> Non
     """One scale for all panels: logarithmic, where some values are so large that the others could not be told apart,
     and linear about zero where some are not positive."""
     values = np.concatenate([line.y for line in lines])
-    bounds = [bound for line in lines if line.policy in strong for bound in (line.low, line.high)]
-    known = values[np.isfinite(values)]
-    low, high = float(known.min()), float(known.max())
-    usual = float(np.quantile(np.abs(known), 0.25))
-    if np.max(np.abs(known)) > LOGARITHMIC_FROM * usual > 0.0:
-        if low > 0.0:
-            axes.set_yscale("log", nonpositive="clip")
-        else:
-            axes.set_yscale("symlog", linthresh=10.0 ** math.floor(math.log10(usual)))
-        axes.yaxis.set_major_formatter(lambda value, _: number(value).removesuffix(".0").removesuffix(".00"))
-        axes.set_ylim(low / 1.3 if low > 0.0 else 1.3 * low, 1.3 * high if high > 0.0 else high / 1.3)
+    shown = [line.y for line in lines]
+    shown += [bound for line in lines if line.policy in strong for bound in (line.low, line.high)]
+    low, high = float(np.nanmin(np.concatenate(shown))), float(np.nanmax(np.concatenate(shown)))
+    values = np.concatenate([line.y for line in lines])
+    sizes = np.abs(values[np.isfinite(values)])
+    usual = float(np.quantile(sizes, 0.25))
+    if np.max(sizes) <= LOGARITHMIC_FROM * usual or usual == 0.0:
+        margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+        axes.set_ylim(low - margin, high + margin)
         return
-    low, high = min([low, *map(np.nanmin, bounds)]), max([high, *map(np.nanmax, bounds)])
-    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
-    axes.set_ylim(low - margin, high + margin)
+    if np.nanmin(values) > 0.0:
+        axes.set_yscale("log", nonpositive="clip")
+        low = max(low, float(np.nanmin(values)) / 10.0)  # a bound near zero would take all the room
+    else:
+        axes.set_yscale("symlog", linthresh=10.0 ** math.floor(math.log10(usual)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.15g}".replace("-", "\N{MINUS SIGN}"))
+    axes.set_ylim(low / 1.3 if low > 0.0 else 1.3 * low, 1.3 * high if high > 0.0 else high / 1.3)
 
 
 def _draw_strong(axes: Axes, line: _Line, style: int, offset: float) -> None:

@@ -25,8 +25,8 @@ class Strong:
 
 def strong_policies(comparison: Comparison) -> list[Strong]:
     """At most seven: what training hands over (the last trained policy), cloning, the logged behaviour, the strongest
-    rule from the log (without one, the strongest baseline), the reference, and two more: the user's own, else the
-    first policy that was trained.
+    rule from the log (without one, the strongest baseline), the reference, and two of the user's own, or with fewer
+    the first policy that was trained.
 
     Where several would do, the one that differences were taken to stands, else the best by the first judge.
     """
@@ -37,7 +37,7 @@ def strong_policies(comparison: Comparison) -> list[Strong]:
         ("the logged behaviour", _chosen(comparison, _of_kind(comparison, HISTORY))),
         ("the strongest rule", [name for name in [strongest_rule(comparison)] if name is not None]),
         ("the reference", [name for name in [comparison.reference()] if name is not None]),
-        ("your own" if users else "trained", (users or trained)[:1]),
+        ("your own", users[:1]),
         ("your own" if users[1:] else "trained", (users[1:] or trained)[:1]),
     )
     strong: dict[str, Strong] = {}

@@ -261,14 +261,16 @@ def test_few_policies_stand_out_each_in_its_own_way_and_all_others_are_grey(crow
 
 
 def test_a_role_looks_the_same_with_and_without_policies_of_a_users_own(crowded):
-    without = replace(crowded, policies=tuple(one for one in crowded.policies if one.kind != "user"))
-    looks = {one.policy: one.style for one in strong_policies(crowded)}
-    told = {one.policy: one.style for one in strong_policies(without)}
-    assert {name: looks[name] for name in looks if name in told} == {
-        name: told[name] for name in told if name in looks
-    }
-    assert "twin" in told
-    assert "twin" not in looks
+    looks = []
+    for num_own in (0, 1, 3):
+        kept = tuple(one for one in crowded.policies if not one.name.startswith("mine"))
+        own = tuple(one for one in crowded.policies if one.name.startswith("mine"))[:num_own]
+        strong = strong_policies(replace(crowded, policies=(*kept, *own)))
+        looks.append({one.policy: one.style for one in strong})
+    none, one, three = looks
+    assert none.items() < one.items()
+    assert set(one) - set(none) == {"mine 0"}
+    assert three == {name: style for name, style in one.items() if name != "twin"} | {"mine 1": one["twin"]}
 
 
 def test_what_training_hands_over_is_its_last_policy():
