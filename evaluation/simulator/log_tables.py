@@ -15,7 +15,7 @@ from evaluation.simulator.history import History
 from evaluation.simulator.names import agent_name
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema.columns import INSTANT
-from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Fate
+from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Fate
 
 _EPOCH = dt.date(1970, 1, 1)
 
@@ -31,7 +31,7 @@ def nodes_table(world: World) -> pa.Table:
 
 
 def requests_table(
-    world: World, rows: History, day: dt.date, generation: np.ndarray | None = None
+    world: World, rows: History, day: dt.date, generation: np.ndarray | None = None, *, seed: int = 0
 ) -> pa.Table:
     """One day's history as the archive's `requests`.
 
@@ -40,8 +40,10 @@ def requests_table(
         rows: The day's requests.
         day: Its date.
         generation: [agents] how often each agent has left for good and been replaced before.
+        seed: Of the history; what is reported late or never is drawn from it.
     """
-    request, fate = rows.request, rows.fate
+    request = rows.request
+    fate = _reported(world, rows.fate, np.random.default_rng([seed, day.toordinal(), 0x4E90]))
     midnight_s = (day - _EPOCH).days * CALENDAR_DAY_S
     arrival = _instants(midnight_s, rows.arrival_s)
     node = _labels([node.name for node in world.nodes], rows.node)
@@ -78,8 +80,26 @@ def requests_table(
 
 def _status(fate: Fate) -> pa.DictionaryArray:
     names = {REJECTED: "rejected", COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped"}
-    place = np.argsort(list(names))  # of every code among the names
-    return _labels(list(names.values()), place[np.asarray(fate.status)])
+    status = np.asarray(fate.status)
+    if np.any(status == UNKNOWN):
+        names[UNKNOWN] = "unknown"
+    place = np.argsort(list(names))  # of every code, in their order, among the names
+    return _labels(list(names.values()), place[np.searchsorted(np.sort(list(names)), status)])
+
+
+def _reported(world: World, fate: Fate, random: np.random.Generator) -> Fate:
+    """The fates as the log is told them."""
+    reports = world.reports
+    if not reports.any:
+        return fate
+    finish_s, status = np.array(fate.finish_s), np.array(fate.status)
+    ran = np.isfinite(np.asarray(fate.start_s)) & np.isfinite(finish_s)
+    lost = ran & (random.uniform(size=len(ran)) < reports.lost)
+    late = ran & ~lost & (random.uniform(size=len(ran)) < reports.late)
+    finish_s = np.where(late, finish_s + random.exponential(reports.delay_s, len(ran)), finish_s)
+    return fate._replace(
+        finish_s=np.where(lost, np.inf, finish_s), status=np.where(lost, UNKNOWN, status).astype(np.int32)
+    )
 
 
 def _traces_of_options(world: World, rows: History, agent: list[str], day: dt.date) -> dict[str, pa.Array]:

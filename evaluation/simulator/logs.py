@@ -135,7 +135,7 @@ def simulate(
             for column in range(min(DAYS_AT_ONCE, num_days - begin)):
                 rows = day_of(history, column)
                 date = first_day + dt.timedelta(days=days[column])
-                table = requests_table(world, rows, date, generation)
+                table = requests_table(world, rows, date, generation, seed=seed)
                 archive.write("requests", table, source="simulation", first_row=int(counts[0]) + 1)
                 if world.outages:
                     samples = node_samples_table(world, days[column], date)

@@ -106,6 +106,26 @@ class Declared:
 
 
 @dataclass(frozen=True)
+class Reports:
+    """What a log is told of the ends of runs; nodes, users and whoever decides know them in time all the same.
+
+    Attributes:
+        lost: Share of runs whose end the log never learns, in [0, 1].
+        late: Share of the others that the log files too late, in [0, 1].
+        delay_s: Mean delay of those, exponential.
+    """
+
+    lost: float = 0.0
+    late: float = 0.0
+    delay_s: float = 60.0
+
+    @property
+    def any(self) -> bool:
+        """Whether the log is told anything but the truth."""
+        return max(self.lost, self.late) > 0.0
+
+
+@dataclass(frozen=True)
 class Outage:
     """A node is down in [from_s, to_s) of the given days; it comes back empty."""
 

@@ -190,6 +190,9 @@ def _validate_hidden(world: World) -> None:
         )
         _within(world.name, f"{name}.usual_s", periods.usual_s, LEAST_PERIOD_S)
         _within(world.name, f"{name}.other_s", periods.other_s, LEAST_PERIOD_S)
+    for name in ("lost", "late"):
+        _within(world.name, f"reports.{name}", getattr(world.reports, name), 0.0, 1.0)
+    _within(world.name, "reports.delay_s", world.reports.delay_s, 0.0, open_lower=True)
     _within(world.name, "taken_cores", world.taken_cores, 0.0, 1.0)
     _within(world.name, "taken_mean_s", world.taken_mean_s, 0.0, open_lower=True)
 

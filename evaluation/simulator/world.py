@@ -19,6 +19,7 @@ from evaluation.simulator.options import (
     Outage,
     Periods,
     Reactions,
+    Reports,
 )
 from evaluation.simulator.validation import check
 
@@ -156,6 +157,7 @@ class World:
         regimes: Periods in which the work of arriving requests is larger or smaller (hidden); of mean one over time.
         bursts: Periods in which requests arrive faster or slower; of mean one over time.
         declared: What users say of their work.
+        reports: What logs are told of the ends of runs.
         taken_cores: Share of the cores that work of the day before, which no log tells of, has at the beginning.
         taken_mean_s: For how long, exponential.
         seed: Seed of everything fixed: who the agents are, affinities, tastes.
@@ -192,6 +194,7 @@ class World:
     regimes: Periods = field(default_factory=Periods)
     bursts: Periods = field(default_factory=Periods)
     declared: Declared = field(default_factory=Declared)
+    reports: Reports = field(default_factory=Reports)
     taken_cores: float = 0.0
     taken_mean_s: float = 60.0
 

@@ -11,7 +11,7 @@ from evaluation.simulator import logs, mechanics
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.names import names_in, own_names
-from evaluation.simulator.options import Outage, Reactions
+from evaluation.simulator.options import Outage, Reactions, Reports
 from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import truth_answers, truth_of
 from evaluation.simulator.vocabulary import cluster_of
@@ -200,3 +200,29 @@ def test_a_cluster_made_without_a_log_has_the_same_rules(encoding):
             :, [encoding.cluster.node_names.index(name) for name in made.node_names]
         ]
     }
+
+
+def test_ends_are_reported_late_or_never_as_often_as_told_and_the_log_stays_usable(tmp_path):
+    """The same lives with and without: only what the log says of ends differs."""
+    sound = replace(SMALL, requests_per_day=800.0, day_s=SMALL.day_s * 0.32)
+    tables = []
+    for name, world in (
+        ("sound", sound),
+        ("poor", replace(sound, reports=Reports(lost=0.2, late=0.5, delay_s=90.0))),
+    ):
+        simulate(validate(world), 2, "random", 0, tmp_path / name)
+        tables.append(Archive(tmp_path / name).read("requests"))
+    assert check_archive(tmp_path / "poor").usable
+    for column in set(tables[0].column_names) - {"finish", "status"}:
+        assert tables[0][column].equals(tables[1][column]), column
+    true_s, told_s = (table["finish"].to_numpy().astype("datetime64[us]") for table in tables)
+    ran = tables[0]["start"].is_valid().to_numpy()
+    lost = ran & np.isnat(told_s)
+    np.testing.assert_array_equal(tables[1]["status"].to_numpy(zero_copy_only=False)[lost], "unknown")
+    assert lost.sum() / ran.sum() == pytest.approx(0.2, abs=0.05)
+    delay_s = (told_s - true_s)[ran & ~lost] / np.timedelta64(1, "s")
+    assert np.mean(delay_s > 0.0) == pytest.approx(0.5, abs=0.06)
+    assert delay_s[delay_s > 0.0].mean() == pytest.approx(90.0, rel=0.2)
+    assert delay_s.min() == 0.0
+    with pytest.raises(ConfigError, match="lost"):
+        validate(replace(SMALL, reports=Reports(lost=1.2)))
