@@ -134,8 +134,10 @@ def test_export_hands_over_the_policy_that_is_named(tmp_path, monkeypatch, named
 def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():
     facts = {
         "seeds": [3], "reward_with_member_kept_aside": [0.75], "training_reward": [0.5], "kl_to_clone": [0.1],
+        "ladder": "expected_on_time by .03",
     }  # fmt: skip
-    (said,) = trained(facts)
+    said, ladder = trained(facts)
+    assert ladder == "ladder: expected_on_time by .03"
     assert "0.7500 with the member kept aside; training reward 0.5000 at the end, 0.100 nats" in said
     assert "in the twin" not in said
 

@@ -69,7 +69,7 @@ def test_a_job_imports_with_the_capacity_of_its_log(tmp_path: Path) -> None:
         ('[days]\nlast_day = "yesterday"', "not a date"),
         ("[days]\nlast_day = 3", "not a date"),
         ("train = 3", "not a table"),
-        ('[log]\nformat = "swf"\npreset = "small"\npaths = ["a"]', "not both"),
+        ('[log]\nformat = "swf"\npreset = "small"\npaths = ["a"]', "only one of them"),
         ("seed = ", "not TOML"),
         ('[shifts]\nshifts = "tomorrow"', "not a list of time shifts"),
         ('[days]\nview = "sideways"', "summary, full"),
