@@ -24,6 +24,8 @@ NAME_GAP = 0.062
 """Least distance of two names, as a share of the height of the plotted area: their font is smaller."""
 LONGEST_NAME = 24
 """Letters of a name beside a line; longer ones are cut, and stand in full in the tables."""
+MOST_LABELS = 4
+"""Shifts that are written out below a panel; more are abbreviated, "30d"."""
 LOGARITHMIC_FROM = 30.0
 """Largest value over the lower quartile of all from which on an axis is logarithmic."""
 HEAD, GAP = 44.0, 12.0
@@ -36,14 +38,6 @@ _FILE_STYLE = (
 
 
 @dataclass(frozen=True)
-class Panel:
-    """A judge's part of the figure, as an SVG element."""
-
-    judge: str
-    svg: str
-
-
-@dataclass(frozen=True)
 class _Line:
     """A policy by a judge at every shift, [num_shifts]; NaN where it was not judged."""
 
@@ -53,7 +47,7 @@ class _Line:
     high: np.ndarray
 
 
-def panels(comparison: Comparison, over: str | None = None) -> list[Panel]:
+def panels(comparison: Comparison, over: str | None = None) -> list[str]:
     """The panels of all judges that have something to show, on one scale.
 
     Args:
@@ -61,15 +55,13 @@ def panels(comparison: Comparison, over: str | None = None) -> list[Panel]:
         over: Policy to improve on; None shows the main metric itself.
 
     Returns:
-        One panel a judge. Improvements are positive where the policy is better.
+        One SVG element a judge. Improvements are positive where the policy is better.
     """
     lines = {judge.name: _lines(comparison, judge.name, over) for judge in comparison.judges}
     shown = {judge: found for judge, found in lines.items() if found}
     strong = {one.policy: one for one in strong_policies(comparison)}
-    return [
-        Panel(judge, _panel(comparison, judge, found, [*shown.values()], strong, over))
-        for judge, found in shown.items()
-    ]
+    everywhere = [line for found in shown.values() for line in found]
+    return [_panel(comparison, judge, found, everywhere, strong, over) for judge, found in shown.items()]
 
 
 def figure_file(comparison: Comparison) -> str:
@@ -86,7 +78,7 @@ def figure_file(comparison: Comparison) -> str:
             r"<svg\b[^>]*>",
             f'<svg x="{GAP + index % across * (wide + GAP):.0f}" y="{HEAD + index // across * (tall + GAP):.0f}" '
             f'width="{wide:.0f}" height="{tall:.0f}" viewBox="0 0 {wide:.1f} {tall:.1f}">',
-            part.svg,
+            part,
             count=1,
         )
         for index, part in enumerate(parts)
@@ -150,7 +142,7 @@ def _panel(
     comparison: Comparison,
     judge: str,
     lines: Sequence[_Line],
-    everywhere: Sequence[Sequence[_Line]],
+    everywhere: Sequence[_Line],
     strong: dict[str, Strong],
     over: str | None,
 ) -> str:
@@ -161,10 +153,11 @@ def _panel(
         axes = figure.add_axes(AXES)
         axes.grid(axis="y")
         axes.set_axisbelow(True)
-        _scale(axes, [line for found in everywhere for line in found], strong)
+        _scale(axes, everywhere, strong)
         num_shifts = len(comparison.shifts)
         axes.set_xlim(-0.3, num_shifts - 0.7)
-        axes.set_xticks(range(num_shifts), [shift_label(one.shift_days) for one in comparison.shifts])
+        label = shift_label if num_shifts <= MOST_LABELS else "{}d".format
+        axes.set_xticks(range(num_shifts), [label(one.shift_days) for one in comparison.shifts])
         axes.set_title(f"judged by {judge}", loc="left", x=-0.12, fontsize=12, fontweight="bold")
         if over is not None:
             axes.axhline(0.0, color=AXES_INK, linewidth=1.0)
@@ -184,7 +177,6 @@ def _panel(
 def _scale(axes: Axes, lines: Sequence[_Line], strong: dict[str, Strong]) -> None:
     """One scale for all panels: logarithmic, where some values are so large that the others could not be told apart,
     and linear about zero where some are not positive."""
-    values = np.concatenate([line.y for line in lines])
     shown = [line.y for line in lines]
     shown += [bound for line in lines if line.policy in strong for bound in (line.low, line.high)]
     low, high = float(np.nanmin(np.concatenate(shown))), float(np.nanmax(np.concatenate(shown)))

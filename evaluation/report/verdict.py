@@ -5,12 +5,7 @@ from collections.abc import Mapping, Sequence
 from evaluation.bootstrap import Verdict
 from evaluation.comparison import Comparison
 from evaluation.formatting import FAR_MARK, shift_label, with_interval
-from evaluation.report.roles import (
-    TRAINED,
-    USER,
-    strong_policies,
-    strongest_rule,
-)
+from evaluation.report.roles import TRAINED, USER, strong_policies, strongest_rule
 from evaluation.report.words import WORDS, listed
 
 
@@ -18,7 +13,7 @@ def verdict(comparison: Comparison) -> list[str]:
     """What came of it, in at most two sentences: how the policy that matters stands by the first judge to the others
     that stand out, and whether the other judges say so too."""
     names = [one.policy for one in strong_policies(comparison)]
-    mine = next(iter(_of_interest(comparison)), None)
+    mine = _of_interest(comparison)
     held = [name for name in comparison.references() if name in names and name != mine]
     judges = [judge.name for judge in comparison.judges]
     said = {judge: _verdicts(comparison, judge, mine, held) for judge in judges} if mine else {}
@@ -32,13 +27,13 @@ def verdict(comparison: Comparison) -> list[str]:
     return [first, _agreement(said[lead], others)]
 
 
-def _of_interest(comparison: Comparison) -> list[str]:
-    """Policies that a verdict may speak of, the most wanted first: what training hands over, the user's own, others."""
-    strong = strong_policies(comparison)
-    trained = [policy.name for policy in comparison.policies if policy.kind == TRAINED][-1:]
-    users = [policy.name for policy in comparison.policies if policy.kind == USER]
-    over = comparison.reference()
-    return [*trained, *users, *(one.policy for one in reversed(strong) if one.policy != over)]
+def _of_interest(comparison: Comparison) -> str | None:
+    """What a verdict speaks of: what training hands over, else the user's own, else the last that stands out."""
+    trained, users = (
+        [policy.name for policy in comparison.policies if policy.kind == kind] for kind in (TRAINED, USER)
+    )
+    others = [one.policy for one in strong_policies(comparison) if one.policy != comparison.reference()]
+    return next(iter([*trained[-1:], *users, *reversed(others)]), None)
 
 
 def _verdicts(

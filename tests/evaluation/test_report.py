@@ -255,8 +255,8 @@ def test_few_policies_stand_out_each_in_its_own_way_and_all_others_are_grey(crow
     looks = {tuple(series_style(one.style).items()) for one in strong}
     assert len(looks) == len(strong) <= len(COLOURS) < len(crowded.policies)
     (panel,) = panels(crowded)
-    assert set(names_beside_lines(panel.svg, crowded)) == {one.policy for one in strong}
-    assert panel.svg.count("stroke: var(--others); stroke-width: 0.8") == len(crowded.policies) - len(strong)
+    assert set(names_beside_lines(panel, crowded)) == {one.policy for one in strong}
+    assert panel.count("stroke: var(--others); stroke-width: 0.8") == len(crowded.policies) - len(strong)
     assert f"the other {len(crowded.policies) - len(strong)} policies" in render(Report("Many", crowded))
 
 
@@ -279,7 +279,7 @@ def test_what_training_hands_over_is_its_last_policy():
 
 def test_names_beside_lines_do_not_overlap(crowded):
     (panel,) = panels(crowded)
-    heights = sorted(names_beside_lines(panel.svg, crowded).values())
+    heights = sorted(names_beside_lines(panel, crowded).values())
     assert len(heights) == 6
     assert min(np.diff(heights)) > 10.0  # the size of their font
 
@@ -348,6 +348,13 @@ def test_the_verdict_says_where_judges_part():
     assert verdict(apart_)[1] == "The contrary about history is said by twin."
     alone = replace(comparison, judges=comparison.judges[:1])
     assert verdict(alone)[1] == "No other judge says anything about that."
+
+
+def test_table_figure_and_terminal_refer_to_the_same_policy(plain):
+    assert made_comparison().reference() == "bc_greedy"
+    assert "how it stands to bc_greedy: " in plain
+    assert "improvement in on_time [share] over bc_greedy," in plain
+    assert "against bc_greedy" in " ".join(as_text(tabulate(made_comparison())).split())
 
 
 def test_every_judge_has_its_sentences():
