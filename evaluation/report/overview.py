@@ -28,7 +28,7 @@ MOST_LABELS = 4
 """Shifts that are written out below a panel; more are abbreviated, "30d"."""
 LOGARITHMIC_FROM = 30.0
 """Largest value over the lower quartile of all from which on an axis is logarithmic."""
-HEAD, GAP = 44.0, 12.0
+HEAD, GAP = 60.0, 12.0
 """Room above the panels of the figure's file, and between them, in points."""
 _FILE_STYLE = (
     ".figure{color:#1b1f24;--grid:#d5dbe1;--others:#9aa3ac}.page{fill:#fff}"
@@ -83,13 +83,17 @@ def figure_file(comparison: Comparison) -> str:
         )
         for index, part in enumerate(parts)
     ]
-    head, note = figure_title(comparison), figure_note(comparison)
+    head, notes = figure_title(comparison), figure_note(comparison)
+    lines = [
+        f'<text class="note" x="{GAP}" y="{37 + 16 * place}">{escape(note)}</text>'
+        for place, note in enumerate(notes)
+    ]
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" class="figure" role="img" '
         f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"><style>{_FILE_STYLE}</style>'
         f'<title>{escape(head)}</title><rect class="page" width="100%" height="100%"/>'
         f'<text class="head" x="{GAP}" y="20">{escape(head)}</text>'
-        f'<text class="note" x="{GAP}" y="37">{escape(note)}</text>{"".join(placed)}</svg>\n'
+        f"{''.join(lines)}{''.join(placed)}</svg>\n"
     )
 
 
@@ -105,13 +109,15 @@ def figure_title(comparison: Comparison) -> str:
     return f"{facts.name} [{facts.unit}]{better}"
 
 
-def figure_note(comparison: Comparison) -> str:
-    """How to read the figure, in a line."""
+def figure_note(comparison: Comparison) -> list[str]:
+    """How to read the figure, in sentences."""
     num_others = len(comparison.policies) - len(strong_policies(comparison))
-    grey = f"; grey: the other {num_others} policies" if num_others else ""
-    return (
-        f"Across: time between training and test days. Bars: {100 * comparison.level:.0f} % intervals{grey}."
-    )
+    others = "the other policy" if num_others == 1 else f"the other {num_others} policies"
+    grey = f"; grey: {others}" if num_others else ""
+    return [
+        "Across: time between training and test days.",
+        f"Bars: {100 * comparison.level:.0f} % intervals{grey}.",
+    ]
 
 
 def _lines(comparison: Comparison, judge: str, over: str | None) -> list[_Line]:

@@ -68,7 +68,7 @@ def render(report: Report) -> str:
         figure=figure,
         columns=columns(len(figure)),
         figure_title=figure_title(comparison),
-        figure_note=figure_note(comparison),
+        figure_note=" ".join(figure_note(comparison)),
         leading=_leading(comparison),
         marks=_MARKS,
         far=far_policies(comparison),

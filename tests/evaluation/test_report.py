@@ -308,6 +308,9 @@ def test_the_figure_is_a_file_of_its_own_that_runs_and_fetches_nothing():
     links = [value for one in root.iter() for name, value in one.attrib.items() if name.endswith("href")]
     assert all(link.startswith("#") for link in links)
     assert "prefers-color-scheme:dark" in text
+    notes = [element.text for element in root if element.get("class") == "note"]
+    assert notes[-1].endswith("grey: the other policy.")
+    assert max(map(len, notes)) < 60  # within the width of one panel
 
 
 def test_one_table_of_the_judges_is_shown_at_a_time_without_a_script(plain):
