@@ -13,6 +13,7 @@ from evaluation.simulator.options import (
     PROCESSOR_SHARING,
     LinkFault,
     Outage,
+    Periods,
 )
 from logs_schema.errors import ConfigError, first
 from logs_schema.tables import TIERS
@@ -184,6 +185,12 @@ def _validate_failures(world: World) -> None:
 def _validate_hidden(world: World) -> None:
     for name in ("slow_nodes", "slow_sites", "regimes", "bursts"):
         periods = getattr(world, name)
+        if not periods.any and periods != Periods():
+            _refuse(
+                world.name,
+                f"{name} has lengths and a factor of 1: nothing changes",
+                "another factor, or neither",
+            )
         slow = name.startswith("slow")
         _within(
             world.name, f"{name}.factor", periods.factor, 0.0, 1.0 if slow else MOST_FACTOR, open_lower=True

@@ -205,6 +205,7 @@ def test_days_that_begin_full_make_the_first_wait():
         ({"regimes": Periods(0.0)}, "regimes.factor"),
         ({"bursts": Periods(2.0, 600.0, -1.0)}, "bursts.other_s"),
         ({"taken_cores": 1.5}, "taken_cores"),
+        ({"bursts": Periods(usual_s=600.0)}, "nothing changes"),
     ],
 )
 def test_changes_that_cannot_be_are_refused_by_name(changes, named):
@@ -229,8 +230,8 @@ def test_the_truth_changes_as_the_history_does(world):
     rows = lived(world, "random", num_streams=32, chunk_steps=1_000)
     shares = [on_time(day_of(rows, column)).mean() for column in range(32)]
     expected, other_error = interval(np.array(shares))
-    assert abs(mean - expected) < 3.5 * np.hypot(error, other_error) < 0.09
+    assert abs(mean - expected) < 3.5 * np.hypot(error, other_error) < 0.12
     sound = replace(world, slow_nodes=Periods(), slow_sites=Periods(), regimes=Periods(), bursts=Periods())
     rows = lived(sound, "random", num_streams=32, chunk_steps=1_000)
     usual = np.mean([on_time(day_of(rows, column)).mean() for column in range(32)])
-    assert usual - expected > 0.1, "what changes matters"
+    assert usual - expected > 0.25, "what changes matters"
