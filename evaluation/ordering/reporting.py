@@ -30,8 +30,8 @@ def write_order_report(
     limits: Sequence[str] = (),
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Writes `comparison.json`, `report.html` and `report.json`; `limits` stand before those of every such report, and
-    `warnings` before everything."""
+    """Writes `comparison.json`, `comparison.svg`, `report.html` and `report.json`; `limits` stand before those of every
+    such report, and `warnings` before everything."""
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     report = Report(
         title=title,
