@@ -1,20 +1,48 @@
 """Judging: time-shifted days, metrics, baselines, the ground truth, reports and the command line."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from twin.backend import prepare
 
 if TYPE_CHECKING:
     from evaluation.api import Compared, Split, compare, shifted_days
+    from evaluation.certify.api import Certified, validate
+    from evaluation.certify.config import CertifyConfig
+    from evaluation.cli import main
+    from evaluation.configuration import JudgeConfig
+    from evaluation.kits import add_problem
+    from evaluation.simulator.logs import simulate
 
 prepare()  # here, because modules of this package import JAX before they import the twin
 
-__all__ = ["Compared", "Split", "compare", "shifted_days"]
+__all__ = [
+    "Certified",
+    "CertifyConfig",
+    "Compared",
+    "JudgeConfig",
+    "Split",
+    "add_problem",
+    "compare",
+    "main",
+    "shifted_days",
+    "simulate",
+    "validate",
+]
+
+_HOMES = {
+    "Certified": "certify.api",
+    "CertifyConfig": "certify.config",
+    "JudgeConfig": "configuration",
+    "add_problem": "kits",
+    "main": "cli",
+    "simulate": "simulator.logs",
+    "validate": "certify.api",
+}
+"""Where a name is at home; the others are in `evaluation.api`."""
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.api"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'api')}"), name)

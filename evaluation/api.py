@@ -5,23 +5,32 @@ compare({"bc": bc, "ppo": rl, "mine": my_policy}, twin, split.test).table("on_ti
 """
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from rich.table import Table
 
 from evaluation.bootstrap import BootstrapConfig
 from evaluation.comparison import Comparison
 from evaluation.configuration import DaysConfig, JudgeConfig
+from evaluation.formatting import number, shift_label, with_interval
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.placement.comparing import Case, compare_case
 from evaluation.products import archive_facts
+from evaluation.report.plots import shift_plot
+from evaluation.report.words import summary
 from evaluation.shifts import ShiftConfig, ShiftPlan
-from evaluation.tabulation import tabulate
+from evaluation.tabulation import printed, tabulate
 from evaluation.training_days import plan_of, train_days_of
 from logs_schema import Archive
+from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays
 from logs_schema.progress import Progress, SilentProgress
 from twin.placement.model import PlacementTwin
+
+JUDGED = JudgeConfig(off_policy_updates=0)
+"""How policies are judged where nobody says."""
 
 
 class ShiftedDays(NamedTuple):
@@ -80,12 +89,69 @@ class Compared:
 
     def table(self, metric: str | None = None) -> str:
         """Policies by shifts, a table a judge, with intervals; by default of the main metric."""
-        from rich.console import Console
+        return printed(tabulate(self.comparison, metric=metric))
 
-        console = Console(width=160)
-        with console.capture() as captured:
-            console.print(tabulate(self.comparison, metric=metric))
-        return captured.get()
+    def in_words(self) -> list[str]:
+        """The verdicts in sentences: what is better, worse, or cannot be told apart."""
+        return summary(self.comparison)
+
+    def picture(
+        self, judge: str, over: str | None = None, *, policies: Sequence[str] = (), metric: str | None = None
+    ) -> str:
+        """SVG of a metric against the shift, as one judge sees it.
+
+        Args:
+            judge: Name of a judge of the comparison.
+            over: Policy to improve on; the values themselves if None.
+            policies: Names of those to show; all if none are named.
+            metric: Its name; the main one if None.
+
+        Raises:
+            ConfigError: No such judge or metric, or nothing was judged there.
+        """
+        comparison = self.comparison
+        metric, shown = (
+            metric or comparison.main_metric,
+            policies or [one.name for one in comparison.policies],
+        )
+        known = [one.name for one in comparison.metrics]
+        found = shift_plot(comparison, judge, metric, over, shown) if metric in known else None
+        if found is None:
+            judges = ", ".join(one.name for one in comparison.judges)
+            raise ConfigError(
+                f"there is nothing to show of {metric!r} by {judge!r}", where=f"policies {', '.join(shown)}",
+                allowed=f"judges {judges}; metrics {', '.join(known)}",
+            )  # fmt: skip
+        return found
+
+    def judges_table(self) -> str:
+        """How each judge stands to what is known: to the truth, where there is one, and to the logged decisions."""
+        table = Table("judge", "shift", "rank correlation", "mean error", "bias", "told minus logged")
+        for one in self.comparison.trust:
+            off = None if one.told is None or one.logged is None else one.told - one.logged
+            signed = (number(value, signed=True) for value in (one.bias, off))
+            table.add_row(
+                one.judge,
+                shift_label(one.shift_days),
+                number(one.rank_correlation),
+                number(one.error),
+                *signed,
+            )
+        return printed(table)
+
+    def off_policy_table(self, policies: Sequence[str]) -> str:
+        """What off-policy estimates say of some policies, by shift, or that they decline."""
+        found = self.comparison
+        table = Table("policy", "estimator", *(shift_label(one.shift_days) for one in found.shifts))
+        rows = {(row.policy, row.method, row.shift_days): row.estimate for row in found.off_policy}
+        for policy, method in dict.fromkeys((row.policy, row.method) for row in found.off_policy):
+            if policy in policies:
+                each = [rows.get((policy, method, one.shift_days)) for one in found.shifts]
+                told = [
+                    "declines" if one is None or one.value is None else with_interval(one) for one in each
+                ]
+                table.add_row(policy, method, *told)
+        return printed(table)
 
 
 def compare(
@@ -106,7 +172,8 @@ def compare(
             the folder of a bundle.
         twin: That training happened in; it says what policies observe.
         test: Of `shifted_days`.
-        judge, intervals: How.
+        judge: How; by default without off-policy estimates (`off_policy_updates`).
+        intervals: Of the bootstrap.
         progress: Where to show how far it is.
 
     Returns:
@@ -116,7 +183,7 @@ def compare(
         ConfigError: No shift has days in the log, or a name stands for another policy.
     """
     case = Case(
-        test.archive, twin, None, test.plan, judge or JudgeConfig(), intervals or BootstrapConfig(), policies
+        test.archive, twin, None, test.plan, judge or JUDGED, intervals or BootstrapConfig(), policies
     )
     facts = archive_facts(test.archive)
     return Compared(compare_case(case, progress or SilentProgress(), facts=facts))

@@ -1,6 +1,6 @@
 """A comparison as tables for the terminal."""
 
-from rich.console import Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -45,6 +45,14 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
         tables.append(Text(f"{FAR_MARK} {GUESS}"))
     tables += [Text(f"note: {note}") for note in _shift_notes(comparison)]
     return Group(*tables)
+
+
+def printed(renderable: RenderableType) -> str:
+    """What rich would print, 160 columns wide."""
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()
 
 
 def _caption(percent: str, unit_kind: str, against: str) -> str:

@@ -7,12 +7,13 @@ from twin.backend import prepare
 if TYPE_CHECKING:
     from twin.api import fit
     from twin.contracts import Policy
+    from twin.placement.learned import AnswerConfig
 
 prepare()
 
-__all__ = ["Policy", "fit"]
+__all__ = ["AnswerConfig", "Policy", "fit"]
 
-_HOMES = {"Policy": "contracts", "fit": "api"}
+_HOMES = {"AnswerConfig": "placement.learned", "Policy": "contracts", "fit": "api"}
 
 
 def __getattr__(name: str) -> Any:

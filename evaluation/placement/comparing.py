@@ -51,7 +51,7 @@ from evaluation.unsaid import lacks, unsaid, without
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
-from offline_rl.networks import actor
+from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.schedulers import Schedulers, example_for, network_for, policy_of, policy_params
 from offline_rl.rules.in_twin import rules_of
 from twin.contracts import Array, Policy
@@ -186,7 +186,11 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
 
 def _facts_of(entered: Entered) -> list[PolicyFacts]:
     ours = [policy for policy in POLICIES if policy.name not in entered.names]
-    return [*ours, *(PolicyFacts(name, USERS, entered.words[name]) for name in entered.names)]
+    kinds = {name: "trained" for name in entered.trained}
+    return [
+        *ours,
+        *(PolicyFacts(name, kinds.get(name, USERS), entered.words[name]) for name in entered.names),
+    ]
 
 
 def _runs(
@@ -199,10 +203,7 @@ def _runs(
 ) -> Iterator[Run]:
     encoding, shape = case.twin.encoding, common_shape(windows)
     example = example_for(encoding, windows[0])
-    if case.schedulers is not None:
-        network = network_for(case.schedulers, example)
-    else:
-        network = entered.network or actor(example)
+    network = _network_of(case, entered, example) or actor(example)
     players = players_of(encoding.cluster, network, COMPARED, case.rules)
     others = {name: bundle.encoding for name, bundle in entered.bundles.items()}
     in_windows = {**players, **entered.window_players()}
@@ -210,10 +211,7 @@ def _runs(
     living = twin_program(encoding, case.twin.config, in_windows, others)
     config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
     programs = fit_programs(encoding, config)
-    tried = candidates(case.schedulers, encoding.cluster, case.rules)
-    if case.schedulers is None:
-        nobody = jax.jit(network.init)(jax.random.key(0))
-        tried = [*(candidate._replace(params=nobody) for candidate in tried), *entered.seeds()]
+    tried = _tried_of(case, entered, network)
     nothing = tried[0].params
     elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
     tried += [Candidate(name, name, nothing) for name in entered.players]
@@ -252,6 +250,20 @@ def _runs(
         yield from _true_runs(case, {**players, **entered.players}, tried, entered, notes, progress)
 
 
+def _network_of(case: Case, entered: Entered, example: Example) -> Actor | None:
+    """The network of what was trained; None where nothing was."""
+    return entered.network if case.schedulers is None else network_for(case.schedulers, example)
+
+
+def _tried_of(case: Case, entered: Entered, network: Actor) -> list[Candidate]:
+    """What is tried besides the user's functions and bundles; all parameters are of one form."""
+    tried = candidates(case.schedulers, case.twin.encoding.cluster, case.rules)
+    if case.schedulers is not None:
+        return tried
+    nobody = jax.jit(network.init)(jax.random.key(0))
+    return [*(candidate._replace(params=nobody) for candidate in tried), *entered.seeds()]
+
+
 def _off_policy(
     case: Case,
     shifts: Sequence[TestDays],
@@ -263,18 +275,18 @@ def _off_policy(
     """Off-policy estimates from the shifted days' logs; none where nothing was trained or they were left out, nor, with
     a note, of days whose log does not say what the main metric needs."""
     encoding, num_updates = case.twin.encoding, case.config.off_policy_updates
-    if not num_updates or case.schedulers is None or encoding.cluster.num_nodes < 2:
-        return []
     shape, example = common_shape(windows), example_for(encoding, windows[0])
-    network = network_for(case.schedulers, example)
+    network = _network_of(case, entered, example)
+    if not num_updates or network is None or encoding.cluster.num_nodes < 2:
+        return []
     players = players_of(encoding.cluster, network, COMPARED, case.rules)
     program = probability_program({**players, **entered.players}, network)
     config = OffPolicyConfig(intervals=case.intervals)
     fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
-    tried = candidates(case.schedulers, encoding.cluster, case.rules)
+    tried = _tried_of(case, entered, network)
     able = [name for name in entered.players if name not in entered.refused]
     tried += [Candidate(name, name, tried[0].params) for name in able]
-    keep = Unfinished() if able else case.keep
+    keep = Unfinished() if able or entered.trained else case.keep
     rows: list[OffPolicyRow] = []
     with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):

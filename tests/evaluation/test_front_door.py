@@ -40,14 +40,23 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     rl = train(ppo(start=bc, num_updates=1, updates_per_look=1), twin.rollouts(streams=8), seeds=range(2))
     found = compare(
         {"bc": bc, "ppo": rl, "mine": fullest_share, "wrong": lambda key, seen, legal: seen.missing},
-        twin, split.test, judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, num_true_days=6),
-        intervals=BootstrapConfig(num_replicates=200),
+        twin, split.test, intervals=BootstrapConfig(num_replicates=200),
+        judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, num_true_days=6, off_policy_updates=20),
     )  # fmt: skip
 
     table = found.table("on_time")
     for name in ("bc", "ppo", "mine", "history", "least_loaded"):
         assert re.search(rf"│ {name} +│ +[01]\.\d{{3}} \[", table), name
     assert set(found.comparison.refused) == {"wrong"}
+    estimated = {row.policy for row in found.comparison.off_policy}
+    assert {"bc", "ppo", "mine", "random"} <= estimated
+    assert not {"wrong", "history"} & estimated
+    assert "importance sampling" in found.off_policy_table(["ppo"])
+    assert "ppo" in " ".join(found.in_words())
+    assert "<svg" in found.picture("truth", over="random", policies=["ppo", "mine"])
+    assert re.search(r"│ replay +│", found.judges_table())
+    with pytest.raises(ConfigError, match="nothing to show of 'on_time' by 'nobody'"):
+        found.picture("nobody")
     assert rl.seeds == (0, 1)
     assert bc.policy()(None, *_one(twin)).shape == (1, 1)
     with pytest.raises(ConfigError, match="ppo does not learn from Trajectory"):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import kits
+from evaluation import add_problem, kits
 from evaluation.cli import main
 from evaluation.products import load_comparison
 from logs_schema import Archive
@@ -40,7 +40,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     told = f"--config {work}/job.toml --no-progress"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kits, "KITS", (*kits.KITS, BATCHES_KIT))
+        patch.setattr(kits, "KITS", kits.KITS)
+        add_problem(BATCHES_KIT)
         patch.chdir(work)
         for command in (
             f"fit log --problem batches --out twin {told}",
@@ -98,7 +99,10 @@ def test_without_its_line_the_problem_is_not_known(made: Path, capsys: pytest.Ca
 def test_parts_that_a_kit_lacks_are_named(
     made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(kits, "KITS", (*kits.KITS, BATCHES_KIT))
+    monkeypatch.setattr(kits, "KITS", kits.KITS)
+    add_problem(BATCHES_KIT)
+    add_problem(BATCHES_KIT)  # once more is no other problem
+    assert [one.name for one in kits.KITS] == ["placement", "ordering", "batches"]
     assert main(f"generate {made}/twin --out {made}/days".split()) == 2
     assert "'batches' does not take part in schedtwin generate" in capsys.readouterr().err
 

@@ -1,0 +1,84 @@
+"""The front door of certificates: a twin held against days that it has not seen.
+
+validate(twin, Archive("log")).table()
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluation.certify.certificate import Certificate
+from evaluation.certify.certifying import certify
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.lines import Line, Verdict
+from evaluation.certify.page import as_table
+from evaluation.report.plots import chart_plot
+from evaluation.tabulation import printed
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress, SilentProgress
+from twin.placement.model import PlacementTwin
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A twin's certificate, and ways to look at it."""
+
+    certificate: Certificate
+
+    @property
+    def passed(self) -> bool:
+        """Whether the twin may be relied on."""
+        return self.certificate.verdict is Verdict.PASS
+
+    def table(self) -> str:
+        """The lines: what was measured, its floor, what was allowed, and the verdict."""
+        return printed(as_table(self.certificate))
+
+    def pictures(self) -> dict[str, str]:
+        """Section and title of every chart -> SVG."""
+        return {
+            f"{section.name}: {chart.title}": chart_plot(chart)
+            for section in self.certificate.sections
+            for chart in section.charts
+        }
+
+    def line(self, name: str) -> Line:
+        """The line of that name; ConfigError where there is none."""
+        for line in self.certificate.lines:
+            if line.name == name:
+                return line
+        raise ConfigError(
+            f"the certificate has no line {name!r}",
+            allowed=", ".join(one.name for one in self.certificate.lines),
+        )
+
+
+def validate(
+    twin: PlacementTwin,
+    archive: Archive,
+    *,
+    days: Sequence[dt.date] | None = None,
+    config: CertifyConfig | None = None,
+    progress: Progress | None = None,
+) -> Certified:
+    """Holds a twin against days that it has not seen, as `schedtwin certify` does with a twin that is kept.
+
+    Args:
+        twin: Of `twin.fit`.
+        archive: Of the log it was fitted on, with later days.
+        days: The held-out days; the first ones after training if None.
+        config: Sizes and thresholds.
+        progress: Where to show how far it is.
+
+    Returns:
+        The certificate. It speaks of the answers; whoever has a population beside the twin certifies on the command
+        line.
+
+    Raises:
+        ConfigError: No later days, or too little in them.
+    """
+    found = certify(
+        twin, archive, days, config or CertifyConfig(), progress or SilentProgress(), twin_hash="not kept"
+    )
+    return Certified(found)
