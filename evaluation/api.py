@@ -18,7 +18,7 @@ from evaluation.formatting import number, shift_label, with_interval
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.placement.comparing import Case, compare_case
 from evaluation.products import archive_facts
-from evaluation.report.plots import shift_plot
+from evaluation.report.overview import figure_file, panels
 from evaluation.report.words import summary
 from evaluation.shifts import ShiftConfig, ShiftPlan
 from evaluation.tabulation import printed, tabulate
@@ -95,34 +95,30 @@ class Compared:
         """The verdicts in sentences: what is better, worse, or cannot be told apart."""
         return summary(self.comparison)
 
-    def picture(
-        self, judge: str, over: str | None = None, *, policies: Sequence[str] = (), metric: str | None = None
-    ) -> str:
-        """SVG of a metric against the shift, as one judge sees it.
+    def figure(self) -> str:
+        """SVG of the main metric against the shift: a panel a judge, the policies that stand out in colours."""
+        return figure_file(self.comparison)
+
+    def picture(self, judge: str, over: str | None = None) -> str:
+        """SVG of the main metric against the shift, as one judge sees it.
 
         Args:
             judge: Name of a judge of the comparison.
             over: Policy to improve on; the values themselves if None.
-            policies: Names of those to show; all if none are named.
-            metric: Its name; the main one if None.
 
         Raises:
-            ConfigError: No such judge or metric, or nothing was judged there.
+            ConfigError: No such judge or policy, or nothing was judged there.
         """
-        comparison = self.comparison
-        metric, shown = (
-            metric or comparison.main_metric,
-            policies or [one.name for one in comparison.policies],
+        known = [one.name for one in self.comparison.policies]
+        drawn = panels(self.comparison, over) if over is None or over in known else []
+        for panel in drawn:
+            if panel.judge == judge:
+                return panel.svg
+        judges = ", ".join(one.name for one in self.comparison.judges)
+        raise ConfigError(
+            f"there is nothing to show by {judge!r}" + ("" if over is None else f" over {over!r}"),
+            allowed=f"judges {judges}; policies {', '.join(known)}",
         )
-        known = [one.name for one in comparison.metrics]
-        found = shift_plot(comparison, judge, metric, over, shown) if metric in known else None
-        if found is None:
-            judges = ", ".join(one.name for one in comparison.judges)
-            raise ConfigError(
-                f"there is nothing to show of {metric!r} by {judge!r}", where=f"policies {', '.join(shown)}",
-                allowed=f"judges {judges}; metrics {', '.join(known)}",
-            )  # fmt: skip
-        return found
 
     def judges_table(self) -> str:
         """How each judge stands to what is known: to the truth, where there is one, and to the logged decisions."""
