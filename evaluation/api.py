@@ -110,10 +110,9 @@ class Compared:
             ConfigError: No such judge or policy, or nothing was judged there.
         """
         known = [one.name for one in self.comparison.policies]
-        drawn = panels(self.comparison, over) if over is None or over in known else []
-        for panel in drawn:
-            if panel.judge == judge:
-                return panel.svg
+        drawn = panels(self.comparison, over) if over is None or over in known else {}
+        if judge in drawn:
+            return drawn[judge]
         judges = ", ".join(one.name for one in self.comparison.judges)
         raise ConfigError(
             f"there is nothing to show by {judge!r}" + ("" if over is None else f" over {over!r}"),

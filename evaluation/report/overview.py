@@ -47,7 +47,7 @@ class _Line:
     high: np.ndarray
 
 
-def panels(comparison: Comparison, over: str | None = None) -> list[str]:
+def panels(comparison: Comparison, over: str | None = None) -> dict[str, str]:
     """The panels of all judges that have something to show, on one scale.
 
     Args:
@@ -55,18 +55,20 @@ def panels(comparison: Comparison, over: str | None = None) -> list[str]:
         over: Policy to improve on; None shows the main metric itself.
 
     Returns:
-        One SVG element a judge. Improvements are positive where the policy is better.
+        Judge -> SVG element. Improvements are positive where the policy is better.
     """
     lines = {judge.name: _lines(comparison, judge.name, over) for judge in comparison.judges}
     shown = {judge: found for judge, found in lines.items() if found}
     strong = {one.policy: one for one in strong_policies(comparison)}
     everywhere = [line for found in shown.values() for line in found]
-    return [_panel(comparison, judge, found, everywhere, strong, over) for judge, found in shown.items()]
+    return {
+        judge: _panel(comparison, judge, found, everywhere, strong, over) for judge, found in shown.items()
+    }
 
 
 def figure_file(comparison: Comparison) -> str:
     """All panels as one SVG file that follows light and dark windows by itself; empty where nothing was measured."""
-    parts = panels(comparison)
+    parts = [*panels(comparison).values()]
     if not parts:
         return ""
     across = columns(len(parts))

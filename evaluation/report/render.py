@@ -56,7 +56,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
     )
     comparison, over = report.comparison, report.comparison.reference()
-    figure = [Markup(panel) for panel in panels(comparison)]
+    figure = [Markup(panel) for panel in panels(comparison).values()]
     said = verdict(comparison)
     environment.filters.update(number=number, shift=shift_label)
     return environment.get_template("report.html.j2").render(
@@ -75,7 +75,9 @@ def render(report: Report) -> str:
         far_mark=FAR_MARK,
         guess=GUESS,
         reference=over,
-        improvements=[Markup(panel) for panel in panels(comparison, over)] if over is not None else [],
+        improvements=[Markup(panel) for panel in panels(comparison, over).values()]
+        if over is not None
+        else [],
         off_policy=_off_policy(comparison),
         metrics=_by_metric(comparison),
         not_applicable=not_applicable(comparison),

@@ -254,7 +254,7 @@ def test_few_policies_stand_out_each_in_its_own_way_and_all_others_are_grey(crow
     ]  # fmt: skip
     looks = {tuple(series_style(one.style).items()) for one in strong}
     assert len(looks) == len(strong) <= len(COLOURS) < len(crowded.policies)
-    (panel,) = panels(crowded)
+    (panel,) = panels(crowded).values()
     assert set(names_beside_lines(panel, crowded)) == {one.policy for one in strong}
     assert panel.count("stroke: var(--others); stroke-width: 0.8") == len(crowded.policies) - len(strong)
     assert f"the other {len(crowded.policies) - len(strong)} policies" in render(Report("Many", crowded))
@@ -278,7 +278,7 @@ def test_what_training_hands_over_is_its_last_policy():
 
 
 def test_names_beside_lines_do_not_overlap(crowded):
-    (panel,) = panels(crowded)
+    (panel,) = panels(crowded).values()
     heights = sorted(names_beside_lines(panel, crowded).values())
     assert len(heights) == 6
     assert min(np.diff(heights)) > 10.0  # the size of their font

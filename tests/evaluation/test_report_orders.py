@@ -66,10 +66,10 @@ def ticks_of(svg):
 
 
 def test_values_far_apart_stand_on_a_logarithmic_axis(comparison):
-    (panel,) = panels(comparison)
+    (panel,) = panels(comparison).values()
     assert {10.0, 100.0} <= ticks_of(panel)
-    (panel,) = panels(comparison, "sjf+easy")
+    (panel,) = panels(comparison, "sjf+easy").values()
     assert {0.0, -10.0, -100.0} <= ticks_of(panel)
     without = replace(comparison, policies=comparison.policies[1:])  # ljf
-    (panel,) = panels(without)
+    (panel,) = panels(without).values()
     assert 100.0 not in ticks_of(panel)
