@@ -234,4 +234,4 @@ def test_the_truth_changes_as_the_history_does(world):
     sound = replace(world, slow_nodes=Periods(), slow_sites=Periods(), regimes=Periods(), bursts=Periods())
     rows = lived(sound, "random", num_streams=32, chunk_steps=1_000)
     usual = np.mean([on_time(day_of(rows, column)).mean() for column in range(32)])
-    assert usual - expected > 0.25, "what changes matters"
+    assert usual - expected > 0.15, "what changes matters"
