@@ -83,17 +83,16 @@ def test_days_without_what_the_main_metric_needs_are_not_estimated(
     archive = Archive(tmp_path / "silent" / "archive")
     encoding = fit_encoding(archive, [DAY])
     for name in ("network_for", "probability_program", "candidates"):
-        monkeypatch.setattr(comparing, name, lambda *_: None)
+        monkeypatch.setattr(comparing, name, lambda *_: [])
+    windows = [encode_days(archive, encoding, [DAY], num_steps=8)]
+    twin = cast(PlacementTwin, SimpleNamespace(encoding=encoding, windows=windows[0]))
     case = comparing.Case(
-        archive, cast(PlacementTwin, SimpleNamespace(encoding=encoding)), cast(Schedulers, SimpleNamespace(rules={})),
+        archive, twin, cast(Schedulers, SimpleNamespace(rules={})),
         ShiftPlan((DAY,), ()), JudgeConfig(), BootstrapConfig(),
     )  # fmt: skip
     notes: list[str] = []
-    windows = [encode_days(archive, encoding, [DAY], num_steps=8)]
-    assert (
-        comparing._off_policy(case, [TestDays(1, (DAY,), None)], windows, Entered(), notes, SilentProgress())
-        == []
-    )
+    shifts = [TestDays(1, (DAY,), None)]
+    assert comparing._off_policy(case, shifts, windows, Entered(), notes, SilentProgress()) == []
     assert notes == ["shift 1d: no off-policy estimates (the log does not say when requests ended)"]
 
 
