@@ -11,6 +11,8 @@ import pytest
 
 from evaluation import cli
 from evaluation.configuration import LogConfig, build
+from evaluation.reproduction.logs import log_step
+from evaluation.reproduction.table2 import Table2Config
 from evaluation.run import archive_step
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.pool import read_pool
@@ -181,3 +183,15 @@ def test_the_bench_of_the_truth_takes_a_file(tmp_path: Path, monkeypatch, capsys
     with pytest.raises(SystemExit):
         cli.main([*words, "--preset", "small"])
     assert "--preset" in capsys.readouterr().err
+
+
+def test_the_main_table_learns_from_the_world_of_a_file(tmp_path: Path) -> None:
+    file = str(written(tmp_path, TINY))
+    assert Table2Config(world=file).simulated == load_world(Path(file))
+    step = log_step(LogConfig(world=file, days=1, behaviour="random"), 50)
+    assert step.files == {"world": Path(file)}
+    (tmp_path / "out").mkdir()
+    step.build(tmp_path / "out", {}, SilentProgress())
+    archive = Archive(tmp_path / "out" / "archive")
+    assert world_of(ground_truth(archive.facts)) == load_world(Path(file))
+    assert len(archive.read("requests")) == 50
