@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from evaluation.certify.config import CertifyConfig
     from evaluation.cli import main
     from evaluation.configuration import JudgeConfig
-    from evaluation.kits import add_problem
+    from evaluation.problems.kits import add_problem
     from evaluation.simulator.logs import simulate
 
 prepare()  # here, because modules of this package import JAX before they import the twin

@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from evaluation.bootstrap import BootstrapConfig
-from evaluation.comparison import Comparison
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.formatting import number, shift_label, with_interval
+from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
+from evaluation.comparison.tabulation import printed, tabulate
+from evaluation.comparison.training_days import plan_of, train_days_of
 from evaluation.configuration import DaysConfig, JudgeConfig
-from evaluation.formatting import number, shift_label, with_interval
+from evaluation.jobs.products import archive_facts
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.placement.comparing import Case, compare_case
-from evaluation.products import archive_facts
+from evaluation.problems.placement.comparing import Case, compare_case
 from evaluation.report.overview import figure_file, panels
 from evaluation.report.words import summary
-from evaluation.shifts import ShiftConfig, ShiftPlan
-from evaluation.tabulation import printed, tabulate
-from evaluation.training_days import plan_of, train_days_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from evaluation.bootstrap import BootstrapConfig
 from evaluation.certify.config import CertifyConfig
-from evaluation.ordering.config import OrderConfig
-from evaluation.shifts import ShiftConfig
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.shifts import ShiftConfig
+from evaluation.problems.ordering.config import OrderConfig
 from logs_schema.errors import ConfigError
 from offline_rl.recipes.training import TrainingConfig
 from twin.imitation.config import GameConfig

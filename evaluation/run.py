@@ -2,7 +2,7 @@
 
 Each step makes a product under the work folder and is reused while nothing it depends on has changed. A log that
 leaves a scheduler no choice of node ends with the comparison: there is nothing to train and nothing to export. What
-there is to learn of such a log is the order of its queue: with a table [order] that is the job (`evaluation.ordering`).
+there is to learn of such a log is the order of its queue: with a table [order] that is the job.
 In a twin that has not passed its certificate nothing is trained, and from it nothing exported, unless that is asked for
 (`force`): the job ends with the comparison of what needs no training. Forced, the first line of every report says so,
 and the bundle too. Orders of a queue are chosen by exact replay, not by the twin, so their job goes on and says it.
@@ -17,9 +17,9 @@ from typing import Any
 from evaluation.certify.building import certificate_plan
 from evaluation.certify.keeping import KIND
 from evaluation.configuration import LogConfig, RunConfig
-from evaluation.job import Step, alone_in, run_steps
-from evaluation.kit import Job
-from evaluation.kits import KITS
+from evaluation.jobs.job import Step, alone_in, run_steps
+from evaluation.problems.kit import Job
+from evaluation.problems.kits import KITS
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world

@@ -1,7 +1,7 @@
 """Progress of long work: what a lower floor is handed to say how far it is, and silence.
 
 Work is divided into stages, which may nest. A stage is called with how much is done by now, so it can be handed on as a
-plain function: `train(..., progress=stage)`. What a person sees is `evaluation.progress`'s.
+plain function: `train(..., progress=stage)`. What a person sees is `evaluation.jobs.progress`'s.
 """
 
 from collections.abc import Iterator

@@ -12,8 +12,8 @@ from evaluation.certify.certifying import certify
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, Verdict
 from evaluation.certify.page import as_table
+from evaluation.comparison.tabulation import printed
 from evaluation.report.plots import chart_plot
-from evaluation.tabulation import printed
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress

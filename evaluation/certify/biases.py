@@ -6,11 +6,11 @@ apart: chance leaves nothing of it on average, where a mean of squares would be 
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import LEAST_S, Forecast
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.certify.resampled import mean_of
+from evaluation.comparison.bootstrap import Statistic
 
 SECTION = "biases of one-step forecasts"
 MIN_ROWS = 100

@@ -9,8 +9,8 @@ from typing import Any
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.keeping import CERTIFICATE_CODE, DATA, KIND, PAGE
 from evaluation.certify.page import render
-from evaluation.kit import Inputs, StepPlan
-from evaluation.kits import kit_of
+from evaluation.problems.kit import Inputs, StepPlan
+from evaluation.problems.kits import kit_of
 from logs_schema import Archive
 from logs_schema.errors import ProductError, SchedtwinError
 from logs_schema.progress import Progress

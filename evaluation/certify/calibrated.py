@@ -6,11 +6,11 @@ values that count as equal, as waits of zero do, it is drawn evenly.
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast, ranks
 from evaluation.certify.lines import Line, about_zero, against_limit, not_applicable
 from evaluation.certify.resampled import mean_of
+from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 
 SECTION = "calibration of the answers"

@@ -33,7 +33,7 @@ from evaluation.certify.playing import Day, closed_loop_days, real_days, states_
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.two_samples import pairs_chart
-from evaluation.placement.spreading import spread_in_words, spread_of
+from evaluation.problems.placement.spreading import spread_in_words, spread_of
 from evaluation.report import Chart
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError

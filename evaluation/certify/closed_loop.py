@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive, table_of, together
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.certify.playing import Day, Lived, asked, known_in_log
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.two_samples import Trio, distribution_lines, keep
+from evaluation.comparison.bootstrap import Statistic
 from twin.placement.encoding import Encoding
 
 SECTION = "closed loop"

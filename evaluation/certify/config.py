@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import BootstrapConfig
 from logs_schema.errors import ConfigError
 
 

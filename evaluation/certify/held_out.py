@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.shifts import TestDays, refuse_overlap
+from evaluation.comparison.shifts import TestDays, refuse_overlap
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.encoding import Encoding

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, not_applicable
 from evaluation.certify.playing import HORIZONS, Day
+from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 
 SECTION = "error against the rollout horizon"

@@ -12,8 +12,8 @@ from enum import Enum
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from evaluation.bootstrap import MAX_UNDEFINED, BootstrapConfig, Estimate, Statistic, weights_of
-from evaluation.formatting import number
+from evaluation.comparison.bootstrap import MAX_UNDEFINED, BootstrapConfig, Estimate, Statistic, weights_of
+from evaluation.comparison.formatting import number
 
 NONE = Estimate(None, None, None, 0, "not measured")
 

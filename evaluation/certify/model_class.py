@@ -9,10 +9,10 @@ within it are left out; of what is left, under forecasts of the right class, not
 import numpy as np
 from scipy.special import ndtri
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast, ranks
 from evaluation.certify.lines import Line, about_zero, not_applicable
+from evaluation.comparison.bootstrap import Statistic
 
 SECTION = "what run times depend on"
 MIN_ROWS = 200

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
 from evaluation.certify.playing import Day, Lived, asked, known_in_log
+from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 from twin.placement.encoding import Encoding
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.family import FAMILY
 from evaluation.certify.lines import Line, Verdict
-from evaluation.formatting import NO_VALUE, interval, number, with_interval
+from evaluation.comparison.formatting import NO_VALUE, interval, number, with_interval
 from evaluation.report.plots import chart_plot
 
 WIDTH, HEIGHT, MARGIN = 200.0, 30.0, 8.0

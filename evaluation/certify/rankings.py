@@ -12,17 +12,17 @@ import numpy as np
 from scipy.stats import rankdata
 
 from evaluation.baselines import BASELINES
-from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit, not_applicable
 from evaluation.certify.playing import Day
-from evaluation.comparison import is_far
+from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.comparison import is_far
+from evaluation.comparison.shifts import TestDays
 from evaluation.judges.players import GREEDY, players_of
-from evaluation.judging import Candidate, twin_judge, twin_program
+from evaluation.judges.truth import truth_judge, truth_program, workload_beside
+from evaluation.judges.windows import Candidate, twin_judge, twin_program
 from evaluation.metrics import main_metric
 from evaluation.report import Chart, Curve
-from evaluation.shifts import TestDays
-from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from logs_schema import Archive
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.measures import PSEUDO_COUNT, held_out_scores
 from evaluation.certify.samples import Coding, Sample
+from evaluation.comparison.bootstrap import Statistic
 
 GRID = 512
 """Points at which distribution functions are compared, at most."""

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, combine, not_applicable
 from evaluation.certify.resampled import (
@@ -20,6 +19,7 @@ from evaluation.certify.resampled import (
     thinned,
 )
 from evaluation.certify.samples import Coding, Sample
+from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 
 MIN_KNOWN = 50

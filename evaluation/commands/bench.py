@@ -10,7 +10,7 @@ from evaluation.commands.bench_orchestration import add_bench as add_orchestrati
 from evaluation.commands.bench_scaling import add_bench as add_scaling
 
 if TYPE_CHECKING:
-    from evaluation.oracle_cache import Kept
+    from evaluation.benches.oracle_cache import Kept
     from evaluation.simulator.world import World
     from logs_schema.progress import Progress, Stage
 
@@ -64,10 +64,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _truth(arguments: Namespace) -> int:
+    from evaluation.benches.truth_bench import SHOWN, TruthBenchConfig, bench_truth, validate_bench
+    from evaluation.benches.truth_proof import as_json, as_table
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.simulator.world_files import chosen_world
-    from evaluation.truth_bench import SHOWN, TruthBenchConfig, bench_truth, validate_bench
-    from evaluation.truth_proof import as_json, as_table
 
     world = chosen_world(arguments.preset, arguments.world)
     config = TruthBenchConfig(num_seeds=arguments.seeds)
@@ -102,8 +102,8 @@ def trained_oracles(
     """The oracles of day 0 and the days asked for, `times` the usual updates; trained where they are not kept yet."""
     from dataclasses import replace
 
-    from evaluation.oracle import OracleConfig
-    from evaluation.oracle_cache import cache_folder, kept_oracle
+    from evaluation.benches.oracle import OracleConfig
+    from evaluation.benches.oracle_cache import cache_folder, kept_oracle
 
     config = OracleConfig()
     config = replace(config, num_updates=times * config.num_updates)
@@ -123,9 +123,9 @@ def _told(stage: "Stage") -> Callable[[int, str], None]:
 
 
 def _oracle(arguments: Namespace) -> int:
+    from evaluation.benches.oracle import OracleConfig, write_oracle
+    from evaluation.benches.oracle_cache import made_from
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.oracle import OracleConfig, write_oracle
-    from evaluation.oracle_cache import made_from
     from evaluation.simulator.world_files import chosen_world
 
     world, config = chosen_world(arguments.preset, arguments.world), OracleConfig()

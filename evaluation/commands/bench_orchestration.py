@@ -41,15 +41,15 @@ def add_bench(benches: _SubParsersAction) -> None:
 
 def run(arguments: Namespace) -> int:
     """Measure; 0."""
-    from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.orchestration_bench import (
+    from evaluation.benches.orchestration_bench import (
         ORCHESTRATORS,
         OrchestrationBenchConfig,
         bench_orchestration,
         usual_pairs,
         with_changes,
     )
-    from evaluation.orchestration_table import as_json, as_table
+    from evaluation.benches.orchestration_table import as_json, as_table
+    from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.simulator.presets import preset
 
     world = preset(arguments.preset)

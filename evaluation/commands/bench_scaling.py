@@ -29,9 +29,9 @@ def add_bench(benches: _SubParsersAction) -> None:
 
 def run(arguments: Namespace) -> int:
     """Measure; 0."""
+    from evaluation.benches.slot_scaling import ScalingConfig, as_json, as_text, measure_scaling, plot_scaling
     from evaluation.commands.output import progress_of, show_result
     from evaluation.simulator.presets import preset
-    from evaluation.slot_scaling import ScalingConfig, as_json, as_text, measure_scaling, plot_scaling
 
     world = preset(arguments.preset)
     config = ScalingConfig(arguments.node_factors, arguments.environments)

@@ -39,10 +39,10 @@ def run(arguments: Namespace) -> int:
     from evaluation.cli import DONE, USER_ERROR
     from evaluation.commands.output import as_text, show_result
     from evaluation.commands.settings import make_step, settings_of
+    from evaluation.comparison.tabulation import tabulate
+    from evaluation.jobs.products import load_comparison
     from evaluation.judges.user_policies import named_policies
-    from evaluation.kits import kit_of
-    from evaluation.products import load_comparison
-    from evaluation.tabulation import tabulate
+    from evaluation.problems.kits import kit_of
 
     config, kit = settings_of(arguments), kit_of(arguments.twin)
     if arguments.shifts is not None:

@@ -38,8 +38,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Export the policy; 0."""
     from evaluation.commands.output import show_result
-    from evaluation.kit import ExportOptions
-    from evaluation.kits import kit_of
+    from evaluation.problems.kit import ExportOptions
+    from evaluation.problems.kits import kit_of
     from logs_schema.product import read_manifest
 
     options = ExportOptions(

@@ -20,7 +20,7 @@ def run(arguments: Namespace) -> int:
     """Fit the twin and say how it went; 0."""
     from evaluation.commands.output import show_result
     from evaluation.commands.settings import make_step, options_of, settings_of
-    from evaluation.kits import choose_kit
+    from evaluation.problems.kits import choose_kit
 
     kit, config, told = choose_kit(settings_of(arguments), arguments.archive, options_of(arguments))
     facts = make_step(arguments, kit.fit(config), {"archive": arguments.archive})

@@ -29,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Generate and say what was written; 0."""
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.kits import kit_of
+    from evaluation.problems.kits import kit_of
 
     kit = kit_of(arguments.twin)
     generate = kit.need(kit.generate, "generate")

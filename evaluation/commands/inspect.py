@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Show the bundle; 0."""
-    from evaluation.bundle_text import bundle_facts, bundle_text
+    from evaluation.commands.bundle_text import bundle_facts, bundle_text
     from evaluation.commands.output import show_result
 
     facts = bundle_facts(arguments.bundle, arguments.backend, expect=arguments.expect, trust=arguments.trust)

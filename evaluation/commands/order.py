@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evaluation.ordering.config import OrderConfig
+    from evaluation.problems.ordering.config import OrderConfig
 
 NAME = "order"
 HELP = "train orders of a batch queue and judge them by exact replay of later weeks"
@@ -13,7 +13,7 @@ HELP = "train orders of a batch queue and judge them by exact replay of later we
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    from evaluation.ordering.weeks import WARM_STARTS
+    from evaluation.problems.ordering.weeks import WARM_STARTS
 
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
     parser.add_argument(
@@ -50,11 +50,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Train, judge, write the report, show the table; 0."""
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.ordering.config import as_settings
-    from evaluation.ordering.kit import compared
-    from evaluation.ordering.running import order_archive, write_order_comparison
-    from evaluation.products import load_comparison
-    from evaluation.tabulation import tabulate
+    from evaluation.comparison.tabulation import tabulate
+    from evaluation.jobs.products import load_comparison
+    from evaluation.problems.ordering.config import as_settings
+    from evaluation.problems.ordering.kit import compared
+    from evaluation.problems.ordering.running import order_archive, write_order_comparison
     from logs_schema.product import read_manifest, writing
 
     config = config_of(arguments)
@@ -84,9 +84,9 @@ def config_of(arguments: Namespace) -> "OrderConfig":
     from dataclasses import replace
     from math import gcd
 
-    from evaluation.ordering.config import OrderConfig, quick
-    from evaluation.ordering.programs import OrderTrainingConfig
-    from evaluation.ordering.weeks import WeeksConfig
+    from evaluation.problems.ordering.config import OrderConfig, quick
+    from evaluation.problems.ordering.programs import OrderTrainingConfig
+    from evaluation.problems.ordering.weeks import WeeksConfig
 
     weeks = WeeksConfig(
         num_train_days=arguments.days,

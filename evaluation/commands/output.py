@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from shutil import get_terminal_size
 from typing import Any
 
-from evaluation.progress import shown_progress
+from evaluation.jobs.progress import shown_progress
 from logs_schema.progress import Progress
 
 

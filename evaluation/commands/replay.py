@@ -10,7 +10,7 @@ HELP = "replay an archive's jobs under known policies: exact waits on an idealis
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; the policies are the rules that `twin.ordering.rules` exports."""
-    from evaluation.ordering.weeks import WARM_STARTS
+    from evaluation.problems.ordering.weeks import WARM_STARTS
     from twin.ordering.rules import RULES
 
     names = [rule.name for rule in RULES]
@@ -62,8 +62,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Replay, write the waits, show the table; 0."""
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.ordering.replay_report import as_lines, check_out, write_waits
-    from evaluation.ordering.replaying import ReplayConfig, replay_archive
+    from evaluation.problems.ordering.replay_report import as_lines, check_out, write_waits
+    from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
 
     config = ReplayConfig(
         policies=tuple(dict.fromkeys(arguments.policy or ("fcfs",))),

@@ -41,10 +41,10 @@ def run(arguments: Namespace) -> int:
     from evaluation.certify.keeping import KIND, certification_in
     from evaluation.certify.lines import Verdict
     from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.comparison.tabulation import tabulate
     from evaluation.configuration import load_config
-    from evaluation.products import load_comparison
+    from evaluation.jobs.products import load_comparison
     from evaluation.run import run as run_steps
-    from evaluation.tabulation import tabulate
     from logs_schema.product import read_manifest
 
     config = load_config(arguments.config)

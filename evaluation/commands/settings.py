@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluation.configuration import RunConfig
-    from evaluation.kit import ProblemOptions, StepPlan
+    from evaluation.problems.kit import ProblemOptions, StepPlan
 
 
 def add_step_arguments(parser: ArgumentParser, product: str) -> None:
@@ -23,8 +23,8 @@ def add_problem_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--problem", metavar="NAME",
         help="placement (which node takes a request), ordering (which waiting job of a batch queue starts next) or "
-        "another whose kit is in evaluation/kits.py (default: ordering where the archive knows one pool only or the "
-        "configuration has a table [order], else placement)",
+        "another that has a kit (see evaluation/problems; default: ordering where the archive knows one pool only or "
+        "the configuration has a table [order], else placement)",
     )  # fmt: skip
     parser.add_argument(
         "--pool", metavar="NAME",
@@ -38,7 +38,7 @@ def add_problem_arguments(parser: ArgumentParser) -> None:
 
 def options_of(arguments: Namespace) -> "ProblemOptions":
     """What `add_problem_arguments` declared."""
-    from evaluation.kit import ProblemOptions
+    from evaluation.problems.kit import ProblemOptions
 
     return ProblemOptions(arguments.problem, arguments.processors, arguments.pool)
 
@@ -64,7 +64,7 @@ def make_step(
 ) -> dict[str, Any]:
     """Makes one step's product aside and renames it into place (by default where --out says); its facts."""
     from evaluation.commands.output import progress_of
-    from evaluation.records import to_plain
+    from evaluation.jobs.records import to_plain
     from logs_schema.product import read_manifest, writing
 
     hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}

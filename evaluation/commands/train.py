@@ -25,7 +25,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.certify.keeping import KIND, certification_folder, find_certification, refuse_uncertified
     from evaluation.commands.output import show_result
     from evaluation.commands.settings import make_step, settings_of
-    from evaluation.kits import kit_of
+    from evaluation.problems.kits import kit_of
 
     config, found = settings_of(arguments), find_certification(arguments.twin)
     if not arguments.force:

@@ -21,7 +21,7 @@ from evaluation.baselines import Baseline
 from evaluation.judges.contender import Contender, load_contender
 from evaluation.judges.host_policy import HostPolicy, form_of
 from evaluation.judges.players import GREEDY, Player, of_policy
-from evaluation.judging import Candidate, Judge, Trial
+from evaluation.judges.windows import Candidate, Judge, Trial
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
 from offline_rl.networks import Actor, Example

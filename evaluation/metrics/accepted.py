@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean
 
 

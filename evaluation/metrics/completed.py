@@ -1,7 +1,7 @@
 """Completed ratio: the share of accepted requests that ended well; those lost from sight on overfull nodes did not."""
 
-from evaluation.bootstrap import Statistic
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean
 from twin.placement.types import COMPLETED
 

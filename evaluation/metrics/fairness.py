@@ -6,8 +6,8 @@ measure of fairness and discrimination"). Requests whose agent is hidden are lef
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic, blocks_of
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic, blocks_of
+from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, in_chunks
 from evaluation.metrics.slowdown import has_slowdown, slowdown_of
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic, blocks_of
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic, blocks_of
+from evaluation.comparison.decisions import Decisions
 
 CHUNK_ELEMENTS = 4_000_000
 
@@ -32,7 +32,7 @@ class Metric:
         unit: Unit of the value; "share" for parts of a whole, "1" for other pure numbers.
         better: "higher", "lower" or "none".
         description: One sentence with the formula in words.
-        needs: What the log must say (of `evaluation.decisions.NEEDS`).
+        needs: What the log must say (of `evaluation.comparison.decisions.NEEDS`).
         statistic: Decisions -> function of unit weights.
     """
 

@@ -1,7 +1,7 @@
 """Offload ratio: the share of requests that ran away from the site where they arrived."""
 
-from evaluation.bootstrap import Statistic
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean
 
 

@@ -3,8 +3,8 @@
 What was lost from sight on an overfull node counts as late: left out, it would make whoever overfills nodes look good.
 """
 
-from evaluation.bootstrap import Statistic
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean
 
 

@@ -9,8 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean, quantile
 from twin.placement.bookkeeping import LEAST_S, PlacementConfig
 from twin.placement.types import COMPLETED

@@ -14,8 +14,8 @@ from functools import partial
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean, quantile
 
 THRESHOLD_S = 10.0

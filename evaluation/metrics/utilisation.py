@@ -7,8 +7,8 @@ understates the load of the system; it compares policies, it does not audit mach
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
-from evaluation.decisions import Decisions
+from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, ratio
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.comparison import Comparison
+from evaluation.comparison.comparison import Comparison
 
 SCHEMA_VERSION = 1
 

@@ -11,8 +11,8 @@ from markupsafe import escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evaluation.comparison import Comparison
-from evaluation.formatting import shift_label
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.formatting import shift_label
 from evaluation.report.plots import AXES_INK, OTHERS, STYLE, series_style, svg_of
 from evaluation.report.roles import Strong, strong_policies
 

@@ -7,10 +7,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.bootstrap import Verdict
-from evaluation.comparison import Comparison
-from evaluation.formatting import FAR_MARK, GUESS, NO_VALUE, interval, number, shift_label
-from evaluation.records import to_plain
+from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.formatting import FAR_MARK, GUESS, NO_VALUE, interval, number, shift_label
+from evaluation.jobs.records import to_plain
 from evaluation.report.content import Chart, Report
 from evaluation.report.overview import columns, figure_file, figure_note, figure_title, panels
 from evaluation.report.plots import COLOURS, chart_plot

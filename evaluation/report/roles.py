@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from evaluation.comparison import Comparison
+from evaluation.comparison.comparison import Comparison
 
 TRAINED, IMITATION, HISTORY, RULE, USER = "trained", "imitation", "history", "rule", "user"
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from evaluation.bootstrap import Verdict
-from evaluation.comparison import Comparison
-from evaluation.formatting import FAR_MARK, shift_label, with_interval
+from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.formatting import FAR_MARK, shift_label, with_interval
 from evaluation.report.roles import TRAINED, USER, strong_policies, strongest_rule
 from evaluation.report.words import WORDS, listed
 

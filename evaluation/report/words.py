@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from evaluation.bootstrap import Verdict
-from evaluation.comparison import FAR, Comparison, Difference, is_far
-from evaluation.formatting import FAR_MARK, GUESS, number, shift_label, with_interval
+from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.comparison import FAR, Comparison, Difference, is_far
+from evaluation.comparison.formatting import FAR_MARK, GUESS, number, shift_label, with_interval
 from evaluation.report.roles import TRAINED
 
 WORDS = {

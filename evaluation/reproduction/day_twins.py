@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.judges.players import SAMPLED, players_of
-from evaluation.judging import Program, twin_program
+from evaluation.judges.windows import Program, twin_program
 from evaluation.reproduction.offload import Parts, ratios
 from logs_schema import Archive
 from logs_schema.errors import ConfigError

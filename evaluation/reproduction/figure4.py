@@ -21,11 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.bootstrap import Estimate
 from evaluation.certify.config import Thresholds
 from evaluation.certify.lines import Verdict, verdict_of
+from evaluation.comparison.bootstrap import Estimate
 from evaluation.configuration import LogConfig
-from evaluation.job import Step, run_job
+from evaluation.jobs.job import Step, run_job
 from evaluation.reproduction.day_twins import (
     Learning,
     clone_engine,

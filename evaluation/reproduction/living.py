@@ -14,8 +14,8 @@ import jax.numpy as jnp
 
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.baselines.truth_baseline import as_behaviour
+from evaluation.benches.oracle import oracle_choice, oracle_network, problem_config
 from evaluation.judges.players import GREEDY, SAMPLED, Seen, of_network, of_policy, of_reference, play
-from evaluation.oracle import oracle_choice, oracle_network, problem_config
 from evaluation.simulator.behaviour import Behaviour
 from evaluation.simulator.conditions import Conditions, conditions, longest_day
 from evaluation.simulator.names import names_in

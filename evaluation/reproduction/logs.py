@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.configuration import LogConfig
-from evaluation.job import Step
+from evaluation.jobs.job import Step
 from evaluation.run import ARCHIVE, archive_step, world_files_of, world_in
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from logs_schema import Archive

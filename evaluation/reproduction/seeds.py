@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import stdtrit
 
-from evaluation.bootstrap import Estimate
+from evaluation.comparison.bootstrap import Estimate
 
 
 def over_seeds(values: Sequence[float], *, level: float = 0.95) -> Estimate:

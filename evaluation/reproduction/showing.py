@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.formatting import number, shift_label
+from evaluation.comparison.formatting import number, shift_label
 
 
 def as_table(found: dict[str, Any]) -> Group:

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.formatting import number
+from evaluation.comparison.formatting import number
 from evaluation.report.plots import series_style
 from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART
 

@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.formatting import number
+from evaluation.comparison.formatting import number
 from evaluation.reproduction.populations import FLOOR
 from evaluation.reproduction.table1 import AUC, COLUMN, PAIRS
 

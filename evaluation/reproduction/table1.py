@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.configuration import LogConfig
-from evaluation.job import Step, run_job
+from evaluation.jobs.job import Step, run_job
 from evaluation.reproduction.populations import FLOOR, Drawn, Generate, draw, measure, ways_of
 from evaluation.reproduction.seeds import named, over_seeds
 from evaluation.run import ARCHIVE, archive_step

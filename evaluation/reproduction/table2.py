@@ -15,17 +15,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.bootstrap import BootstrapConfig, Estimate, summarise, verdict, weights_of
+from evaluation.benches.oracle_cache import Kept
+from evaluation.comparison.bootstrap import BootstrapConfig, Estimate, summarise, verdict, weights_of
+from evaluation.comparison.shifts import ShiftConfig
 from evaluation.configuration import DaysConfig, LogConfig, RunConfig
-from evaluation.job import run_job
+from evaluation.jobs.job import run_job
 from evaluation.judges.descriptions import LADDER
-from evaluation.oracle_cache import Kept
-from evaluation.placement.kit import fit_plan, train_plan
+from evaluation.problems.placement.kit import fit_plan, train_plan
 from evaluation.reproduction.living import KINDS, Lived, oracle_program, policy_program
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.seeds import named
 from evaluation.run import archive_of
-from evaluation.shifts import ShiftConfig
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.world import World

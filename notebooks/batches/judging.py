@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.bootstrap import BootstrapConfig, Statistic
 from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import about_zero
-from evaluation.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
-from evaluation.decisions import concatenate, plain_decisions
+from evaluation.comparison.bootstrap import BootstrapConfig, Statistic
+from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.decisions import concatenate, plain_decisions
+from evaluation.comparison.shifts import ShiftPlan
+from evaluation.jobs.products import archive_facts
 from evaluation.metrics import MEAN_RESPONSE
-from evaluation.products import archive_facts
-from evaluation.shifts import ShiftPlan
 from logs_schema import Archive
 from twin.contracts import Policy
 

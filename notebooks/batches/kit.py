@@ -9,13 +9,13 @@ from evaluation.certify.certificate import Certificate, certificate_of, refusal_
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.keeping import KIND as CERTIFICATE
 from evaluation.certify.keeping import certification_in
-from evaluation.comparison import Comparison
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.training_days import plan_of, train_days_of
 from evaluation.configuration import RunConfig
+from evaluation.jobs.products import refuse_other_days, refuse_other_twin, trained_in
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
-from evaluation.products import refuse_other_days, refuse_other_twin, trained_in
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from evaluation.report import Report, write_report
-from evaluation.training_days import plan_of, train_days_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.compounding import (
+from evaluation.benches.compounding import (
     HORIZONS,
     Lives,
     as_ratios,

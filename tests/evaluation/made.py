@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evaluation.decisions import Decisions
+from evaluation.comparison.decisions import Decisions
 from twin.placement.types import COMPLETED, REJECTED
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.bootstrap import (
+from evaluation.comparison.bootstrap import (
     BootstrapConfig,
     Estimate,
     Verdict,

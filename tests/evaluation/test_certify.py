@@ -21,11 +21,11 @@ from evaluation.certify.keeping import (
 from evaluation.certify.lines import Verdict
 from evaluation.certify.playing import counted_once, days_windows
 from evaluation.cli import main
+from evaluation.comparison.shifts import ShiftConfig
 from evaluation.configuration import DaysConfig
-from evaluation.placement.generated_log import generate_log
-from evaluation.placement.spreading import spread_in_words
-from evaluation.placement.steps import build_twin
-from evaluation.shifts import ShiftConfig
+from evaluation.problems.placement.generated_log import generate_log
+from evaluation.problems.placement.spreading import spread_in_words
+from evaluation.problems.placement.steps import build_twin
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError

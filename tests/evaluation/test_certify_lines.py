@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.bootstrap import BootstrapConfig, Estimate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import holm, overall, settled
 from evaluation.certify.lines import (
@@ -36,6 +35,7 @@ from evaluation.certify.resampled import (
 )
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
+from evaluation.comparison.bootstrap import BootstrapConfig, Estimate
 
 NUM_UNITS = 24
 QUICK = CertifyConfig(num_replicates=200, max_rows=1000)

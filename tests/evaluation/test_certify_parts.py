@@ -21,7 +21,7 @@ from evaluation.certify.page import picture, render
 from evaluation.certify.playing import deal
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
-from evaluation.records import to_plain
+from evaluation.jobs.records import to_plain
 from evaluation.report import Chart, Curve
 from logs_schema.errors import ConfigError
 

@@ -1,7 +1,6 @@
 """Each step as its own command, from the outside."""
 
 import json
-import resource
 import subprocess
 import sys
 from argparse import Namespace
@@ -11,8 +10,8 @@ import pytest
 
 from evaluation import cli
 from evaluation.commands.settings import settings_of
-from evaluation.kit import ExportOptions
-from evaluation.placement.kit import export, trained
+from evaluation.problems.kit import ExportOptions
+from evaluation.problems.placement.kit import export, trained
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 8
@@ -86,10 +85,13 @@ def test_import_refuses_what_it_cannot_read(log, tmp_path, capsys, words, messag
 
 def test_import_without_room_says_where_and_how_much(log, tmp_path):
     words = ("import", "swf", str(log), "--out", str(tmp_path / "archive"))
+    program = (
+        "import resource, sys\nfrom evaluation.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\nsys.exit(main(sys.argv[1:]))"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "evaluation.cli", *words],
+        [sys.executable, "-c", program, *words],
         capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
     )  # fmt: skip
     assert done.returncode == 2
     assert "a file would be larger than is allowed here: archive could not be written" in done.stderr
@@ -126,7 +128,9 @@ def test_a_single_step_needs_no_log_and_warns_of_one_that_is_not_there(tmp_path,
 @pytest.mark.parametrize(("named", "handed"), [("bc_greedy", {"policy": "bc_greedy"}), (None, {})])
 def test_export_hands_over_the_policy_that_is_named(tmp_path, monkeypatch, named, handed):
     asked = []
-    monkeypatch.setattr("evaluation.placement.kit.build_bundle", lambda *_, **options: asked.append(options))
+    monkeypatch.setattr(
+        "evaluation.problems.placement.kit.build_bundle", lambda *_, **options: asked.append(options)
+    )
     export(tmp_path / "bundle", tmp_path / "policy", ExportOptions(seed=3, policy=named))
     assert asked == [{"seed": 3, "licence": None, "replace": False} | handed]
 

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from evaluation import metrics
-from evaluation.bootstrap import BootstrapConfig, Verdict
-from evaluation.comparison import (
+from evaluation.comparison.bootstrap import BootstrapConfig, Verdict
+from evaluation.comparison.comparison import (
     Comparison,
     JudgeFacts,
     PolicyFacts,
@@ -17,9 +17,9 @@ from evaluation.comparison import (
     ShiftFacts,
     compare,
 )
-from evaluation.decisions import concatenate
-from evaluation.records import from_plain
-from evaluation.tabulation import tabulate
+from evaluation.comparison.decisions import concatenate
+from evaluation.comparison.tabulation import tabulate
+from evaluation.jobs.records import from_plain
 from logs_schema.errors import ConfigError, SchemaError
 from tests.evaluation.made import made_decisions
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.configuration import RunConfig, load_config
-from evaluation.progress import SilentProgress
+from evaluation.jobs.progress import SilentProgress
 from evaluation.run import archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError

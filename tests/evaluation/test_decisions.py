@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from evaluation.decisions import agreement, concatenate, decisions_from
+from evaluation.comparison.decisions import agreement, concatenate, decisions_from
 from evaluation.metrics import ACCEPTED_RATIO, OFFLOAD_RATIO, ON_TIME, UTILISATION
 from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions

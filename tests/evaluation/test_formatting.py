@@ -2,8 +2,8 @@
 
 import pytest
 
-from evaluation.bootstrap import Estimate
-from evaluation.formatting import number, shift_label, with_interval
+from evaluation.comparison.bootstrap import Estimate
+from evaluation.comparison.formatting import number, shift_label, with_interval
 
 
 @pytest.mark.parametrize(

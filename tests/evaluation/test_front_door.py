@@ -9,7 +9,7 @@ import pytest
 
 from evaluation import compare, shifted_days
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
-from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import BootstrapConfig
 from evaluation.configuration import JudgeConfig
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
@@ -28,9 +28,9 @@ def fullest_share(_key, observation, legal):
 def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = replace(preset("small"), requests_per_day=735.0)
     monkeypatch.setattr("evaluation.simulator.presets.PRESETS", (short,))
-    monkeypatch.setattr("evaluation.placement.comparing.COMPARED", (RANDOM, LEAST_LOADED))
-    monkeypatch.setattr("evaluation.truth_judging.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
-    monkeypatch.setattr("evaluation.placement.comparing.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
+    monkeypatch.setattr("evaluation.problems.placement.comparing.COMPARED", (RANDOM, LEAST_LOADED))
+    monkeypatch.setattr("evaluation.judges.truth.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
+    monkeypatch.setattr("evaluation.problems.placement.comparing.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
     simulate("small", 4, "mix", 0, tmp_path / "log")
 
     split = shifted_days(Archive(tmp_path / "log"), "0d", num_days=1)

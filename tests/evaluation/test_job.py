@@ -15,12 +15,12 @@ import pytest
 
 from evaluation import run as whole_job
 from evaluation.configuration import DaysConfig, LogConfig, RunConfig
-from evaluation.job import Step, run_job
-from evaluation.kit import StepPlan
-from evaluation.placement import kit as placement
-from evaluation.placement import steps as placement_steps
-from evaluation.refresh import job as daily_job
-from evaluation.refresh.config import RefreshConfig
+from evaluation.jobs.job import Step, run_job
+from evaluation.problems.kit import StepPlan
+from evaluation.problems.placement import kit as placement
+from evaluation.problems.placement import steps as placement_steps
+from evaluation.problems.refresh import job as daily_job
+from evaluation.problems.refresh.config import RefreshConfig
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress
@@ -274,7 +274,7 @@ def test_a_fit_warns_of_days_asked_for_and_kept_back(native_log, tmp_path, monke
 KILLED_JOB = """
 import sys, time
 from pathlib import Path
-from evaluation.job import Step, run_job
+from evaluation.jobs.job import Step, run_job
 from logs_schema.progress import SilentProgress
 workdir, mode = Path(sys.argv[1]), sys.argv[2]
 def first(out_dir, inputs, progress):

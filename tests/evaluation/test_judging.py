@@ -6,7 +6,7 @@ import pytest
 
 from evaluation.baselines import BASELINES
 from evaluation.judges.players import players_of
-from evaluation.judging import (
+from evaluation.judges.windows import (
     RARE,
     Candidate,
     common_shape,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evaluation.bootstrap import BootstrapConfig
-from evaluation.off_policy import (
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.judges.off_policy import (
     FittedQConfig,
     Logged,
     OffPolicyConfig,
@@ -14,8 +14,8 @@ from evaluation.off_policy import (
     fitted_reward,
     importance_sampling,
 )
-from evaluation.off_policy.fitted_q import fit_values
-from evaluation.off_policy.judging import put_chosen
+from evaluation.judges.off_policy.fitted_q import fit_values
+from evaluation.judges.off_policy.judging import put_chosen
 from logs_schema.errors import ConfigError
 from tests.offline_rl.walks import DISCOUNT, FOLLOWING, HORIZON_S, NUM_STATES, REWARD, STEP_S
 

@@ -8,17 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import cli, oracle
-from evaluation.oracle import OracleConfig, load_oracle, train_oracle, write_oracle
-from evaluation.oracle_cache import cache_folder, kept_oracle, made_from
-from evaluation.oracle_view import NODE_NUMBERS, expect, oracle_view
+from evaluation import cli
+from evaluation.benches import oracle
+from evaluation.benches.oracle import OracleConfig, load_oracle, train_oracle, write_oracle
+from evaluation.benches.oracle_cache import cache_folder, kept_oracle, made_from
+from evaluation.benches.oracle_view import NODE_NUMBERS, expect, oracle_view
+from evaluation.benches.truth_bench import DOUBLED_ORACLE, ORACLE, STALE_ORACLE, TruthBenchConfig, bench_truth
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.laws import lognormal
 from evaluation.simulator.names import names_in
 from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
-from evaluation.truth_bench import DOUBLED_ORACLE, ORACLE, STALE_ORACLE, TruthBenchConfig, bench_truth
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest
 from twin.placement.bookkeeping import PlacementConfig
@@ -151,7 +152,7 @@ def test_an_oracle_is_another_when_anything_it_is_made_from_changes(monkeypatch)
     ]
     assert len({made_from(world)["world"] for world in (SMALL, *others)}) == 4
     assert made_from(preset("small")) == sources
-    monkeypatch.setattr("evaluation.oracle_cache.FORM", oracle.FORM + 1)
+    monkeypatch.setattr("evaluation.benches.oracle_cache.FORM", oracle.FORM + 1)
     assert made_from(SMALL) != sources
 
 
@@ -162,8 +163,8 @@ def test_the_cache_is_the_users(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_shows_the_oracles_that_are_kept_or_leaves_them_out(kept, folder, monkeypatch, capsys):
-    monkeypatch.setattr("evaluation.oracle.OracleConfig", lambda: TINY)
-    monkeypatch.setattr("evaluation.truth_bench.TruthBenchConfig", lambda num_seeds: BENCH)
+    monkeypatch.setattr("evaluation.benches.oracle.OracleConfig", lambda: TINY)
+    monkeypatch.setattr("evaluation.benches.truth_bench.TruthBenchConfig", lambda num_seeds: BENCH)
     words = ["bench", "truth", "--preset", "small", "--days", "0", "--policies", "least-loaded"]
     assert cli.main([*words, "--oracles", str(folder), "--json", "--no-progress"]) == 0
     told = json.loads(capsys.readouterr().out)

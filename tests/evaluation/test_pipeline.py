@@ -15,20 +15,20 @@ import pytest
 
 from evaluation import cli
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
-from evaluation.bootstrap import BootstrapConfig
-from evaluation.bundle_text import bundle_facts
 from evaluation.certify.config import CertifyConfig
+from evaluation.commands.bundle_text import bundle_facts
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.shifts import ShiftConfig
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
+from evaluation.jobs.products import load_comparison, refuse_other_twin
 from evaluation.judges.contender import load_contender
-from evaluation.placement.comparing import TWIN_POLICY, candidates
-from evaluation.placement.spreading import spread_in_words
-from evaluation.placement.steps import (
+from evaluation.problems.placement.comparing import TWIN_POLICY, candidates
+from evaluation.problems.placement.spreading import spread_in_words
+from evaluation.problems.placement.steps import (
     build_bundle,
     refuse_other_nodes,
 )
-from evaluation.products import load_comparison, refuse_other_twin
 from evaluation.run import run
-from evaluation.shifts import ShiftConfig
 from evaluation.simulator.presets import preset
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
@@ -91,9 +91,9 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     """A short day, lived few times, and few rules to be judged in it."""
     short = replace(preset("small"), requests_per_day=735.0)
     patch.setattr("evaluation.simulator.presets.PRESETS", (short,))
-    patch.setattr("evaluation.off_policy.judging.CLONE_UPDATES", 10)
-    patch.setattr("evaluation.off_policy.judging.NUM_DRAWS", 4)
-    patch.setattr("evaluation.placement.comparing.COMPARED", RULES)
+    patch.setattr("evaluation.judges.off_policy.judging.CLONE_UPDATES", 10)
+    patch.setattr("evaluation.judges.off_policy.judging.NUM_DRAWS", 4)
+    patch.setattr("evaluation.problems.placement.comparing.COMPARED", RULES)
     for module in ("placement.comparing", "truth_judging"):
         patch.setattr(f"evaluation.{module}.TRUTH_BASELINES", KNOWING)
 

@@ -5,7 +5,7 @@ from io import StringIO
 
 import pytest
 
-from evaluation.progress import LineProgress, amount, shown_progress
+from evaluation.jobs.progress import LineProgress, amount, shown_progress
 
 
 class Terminal(StringIO):

@@ -6,15 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.bootstrap import Estimate
-from evaluation.bootstrap import Verdict as Said
 from evaluation.certify.lines import Verdict
-from evaluation.comparison import Comparison, Difference, JudgeFacts, PolicyFacts
+from evaluation.comparison.bootstrap import Estimate
+from evaluation.comparison.bootstrap import Verdict as Said
+from evaluation.comparison.comparison import Comparison, Difference, JudgeFacts, PolicyFacts
 from evaluation.configuration import JudgeConfig, RunConfig
-from evaluation.refresh.config import BETTER, NOT_WORSE, RefreshConfig
-from evaluation.refresh.deciding import EXIT_STATUS, Decision, Judgement, Result, better_rules, decide
-from evaluation.refresh.job import find_running, refresh
-from evaluation.refresh.placing import placement_parts
+from evaluation.problems.refresh.config import BETTER, NOT_WORSE, RefreshConfig
+from evaluation.problems.refresh.deciding import (
+    EXIT_STATUS,
+    Decision,
+    Judgement,
+    Result,
+    better_rules,
+    decide,
+)
+from evaluation.problems.refresh.job import find_running, refresh
+from evaluation.problems.refresh.placing import placement_parts
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST
 from logs_schema.progress import SilentProgress

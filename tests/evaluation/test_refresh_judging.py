@@ -7,11 +7,11 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import BootstrapConfig
 from evaluation.configuration import JudgeConfig
 from evaluation.judges.contender import load_contender
-from evaluation.refresh.deciding import Result, decide, judgements_of
-from evaluation.refresh.judging import judge_both
+from evaluation.problems.refresh.deciding import Result, decide, judgements_of
+from evaluation.problems.refresh.judging import judge_both
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.progress import SilentProgress

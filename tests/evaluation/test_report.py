@@ -10,20 +10,28 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from evaluation.bootstrap import BootstrapConfig, Verdict
 from evaluation.commands.output import as_text
-from evaluation.comparison import Comparison, JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts, compare
-from evaluation.formatting import FAR_MARK, interval, number
+from evaluation.comparison.bootstrap import BootstrapConfig, Verdict
+from evaluation.comparison.comparison import (
+    Comparison,
+    JudgeFacts,
+    JudgeTrust,
+    PolicyFacts,
+    Run,
+    ShiftFacts,
+    compare,
+)
+from evaluation.comparison.formatting import FAR_MARK, interval, number
+from evaluation.comparison.tabulation import tabulate
+from evaluation.jobs.records import from_plain, to_plain
 from evaluation.judges.descriptions import LADDER, POLICIES
 from evaluation.metrics import ON_TIME
-from evaluation.records import from_plain, to_plain
 from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
 from evaluation.report.overview import NAME_GAP, apart, figure_file, panels
 from evaluation.report.plots import COLOURS, series_style
 from evaluation.report.roles import strong_policies
 from evaluation.report.verdict import verdict
 from evaluation.report.words import summary
-from evaluation.tabulation import tabulate
 from tests.evaluation.made import made_decisions
 
 HOSTILE = '<script>alert("x")</script> $\\frac{1}{$ & "quoted"'

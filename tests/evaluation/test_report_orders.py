@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.bootstrap import BootstrapConfig
 from evaluation.commands.output import as_text
-from evaluation.comparison import JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.comparison import JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.tabulation import tabulate
 from evaluation.metrics import BOUNDED_SLOWDOWN
 from evaluation.report import Report, render
 from evaluation.report.overview import panels
 from evaluation.report.roles import strong_policies
-from evaluation.tabulation import tabulate
 from tests.evaluation.made import made_decisions
 
 NAMES = ("ljf", *(f"rule {number}" for number in range(14)), "fcfs+easy", "sjf+easy", "index")

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from evaluation.benches.oracle import OracleConfig
+from evaluation.benches.oracle_cache import kept_oracle
 from evaluation.cli import main
 from evaluation.commands import reproduce
 from evaluation.configuration import AnswerConfig, LogConfig
-from evaluation.oracle import OracleConfig
-from evaluation.oracle_cache import kept_oracle
 from evaluation.reproduction.living import Lived
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.showing import as_table

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.shifts import (
+from evaluation.comparison.shifts import (
     ShiftConfig,
     TestDays,
     choose_train_days,

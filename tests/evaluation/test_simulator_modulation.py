@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from evaluation.benches.truth_bench import TruthBenchConfig, bench_truth
 from evaluation.simulator.conditions import conditions, longest_day
 from evaluation.simulator.laws import constant, exponential
 from evaluation.simulator.logs import day_of, on_time
@@ -23,7 +24,6 @@ from evaluation.simulator.modulation import (
 from evaluation.simulator.options import Periods
 from evaluation.simulator.presets import preset
 from evaluation.simulator.world import validate
-from evaluation.truth_bench import TruthBenchConfig, bench_truth
 from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import interval, lived, queue
 

@@ -13,10 +13,11 @@ import pytest
 
 from evaluation import cli
 from evaluation.baselines import BASELINES
+from evaluation.comparison.shifts import ShiftConfig, plan_shifts
 from evaluation.judges.players import players_of
-from evaluation.judging import Candidate
+from evaluation.judges.truth import truth_judge, truth_program, workload_beside
+from evaluation.judges.windows import Candidate
 from evaluation.metrics import ON_TIME
-from evaluation.shifts import ShiftConfig, plan_shifts
 from evaluation.simulator.asked import STEP_ULPS, Asked, distinct, next_row, padded
 from evaluation.simulator.conditions import service_mix, world_draw
 from evaluation.simulator.logs import simulate, truth_folder
@@ -27,7 +28,6 @@ from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import day_of_truth, truth_arrivals, truth_environment
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.workloads import FILE, load_workload, workload
-from evaluation.truth_judging import truth_judge, truth_program, workload_beside
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.importing import import_log

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from evaluation import cli
+from evaluation.benches.truth_bench import TruthBenchConfig
 from evaluation.configuration import LogConfig, build
 from evaluation.reproduction.logs import log_step
 from evaluation.reproduction.table2 import Table2Config
@@ -21,7 +22,6 @@ from evaluation.simulator.truth import ground_truth, truth_environment
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world, facts_of, load_world, plain, world_of
-from evaluation.truth_bench import TruthBenchConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
@@ -176,7 +176,7 @@ def test_a_job_simulates_the_world_beside_its_configuration(tmp_path: Path) -> N
 
 def test_the_bench_of_the_truth_takes_a_file(tmp_path: Path, monkeypatch, capsys) -> None:
     tiny = TruthBenchConfig(num_seeds=2, days_per_seed=1, num_steps=20)
-    monkeypatch.setattr("evaluation.truth_bench.TruthBenchConfig", lambda num_seeds: tiny)
+    monkeypatch.setattr("evaluation.benches.truth_bench.TruthBenchConfig", lambda num_seeds: tiny)
     words = ["bench", "truth", "--world", str(written(tmp_path, TINY)), "--days", "0", "--no-oracle"]
     assert cli.main([*words, "--policies", "random", "--json", "--no-progress"]) == 0
     assert json.loads(capsys.readouterr().out)["preset"] == "tiny"

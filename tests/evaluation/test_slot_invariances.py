@@ -10,13 +10,13 @@ import pytest
 
 from evaluation.baselines import BASELINES
 from evaluation.baselines.baseline import best_legal
+from evaluation.benches.slot_scaling import ScalingConfig, exponent, measure_scaling
 from evaluation.cli import main
 from evaluation.simulator.laws import Law, constant, exponential
 from evaluation.simulator.slots import SlotConfig, hurried, in_each, play, slot_environment
 from evaluation.simulator.slots.instance import instance
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import Link, Node, Service, World
-from evaluation.slot_scaling import ScalingConfig, exponent, measure_scaling
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.networks import example_of

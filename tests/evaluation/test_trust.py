@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evaluation.comparison import Run
+from evaluation.comparison.comparison import Run
+from evaluation.judges.trust import judges_trust
 from evaluation.metrics import ON_TIME
-from evaluation.trust import judges_trust
 from tests.evaluation.made import made_decisions
 
 

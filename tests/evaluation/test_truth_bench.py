@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from evaluation import cli
-from evaluation.bootstrap import Estimate
+from evaluation.benches.truth_bench import STALE, Score, TruthBenchConfig, bench_truth
+from evaluation.benches.truth_proof import Wanted, as_json, as_table, checks, paired
+from evaluation.comparison.bootstrap import Estimate
 from evaluation.simulator.conditions import conditions, longest_day
 from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.parts import at_peak_load
 from evaluation.simulator.presets import preset
 from evaluation.simulator.world import Drift
-from evaluation.truth_bench import STALE, Score, TruthBenchConfig, bench_truth
-from evaluation.truth_proof import Wanted, as_json, as_table, checks, paired
 from logs_schema.errors import ConfigError
 from tests.evaluation.worlds import interval, lived
 

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evaluation.bootstrap import Estimate
-from evaluation.comparison import OffPolicyRow, Run
-from evaluation.decisions import Decisions, concatenate
+from evaluation.comparison.bootstrap import Estimate
+from evaluation.comparison.comparison import OffPolicyRow, Run
+from evaluation.comparison.decisions import Decisions, concatenate
+from evaluation.comparison.shifts import TestDays
+from evaluation.jobs.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
+from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.user_policies import Entered
-from evaluation.judging import Candidate, Judge, Trial
-from evaluation.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
+from evaluation.judges.windows import Candidate, Judge, Trial
 from evaluation.metrics import MEAN_LOG_SLOWDOWN
-from evaluation.placement.comparing import _tried
-from evaluation.shifts import TestDays
-from evaluation.unfinished import ARRAYS, Unfinished
+from evaluation.problems.placement.comparing import _tried
 from tests.evaluation.made import made_decisions
 
 

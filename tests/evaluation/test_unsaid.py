@@ -8,14 +8,14 @@ from typing import cast
 import jax
 import pytest
 
-from evaluation.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.configuration import JudgeConfig
+from evaluation.judges.unsupported import lacks, unsaid, without
 from evaluation.judges.user_policies import Entered
-from evaluation.judging import Judge, Trial
+from evaluation.judges.windows import Judge, Trial
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
-from evaluation.placement import comparing
-from evaluation.shifts import ShiftPlan, TestDays
-from evaluation.unsaid import lacks, unsaid, without
+from evaluation.problems.placement import comparing
 from logs_schema import NODES, REQUESTS, Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.reading import tabulate

@@ -11,7 +11,7 @@ from evaluation.baselines import LEAST_BACKLOG, Baseline
 from evaluation.baselines.baseline import node_feature
 from evaluation.judges.players import players_of
 from evaluation.judges.user_policies import Entered, UserPolicy, enter, named_policies, try_out
-from evaluation.judging import Candidate, Trial, replay_judge, replay_program
+from evaluation.judges.windows import Candidate, Trial, replay_judge, replay_program
 from logs_schema.errors import ConfigError
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for

@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import add_problem, kits
+from evaluation import add_problem
 from evaluation.cli import main
-from evaluation.products import load_comparison
+from evaluation.jobs.products import load_comparison
+from evaluation.problems import kits
 from logs_schema.errors import ProductError
 from logs_schema.product import read_manifest
 from notebooks.batches.kit import BATCHES_KIT

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from evaluation import kits
-from evaluation.bootstrap import Verdict
+from evaluation.comparison.bootstrap import Verdict
+from evaluation.problems import kits
 from tests.notebooks.running import ROOT, run_notebook
 from tests.test_layering import FLOORS
 from tests.test_layering import imported as imported_names

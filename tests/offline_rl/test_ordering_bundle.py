@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from evaluation.bundle_text import bundle_facts, bundle_text
+from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import decided, export_policy, original
 from offline_rl.ordering_contract import ordering_contract

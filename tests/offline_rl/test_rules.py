@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.bundle_text import bundle_facts, bundle_text
+from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, RULES, SHARPNESS, NetworkFacts
 from offline_rl.distributions import greedy
 from offline_rl.export import export_policy, network_facts

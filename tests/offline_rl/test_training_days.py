@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from evaluation.bundle_text import bundle_facts, bundle_text
+from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from evaluation.simulator import logs
 from evaluation.simulator.world import Drift
 from logs_schema import Archive

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.ordering.learned import Learned, learned_policies
-from evaluation.ordering.learning import joined, mean_slowdown
-from evaluation.ordering.playing import rule_policies
-from evaluation.ordering.predicting import (
+from evaluation.problems.ordering.learned import Learned, learned_policies
+from evaluation.problems.ordering.learning import joined, mean_slowdown
+from evaluation.problems.ordering.playing import rule_policies
+from evaluation.problems.ordering.predicting import (
     HASTE_S,
     KNOTS,
     NETWORK,
@@ -24,8 +24,8 @@ from evaluation.ordering.predicting import (
     scorer_of,
     seen_at,
 )
-from evaluation.ordering.programs import OrderTrainingConfig, Programs, problem_config
-from evaluation.ordering.weeks import plan_weeks
+from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, problem_config
+from evaluation.problems.ordering.weeks import plan_weeks
 from logs_schema.errors import ConfigError
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import named_arrays

@@ -9,7 +9,7 @@ import pytest
 from evaluation import cli
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.queues.certifying import certify_queue
-from evaluation.products import load_comparison
+from evaluation.jobs.products import load_comparison
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.product import read_manifest

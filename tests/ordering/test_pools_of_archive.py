@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from evaluation import cli
+from evaluation.jobs.records import to_plain
 from evaluation.metrics.slowdown import bounded_slowdown
-from evaluation.ordering.config import OrderConfig, as_settings
-from evaluation.ordering.replay_report import write_waits
-from evaluation.ordering.replaying import ReplayConfig, replay_archive
-from evaluation.records import to_plain
+from evaluation.problems.ordering.config import OrderConfig, as_settings
+from evaluation.problems.ordering.replay_report import write_waits
+from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
 from logs_schema import Archive, import_log
 from logs_schema.progress import SilentProgress
 from tests.ordering.making import jobs_of, use_peak

@@ -17,10 +17,10 @@ from evaluation.certify.queues.certifying import certify_queue
 from evaluation.certify.queues.held_out import hold_out_weeks, weeks_for_rules
 from evaluation.certify.queues.living import WEEKS, fixed_rules, real_weeks
 from evaluation.configuration import DaysConfig
-from evaluation.ordering.fitting import training_days
-from evaluation.ordering.foreign import FIT_POOL, refuse_other_pool
-from evaluation.ordering.replaying import EPOCH
-from evaluation.ordering.weeks import WeeksConfig, begin_schedule, log_days
+from evaluation.problems.ordering.fitting import training_days
+from evaluation.problems.ordering.foreign import FIT_POOL, refuse_other_machine
+from evaluation.problems.ordering.replaying import EPOCH
+from evaluation.problems.ordering.weeks import WeeksConfig, begin_schedule, log_days
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
@@ -201,16 +201,14 @@ def test_another_machine_is_refused_by_name(made, tmp_path, capsys):
         assert "16 processors" in told
     facts = read_manifest(folder / "twin", "twin").extra
     archive, later = Archive(folder / "archive"), {"train_days": ["1999-01-01"]}
-    refuse_other_pool(
-        archive, folder / "twin", facts | {"processors": 8.0}
-    )  # on the days of the fit they are counted
-    refuse_other_pool(archive, folder / "twin", facts | later)
+    refuse_other_machine(archive, folder / "twin", facts | {"processors": 8.0})  # days of the fit: counted
+    refuse_other_machine(archive, folder / "twin", facts | later)
     with pytest.raises(ConfigError, match="do not fit the twin's pool") as refused:
-        refuse_other_pool(archive, folder / "twin", facts | later | {"processors": 8.0})
+        refuse_other_machine(archive, folder / "twin", facts | later | {"processors": 8.0})
     assert "one for 11" in str(refused.value)
     as_before = {"processors": 8.0, "num_too_large": facts["num_jobs"] // 2}
-    refuse_other_pool(archive, folder / "twin", facts | later | as_before)
-    refuse_other_pool(archive, folder / "twin", facts | later | {FIT_POOL: 32.0})  # of the pool's own size
+    refuse_other_machine(archive, folder / "twin", facts | later | as_before)
+    refuse_other_machine(archive, folder / "twin", facts | later | {FIT_POOL: 32.0})  # of the pool's own size
 
 
 def test_rules_are_left_out_where_nobody_asks_for_them(made):

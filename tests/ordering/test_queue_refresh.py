@@ -9,20 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.bootstrap import BootstrapConfig
 from evaluation.cli import main
+from evaluation.comparison.bootstrap import BootstrapConfig
 from evaluation.configuration import DaysConfig, load_config
 from evaluation.judges.contender import OtherSystemError
-from evaluation.ordering.config import OrderConfig
-from evaluation.ordering.exporting import export_order, load_order
-from evaluation.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
-from evaluation.ordering.programs import OrderTrainingConfig
-from evaluation.ordering.replaying import EPOCH
-from evaluation.ordering.weeks import WeeksConfig, log_days
-from evaluation.refresh.config import RefreshConfig
-from evaluation.refresh.deciding import Result, judgements_of
-from evaluation.refresh.job import refresh
-from evaluation.refresh.queueing import judge_orders, newest_weeks, refuse_other
+from evaluation.problems.ordering.config import OrderConfig
+from evaluation.problems.ordering.exporting import export_order, load_order
+from evaluation.problems.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
+from evaluation.problems.ordering.programs import OrderTrainingConfig
+from evaluation.problems.ordering.replaying import EPOCH
+from evaluation.problems.ordering.weeks import WeeksConfig, log_days
+from evaluation.problems.refresh.config import RefreshConfig
+from evaluation.problems.refresh.deciding import Result, judgements_of
+from evaluation.problems.refresh.job import refresh
+from evaluation.problems.refresh.queueing import judge_orders, newest_weeks, refuse_other
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, verify

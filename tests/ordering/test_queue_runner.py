@@ -5,10 +5,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.bundle_text import bundle_facts, bundle_text
-from evaluation.ordering.exporting import export_order, load_order
-from evaluation.ordering.predicting import NETWORK, SEEN, TIME_UNIT_S, Index, index_of, score_of, scorer_of
-from evaluation.ordering.programs import OrderTrainingConfig
+from evaluation.commands.bundle_text import bundle_facts, bundle_text
+from evaluation.problems.ordering.exporting import export_order, load_order
+from evaluation.problems.ordering.predicting import (
+    NETWORK,
+    SEEN,
+    TIME_UNIT_S,
+    Index,
+    index_of,
+    score_of,
+    scorer_of,
+)
+from evaluation.problems.ordering.programs import OrderTrainingConfig
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner import RunningJob, UserPast, WaitingJob, load, load_queue

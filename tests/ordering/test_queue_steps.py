@@ -8,10 +8,10 @@ import pytest
 
 from evaluation import cli
 from evaluation.configuration import load_config
-from evaluation.ordering.learning import learn_index, lessons_before
-from evaluation.ordering.steps import build_queue_policy, load_queue_policy, training_of, weeks_after
-from evaluation.ordering.winning import winner_of
-from evaluation.products import load_comparison
+from evaluation.jobs.products import load_comparison
+from evaluation.problems.ordering.learning import learn_index, lessons_before
+from evaluation.problems.ordering.steps import build_queue_policy, load_queue_policy, training_of, weeks_after
+from evaluation.problems.ordering.winning import winner_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing

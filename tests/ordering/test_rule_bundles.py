@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from evaluation.bootstrap import Estimate, Verdict
-from evaluation.comparison import Cell, Comparison, Difference, ShiftFacts
-from evaluation.ordering.exporting import OWN_ORDER, export_rule, exportable_rule, policy_of_bundle
-from evaluation.ordering.programs import OrderTrainingConfig
-from evaluation.ordering.winning import winner_of
+from evaluation.comparison.bootstrap import Estimate, Verdict
+from evaluation.comparison.comparison import Cell, Comparison, Difference, ShiftFacts
+from evaluation.problems.ordering.exporting import OWN_ORDER, export_rule, exportable_rule, policy_of_bundle
+from evaluation.problems.ordering.programs import OrderTrainingConfig
+from evaluation.problems.ordering.winning import winner_of
 from logs_schema.errors import ConfigError, ProductError
 from offline_rl.runner import RunningJob, WaitingJob, load_queue
 from offline_rl.runner.queue_rules import SCORES, places

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.ordering.summary import summarise
+from evaluation.problems.ordering.summary import summarise
 from tests.ordering.making import jobs_of
 from twin.ordering.types import Pool
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from evaluation import cli
-from evaluation.ordering.config import OrderConfig
-from evaluation.ordering.learning import ground_of
-from evaluation.ordering.programs import OrderTrainingConfig, problem_config
-from evaluation.ordering.running import refuse_unplayable
-from evaluation.ordering.tables import crowd_of, widened, with_tables
-from evaluation.ordering.weeks import WeeksConfig
+from evaluation.problems.ordering.config import OrderConfig
+from evaluation.problems.ordering.learning import ground_of
+from evaluation.problems.ordering.programs import OrderTrainingConfig, problem_config
+from evaluation.problems.ordering.running import refuse_unplayable
+from evaluation.problems.ordering.tables import crowd_of, widened, with_tables
+from evaluation.problems.ordering.weeks import WeeksConfig
 from logs_schema.errors import ConfigError
 from tests.ordering.making import alike_weeks, jobs_of
 from twin.ordering.population import fit_population

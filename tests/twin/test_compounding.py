@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from evaluation.compounding import Measured, as_ratios, together
+from evaluation.benches.compounding import Measured, as_ratios, together
 from tests.twin.imitation_world import (
     NUM_RETURNING,
     RUN_S,

@@ -12,9 +12,9 @@ import pytest
 from evaluation.certify.building import build_certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.keeping import load_certificate
+from evaluation.comparison.shifts import ShiftConfig
 from evaluation.configuration import DaysConfig, RunConfig, build
-from evaluation.placement.steps import CURVES, NO_GAME, _play_game, build_twin
-from evaluation.shifts import ShiftConfig
+from evaluation.problems.placement.steps import CURVES, NO_GAME, _play_game, build_twin
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema.errors import ConfigError
@@ -170,7 +170,7 @@ def test_an_unfinished_game_is_not_gone_on_with_in_another_encoding(tmp_path, mo
         begun.append(checkpoint)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evaluation.placement.steps.imitated_twin", killed)
+    monkeypatch.setattr("evaluation.problems.placement.steps.imitated_twin", killed)
     other = {"summary": "full", "full": "summary"}[ENCODING.problem.view]
     unlike = replace(ENCODING, problem=replace(ENCODING.problem, view=other))
     archive = SimpleNamespace(days_hash=lambda *_: "the same")

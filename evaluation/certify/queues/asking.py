@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY, arrival_statistics
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, combine, not_applicable
@@ -13,6 +12,7 @@ from evaluation.certify.queues.living import LivedWeek
 from evaluation.certify.resampled import Units, kl_of_codes, mean_of
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import PAIR_BINS, Trio, keep, two_sample_lines
+from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 from twin.ordering.population import DAY_S
 from twin.ordering.population_check import stretch_figures

@@ -27,9 +27,9 @@ from evaluation.certify.queues.rankings import ranking_lines
 from evaluation.certify.queues.waiting import SECTION as QUEUE
 from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
 from evaluation.certify.two_samples import keep, pairs_chart
-from evaluation.ordering.foreign import holds_training
-from evaluation.ordering.summary import LOGGED_GAP, logged_mean_wait_s
-from evaluation.ordering.weeks import begin_schedule
+from evaluation.problems.ordering.foreign import holds_training
+from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
+from evaluation.problems.ordering.weeks import begin_schedule
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.layout import date_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.ordering.replaying import EPOCH
-from evaluation.ordering.weeks import WeeksConfig, log_days
-from evaluation.shifts import TestDays, refuse_overlap
+from evaluation.comparison.shifts import TestDays, refuse_overlap
+from evaluation.problems.ordering.replaying import EPOCH
+from evaluation.problems.ordering.weeks import WeeksConfig, log_days
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from twin.ordering.keeping import QueueTwin

@@ -1,8 +1,8 @@
 """Weeks lived under fixed rules: held-out ones, other real ones, and generated ones, all by exact replay.
 
 All begin in the state that first come first served with EASY brings about: a real week since the log began, a generated
-one since generated days began (`evaluation.ordering.generated.LEAD_DAYS`). So a difference is one of who asks, never of
-the machine: what the idealised machine leaves out of the logged waits is in neither.
+one since generated days began (`evaluation.problems.ordering.generated.LEAD_DAYS`). So a difference is one of who asks,
+never of the machine: what the idealised machine leaves out of the logged waits is in neither.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ import numpy as np
 
 from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks
 from evaluation.metrics.slowdown import bounded_slowdown
-from evaluation.ordering.generated import AS_THEY_WERE, LEAD_DAYS, lived
-from evaluation.ordering.playing import OrderPolicy, rule_policies
-from evaluation.ordering.weeks import TestWeek, WeeksConfig, cut_week
+from evaluation.problems.ordering.generated import AS_THEY_WERE, LEAD_DAYS, lived
+from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
+from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, cut_week
 from logs_schema.progress import Progress
 from twin.ordering.keeping import QueueTwin
 from twin.ordering.population import DAY_S

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.stats import rankdata
 
-from evaluation.bootstrap import Statistic
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
 from evaluation.certify.queues.held_out import HeldOutWeeks
 from evaluation.certify.queues.living import LivedWeek
+from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 
 SECTION = "values of fixed rules"

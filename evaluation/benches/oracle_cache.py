@@ -1,0 +1,86 @@
+"""Oracles kept between runs, so that a bench trains each of them once.
+
+An oracle's folder is named for its preset, its day and a hash of all that it depends on: the world, the configuration,
+the seed, the version of the project and that of the training (`evaluation.benches.oracle.FORM`). Change any of them and
+another is trained.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluation.benches.oracle import FORM, KIND, Oracle, OracleConfig, load_oracle, write_oracle
+from evaluation.simulator.world import World
+from evaluation.simulator.world_files import plain
+from logs_schema.hashing import json_hash
+from logs_schema.product import fingerprint
+
+
+class Kept(NamedTuple):
+    """An oracle, where it is kept and what it took."""
+
+    oracle: Oracle
+    folder: Path
+    num_updates: int
+    trained_now: bool
+    train_s: float | None  # when it was trained, now or earlier; None: not known
+
+
+def cache_folder() -> Path:
+    """Where oracles are kept unless the user says otherwise."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "schedtwin" / "oracles"
+
+
+def made_from(world: World) -> dict[str, str]:
+    """What an oracle of this world is made from, besides configuration and seed: name -> hash or version."""
+    return {"world": json_hash(plain(world)), "schedtwin": version("schedtwin"), "form": str(FORM)}
+
+
+def kept_oracle(
+    world: World,
+    day: int,
+    config: OracleConfig,
+    folder: Path,
+    *,
+    seed: int = 0,
+    progress: Callable[[int, str], None] = lambda done, what: None,
+) -> Kept:
+    """The oracle of a day: read if it is kept, otherwise trained and kept.
+
+    Args:
+        world: A validated world.
+        day: Days since day 0, >= 0.
+        config: How it is trained.
+        folder: Where oracles are kept; made if need be.
+        seed: Of everything drawn.
+        progress: Told how many updates are done, and how it goes.
+
+    Returns:
+        The oracle and what it took.
+
+    Raises:
+        ConfigError: a negative day.
+        ProductError: what is kept there cannot be read.
+    """
+    sources = made_from(world)
+    name = fingerprint(KIND, sources | {"day": str(day)}, config, seed)[:16]
+    path = Path(folder) / f"{world.name}-day-{day}-{name}"
+    found = path.exists()
+    if not found:
+        began_s = time.perf_counter()
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_oracle(world, day, config, path, sources=sources, seed=seed, progress=progress)
+        (path.parent / f"{path.name}.seconds").write_text(f"{time.perf_counter() - began_s:.1f}\n")
+    return Kept(load_oracle(path, world), path, config.num_updates, not found, _train_s(path))
+
+
+def _train_s(path: Path) -> float | None:
+    """Beside the product, not in it: a product trained again is equal, the time it took is not."""
+    try:
+        return float((path.parent / f"{path.name}.seconds").read_text())
+    except (OSError, ValueError):
+        return None

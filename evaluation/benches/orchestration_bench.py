@@ -1,0 +1,255 @@
+"""How well do dispatch and orchestration do in slot mode? Whole days of a preset, frame by frame.
+
+The deployment is the one made for day 0, whatever the day: on a later day it no longer fits what is asked for, which is
+what orchestration is for. All pairs of policies live the same requests: what is drawn for them does not depend on
+decisions. One program is compiled for a day; which policies decide is an argument, and only those are computed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES, gsp_ss_dispatch
+from evaluation.comparison.bootstrap import BootstrapConfig, Estimate, estimate
+from evaluation.simulator.frames import (
+    Dispatch,
+    FrameConfig,
+    FrameState,
+    Scaling,
+    deployed_on,
+    frame_environment,
+    observing,
+)
+from evaluation.simulator.frames.config import validate_frames
+from evaluation.simulator.slots import Counts, SlotConfig, hurried
+from evaluation.simulator.slots.instance import Instance
+from evaluation.simulator.slots.problem import SlotState
+from evaluation.simulator.world import World
+from logs_schema.errors import ConfigError
+from twin.contracts import Array, EnvironmentState
+
+GSP_SS_NAME = "gsp_ss"
+DISPATCHERS = (*(one.name for one in BASELINES), GSP_SS_NAME)
+"""Who can dispatch."""
+ORCHESTRATORS = tuple(one.name for one in ORCHESTRATION_BASELINES)
+"""Who can orchestrate."""
+STATIC = "static"
+MEASURES = ("on_time", "on_time_per_s", "scheduling_mib", "pulled_mib", "energy_j")
+"""On-time throughput (001 and 003, eq. 1: of all requests that arrived) and per second; for each request that arrived,
+the scheduling cost of 001 (inputs forwarded and images pulled), the images' part of it, and energy (003, fig. 10)."""
+
+
+class Pair(NamedTuple):
+    """Who dispatches and who orchestrates."""
+
+    dispatch: str
+    orchestration: str
+
+
+@dataclass(frozen=True)
+class OrchestrationBenchConfig:
+    """How much is simulated.
+
+    Attributes:
+        num_seeds: Independent repetitions.
+        days_per_seed: Times that each lives the day.
+        num_frames: Frames after which a day is cut short; None: the whole day.
+        seed: Of everything drawn.
+        slots, frames: See there.
+    """
+
+    num_seeds: int = 5
+    days_per_seed: int = 2
+    num_frames: int | None = None
+    seed: int = 0
+    slots: SlotConfig = field(default_factory=SlotConfig)
+    frames: FrameConfig = field(default_factory=FrameConfig)
+
+    def __post_init__(self) -> None:
+        sizes = (self.num_seeds, self.days_per_seed, 1 if self.num_frames is None else self.num_frames)
+        if min(sizes) < 1:
+            raise ConfigError(
+                f"seeds={sizes[0]}, days_per_seed={sizes[1]}, frames={sizes[2]}", where="bench orchestration",
+                allowed="whole numbers of at least 1", advice="ask for at least one of each",
+            )  # fmt: skip
+
+
+class Score(NamedTuple):
+    """What came of a pair on a day."""
+
+    pair: Pair
+    day: int
+    measures: dict[str, Estimate]
+    gain: Estimate  # in on_time, over the same dispatch with the static deployment; paired
+    per_run: np.ndarray  # [seeds * days_per_seed] on_time
+
+
+Program = Callable[[Array, Array, Array], Counts]
+"""(key, index of the dispatcher, index of the orchestrator) -> totals at the end of the run [seeds * days_per_seed]."""
+
+
+def usual_pairs(
+    dispatch: Sequence[str], orchestration: Sequence[str], frozen: str = "least_loaded"
+) -> list[Pair]:
+    """Every dispatcher with the static deployment, then every orchestrator over the frozen dispatcher."""
+    pairs = [Pair(name, STATIC) for name in dispatch]
+    pairs += [Pair(frozen, name) for name in orchestration]
+    return list(dict.fromkeys(pairs))
+
+
+def bench_orchestration(
+    world: World,
+    days: Sequence[int],
+    pairs: Sequence[Pair],
+    config: OrchestrationBenchConfig | None = None,
+    progress: Callable[[int, str], None] = lambda done, what: None,
+) -> list[Score]:
+    """Scores every pair on every day.
+
+    Args:
+        world: A validated world; it is hurried to the pace of slots.
+        days: Days since day 0, >= 0.
+        pairs: Who dispatches and who orchestrates; the static deployment under the same dispatch is added as reference.
+        config: How much to simulate.
+        progress: Told how many pairs have been scored, and what comes next.
+
+    Returns:
+        One score a pair and day.
+
+    Raises:
+        ConfigError: an unknown policy, no days, a negative day.
+    """
+    config = config or OrchestrationBenchConfig()
+    validate_pairs(days, pairs)
+    validate_frames(config.slots, config.frames)
+    played = list(dict.fromkeys([*(pair._replace(orchestration=STATIC) for pair in pairs), *pairs]))
+    pace = hurried(world, config.slots)
+    scores: list[Score] = []
+    for day in days:
+        case = deployed_on(pace, config.slots, day)
+        program, frame_s = (
+            bench_program(case, config, played),
+            config.slots.slot_s * config.slots.slots_per_frame,
+        )
+        num_s = frame_s * num_frames_of(case, config)
+        reference: dict[str, np.ndarray] = {}
+        for pair in played:
+            progress(len(scores), f"{pair.dispatch} and {pair.orchestration}, day {day}")
+            counts = _lived(program, config, pair, played)
+            if pair.orchestration == STATIC:
+                reference[pair.dispatch] = _on_time(counts)
+            scores.append(_score(pair, day, counts, num_s, reference[pair.dispatch]))
+    progress(len(scores), "")
+    return scores
+
+
+def bench_program(case: Instance, config: OrchestrationBenchConfig, pairs: Sequence[Pair]) -> Program:
+    """The compiled day, in which the pairs' dispatchers and orchestrators can act, in the order of their first use."""
+    dispatchers = [dispatcher(case, name) for name in _first_uses(pair.dispatch for pair in pairs)]
+    named = {one.name: one for one in ORCHESTRATION_BASELINES}
+    rules = [
+        named[name].rule(case, config.frames) for name in _first_uses(pair.orchestration for pair in pairs)
+    ]
+    streams = (config.num_seeds * config.days_per_seed,)
+
+    def run(key: Array, dispatch_kind: Array, rule_kind: Array) -> Counts:
+        def dispatch(key: Array, state: SlotState, legal: Array) -> Array:
+            return jax.lax.switch(dispatch_kind, [partial(one, key, state, legal) for one in dispatchers])
+
+        def orchestrate(key: Array, state: FrameState) -> Scaling:
+            return jax.lax.switch(rule_kind, [partial(one, key, state) for one in rules])
+
+        system = frame_environment(case, dispatch, config.frames)
+
+        def frame(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
+            key_rule, key_frame = jax.random.split(key)
+            return system.step(key_frame, state, orchestrate(key_rule, state.problem))[0], None
+
+        key_reset, key_frames = jax.random.split(key)
+        keys = jax.random.split(key_frames, num_frames_of(case, config))
+        return jax.lax.scan(frame, system.reset(key_reset, streams), keys)[0].problem.counts
+
+    return jax.jit(run)
+
+
+def dispatcher(case: Instance, name: str) -> Dispatch:
+    """The baseline called `name`, as slot mode's dispatcher."""
+    if name == GSP_SS_NAME:
+        return gsp_ss_dispatch(case)
+    policy = {one.name: one for one in BASELINES}[name].policy(case.cluster)
+    return observing(case, policy)
+
+
+def num_frames_of(case: Instance, config: OrchestrationBenchConfig) -> int:
+    """Frames of a run: of the whole day, rounded up, or as many as are asked for."""
+    frame_s = config.slots.slot_s * config.slots.slots_per_frame
+    whole = int(np.ceil(float(case.by_site.day_s) / frame_s))
+    return whole if config.num_frames is None else min(whole, config.num_frames)
+
+
+def _first_uses(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))
+
+
+def _lived(program: Program, config: OrchestrationBenchConfig, pair: Pair, pairs: Sequence[Pair]) -> Counts:
+    kinds = (
+        _first_uses(one.dispatch for one in pairs).index(pair.dispatch),
+        _first_uses(one.orchestration for one in pairs).index(pair.orchestration),
+    )
+    return program(jax.random.key(config.seed), *(jnp.int32(kind) for kind in kinds))
+
+
+def _score(pair: Pair, day: int, counts: Counts, num_s: float, reference: np.ndarray) -> Score:
+    """Ratios of sums over runs, each run being a unit of the bootstrap."""
+    totals = {name: np.asarray(value, np.float64) for name, value in counts._asdict().items()}
+    arrived, whole_s = totals["arrived"], np.full_like(totals["arrived"], num_s)
+    scheduling_mib = totals["forwarded_mib"] + totals["pulled_mib"]
+    parts = (
+        (totals["on_time"], arrived), (totals["on_time"], whole_s), (scheduling_mib, arrived),
+        (totals["pulled_mib"], arrived), (totals["energy_j"], arrived),
+    )  # fmt: skip
+    measures = {name: _ratio(*part) for name, part in zip(MEASURES, parts, strict=True)}
+    per_run = _on_time(counts)
+    return Score(pair, day, measures, _ratio(per_run - reference, np.ones_like(per_run)), per_run)
+
+
+def _on_time(counts: Counts) -> np.ndarray:
+    return np.asarray(counts.on_time, np.float64) / np.maximum(np.asarray(counts.arrived), 1)
+
+
+def _ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
+    return estimate(
+        lambda weights: weights @ above / np.maximum(weights @ below, 1e-9), len(above), BootstrapConfig()
+    )
+
+
+def validate_pairs(days: Sequence[int], pairs: Sequence[Pair]) -> None:
+    """Refuses days and policies that there are not.
+
+    Raises:
+        ConfigError: naming what is unknown and what is allowed.
+    """
+    if not days or min(days) < 0:
+        raise ConfigError(
+            f"days {list(days)}", where="bench orchestration", allowed="one or more days, 0 and later",
+            advice="name at least one day",
+        )  # fmt: skip
+    for kind, allowed in (("dispatch", DISPATCHERS), ("orchestration", ORCHESTRATORS)):
+        for pair in pairs:
+            name = getattr(pair, kind)
+            if name not in allowed:
+                raise ConfigError(
+                    f"there is no {kind} baseline {name!r}", where="bench orchestration",
+                    allowed=", ".join(allowed), advice="choose one of these",
+                )  # fmt: skip
+
+
+def with_changes(config: OrchestrationBenchConfig, num_changes: int) -> OrchestrationBenchConfig:
+    """The same with H changes a frame, and as many under way at once as two frames may bring."""
+    slots = replace(config.slots, changes=max(config.slots.changes, 2 * num_changes))
+    return replace(config, slots=slots, frames=replace(config.frames, num_changes=num_changes))

@@ -1,0 +1,163 @@
+"""Does a simulated world tell policies apart? The scores as a table, and what is asked of them, checked.
+
+Differences are paired: on one day all policies live the same requests, so what a busy hour does to all cancels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from evaluation.benches.oracle_cache import Kept
+from evaluation.benches.truth_bench import (
+    DOUBLED_ORACLE,
+    ORACLE,
+    STALE,
+    STALE_ORACLE,
+    Score,
+    TruthBenchConfig,
+)
+from evaluation.comparison.bootstrap import BootstrapConfig, Estimate, estimate
+from evaluation.comparison.formatting import shift_label, with_interval
+from evaluation.simulator.conditions import peak_load
+from evaluation.simulator.parts import even_load
+from evaluation.simulator.world import World
+
+ORACLE_ABSENT = "the oracle (PPO trained in the simulated cluster itself) was left out of this table"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One thing asked of a world: `better` beats `worse` by at least `margin` of on-time share, from `since` on."""
+
+    better: str
+    worse: str
+    margin: float
+    since: int = 0
+
+
+WANTED = (
+    Wanted("least_loaded", "home", 0.05),
+    Wanted("least_loaded", "cloud_only", 0.05),
+    Wanted("least_expected_delay", "least_loaded", 0.02),
+    Wanted("least_expected_delay", STALE, 0.03, since=30),
+    Wanted(ORACLE, "least_loaded", 0.04),
+    Wanted(ORACLE, "least_expected_delay", 0.0),
+    Wanted(ORACLE, STALE_ORACLE, 0.03, since=30),
+    Wanted(ORACLE, DOUBLED_ORACLE, -0.005),
+)
+"""What a preset promises: easy rules are not enough, knowing the mechanics or learning them helps, a month matters, and
+more training would not change the oracle."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came of one thing asked for, on one day; `met` by the value, `sure` by the whole interval."""
+
+    better: str
+    worse: str
+    day: int
+    margin: float
+    difference: Estimate
+    met: bool
+    sure: bool
+
+
+def checks(scores: Sequence[Score], wanted: Sequence[Wanted] = WANTED) -> list[Check]:
+    """What came of the things asked for, for every day on which both policies were scored."""
+    by_case = {(score.policy, score.day): score for score in scores}
+    found = []
+    for one in wanted:
+        for day in sorted({score.day for score in scores}):
+            pair = by_case.get((one.better, day)), by_case.get((one.worse, day))
+            if day >= one.since and pair[0] is not None and pair[1] is not None:
+                gap = paired(pair[0], pair[1])
+                met = gap.value is not None and gap.value >= one.margin
+                sure = gap.low is not None and gap.low >= one.margin
+                found.append(Check(one.better, one.worse, day, one.margin, gap, met, sure))
+    return found
+
+
+def paired(one: Score, other: Score) -> Estimate:
+    """The difference of two policies on the same lived days, with its interval."""
+    units = (one.per_day - other.per_day).ravel()
+
+    def mean(weights: np.ndarray) -> np.ndarray:
+        return weights @ units / weights.sum(axis=1)
+
+    return estimate(mean, len(units), BootstrapConfig())
+
+
+def as_json(
+    world: World, config: TruthBenchConfig, scores: Sequence[Score], oracles: Sequence[Kept] = ()
+) -> dict[str, Any]:
+    """Plain values: `rows` of policy, day, on_time, low, high; `checks`; what was simulated; the oracles used."""
+    days = _days(scores)
+    return {
+        "preset": world.name,
+        "even_load": {str(day): round(even_load(world, day), 4) for day in days},
+        "least_load": {str(day): round(peak_load(world, day), 4) for day in days},
+        "config": asdict(config),
+        "metric": "share of requests accepted and finished within their deadline",
+        "interval": "95 % over whole lived days (seeds x days of each)",
+        "rows": [
+            {
+                "policy": score.policy,
+                "day": score.day,
+                "on_time": score.on_time.value,
+                "low": score.on_time.low,
+                "high": score.on_time.high,
+                "num_units": score.on_time.num_units,
+            }
+            for score in scores
+        ],
+        "checks": [asdict(check) for check in checks(scores)],
+        "oracles": [_oracle_row(one) for one in oracles],
+        "notes": _notes(scores),
+    }
+
+
+def as_table(world: World, scores: Sequence[Score], oracles: Sequence[Kept] = ()) -> Group:
+    """Policies by days, then what is asked of the world, then the oracles used."""
+    title = f"{world.name}: share of requests accepted and on time [95 % interval over lived days]"
+    table = Table(title=Text(title))
+    table.add_column("policy")
+    for day in _days(scores):
+        table.add_column(Text(shift_label(day)), justify="right")
+    by_case = {(score.policy, score.day): score for score in scores}
+    for policy in dict.fromkeys(score.policy for score in scores):
+        cells = [by_case.get((policy, day)) for day in _days(scores)]
+        table.add_row(policy, *("" if cell is None else with_interval(cell.on_time) for cell in cells))
+    lines = [
+        f"{'met' if check.met else 'NOT MET'}: {check.better} - {check.worse} on day {check.day} is "
+        f"{with_interval(check.difference, signed=True)}, at least {check.margin:g} asked for"
+        for check in checks(scores)
+    ]
+    lines += [
+        f"oracle of day {one['day']}: {one['folder']}, {one['num_updates']} updates, "
+        + ("trained in unknown time" if one["train_s"] is None else f"trained in {one['train_s']:.0f} s")
+        for one in map(_oracle_row, oracles)
+    ]
+    return Group(table, *(Text(line) for line in (*lines, *_notes(scores))))
+
+
+def _oracle_row(kept: Kept) -> dict[str, Any]:
+    return {
+        "day": kept.oracle.day,
+        "num_updates": kept.num_updates,
+        "folder": str(kept.folder),
+        "trained_now": kept.trained_now,
+        "train_s": kept.train_s,
+    }
+
+
+def _notes(scores: Sequence[Score]) -> list[str]:
+    return [] if any(score.policy == ORACLE for score in scores) else [ORACLE_ABSENT]
+
+
+def _days(scores: Sequence[Score]) -> list[int]:
+    return sorted({score.day for score in scores})

@@ -1,0 +1,1 @@
+"""Comparisons: shifted days, decisions, intervals, and the record that tables and reports show."""

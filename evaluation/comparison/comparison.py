@@ -1,0 +1,418 @@
+"""Policies side by side: every metric, shift and judge, with intervals, and differences paired by unit.
+
+A *judge* is where a policy was played: replayed history, the twin of the shifted days, the ground truth.
+Every number carries its judge, because they do not mean the same.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evaluation.comparison.bootstrap import (
+    BootstrapConfig,
+    Estimate,
+    Verdict,
+    blocks_of,
+    summarise,
+    verdict,
+    weights_of,
+)
+from evaluation.comparison.decisions import Decisions
+from evaluation.jobs.records import from_plain, to_plain
+from evaluation.metrics import METRICS, Metric
+from logs_schema.errors import ConfigError
+
+SCHEMA_VERSION = 1
+REFERENCES = ("random", "history", "bc_greedy")
+FAR = 0.05
+"""Share of unfamiliar decisions above which a judge's value of a policy is marked."""
+
+
+def is_far(unfamiliar: float | None) -> bool:
+    """Whether a policy led a judge where its log is silent, by the share of its decisions: what it is worth there is a
+    guess. Without a share nothing is known, and nothing said."""
+    return unfamiliar is not None and unfamiliar > FAR
+
+
+@dataclass(frozen=True)
+class Run:
+    """One policy, judged on one shift by one judge.
+
+    Attributes:
+        judge, shift_days, policy: What was judged where.
+        decisions: What it decided and what came of it.
+        agreement: Fraction of decisions that are those of the log; None where there is no log to agree with.
+        num_overflow: Requests that found no slot in the bookkeeping, and are in no number.
+        num_illegal: Decisions replaced because they were not legal.
+        by_seed: For a policy trained with several seeds, the decisions of each; intervals then draw seeds too.
+        unfamiliar: Share of decisions of which the judge's log knows next to nothing: on nodes with longer queues than
+            the twin has learned from, or in replay choices that were hardly ever taken; None in the truth.
+    """
+
+    judge: str
+    shift_days: int
+    policy: str
+    decisions: Decisions
+    agreement: float | None = None
+    num_overflow: int = 0
+    num_illegal: int = 0
+    by_seed: tuple[Decisions, ...] = ()
+    unfamiliar: float | None = None
+
+
+@dataclass(frozen=True)
+class PolicyFacts:
+    """A compared policy: name, kind ("baseline", "imitation", "trained", "history"), and itself in words."""
+
+    name: str
+    kind: str
+    description: str
+
+
+@dataclass(frozen=True)
+class JudgeFacts:
+    """A judge, and what its numbers can and cannot say."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True)
+class MetricFacts:
+    """A metric as declared."""
+
+    name: str
+    unit: str
+    better: str
+    description: str
+
+
+@dataclass(frozen=True)
+class ShiftFacts:
+    """A shift with the ISO days it was judged on; no days where the log cannot say, and the note says why."""
+
+    shift_days: int
+    days: tuple[str, ...]
+    num_requests: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A metric of a policy; the estimate's reason says why there is no value, or no interval."""
+
+    judge: str
+    shift_days: int
+    policy: str
+    metric: str
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Policy minus reference, paired by unit, and what it lets one say."""
+
+    judge: str
+    shift_days: int
+    policy: str
+    reference: str
+    metric: str
+    estimate: Estimate
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What stands behind a run's numbers: decisions, and those that are in none of the numbers."""
+
+    judge: str
+    shift_days: int
+    policy: str
+    num_decisions: int
+    num_censored: int
+    num_overflow: int
+    num_illegal: int
+    agreement: float | None
+    unfamiliar: float | None = None
+
+
+@dataclass(frozen=True)
+class JudgeTrust:
+    """How a judge's main metric stands to what is known.
+
+    Attributes:
+        judge, shift_days: Which judge, on which days.
+        told: What it says the logged decisions are worth; None where it did not judge them.
+        logged: What they were worth in the log.
+        error: Mean absolute distance to the truth over policies; None without a truth.
+        bias: Mean signed distance to the truth.
+        rank_correlation: Spearman's, between its values of the policies and the true ones; None where one is constant.
+        num_policies: How many policies the last three rest on.
+        error_near: The error over the policies alone that did not lead a twin where its log is silent.
+        num_near: How many those are.
+    """
+
+    judge: str
+    shift_days: int
+    told: float | None
+    logged: float | None
+    error: float | None = None
+    bias: float | None = None
+    rank_correlation: float | None = None
+    num_policies: int = 0
+    error_near: float | None = None
+    num_near: int = 0
+
+
+@dataclass(frozen=True)
+class OffPolicyRow:
+    """What an off-policy estimator says of a policy on the logged days of a shift, or why it declines.
+
+    Attributes:
+        shift_days, policy, method: Of whom, by what.
+        estimate: The mean reward of a decision; no value where the estimator declines.
+        effective_size: Number of logged decisions that the importance weights are worth.
+        overlap: Mean probability of the policy on actions that the behaviour has tried.
+        num_rows: Logged decisions.
+        estimated: Whether the behaviour's propensities had to be estimated.
+    """
+
+    shift_days: int
+    policy: str
+    method: str
+    estimate: Estimate
+    effective_size: float
+    overlap: float
+    num_rows: int
+    estimated: bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything a comparison says; round-trips through JSON.
+
+    Attributes:
+        archive: Facts of the archive: name, content hash, days, requests.
+        train_days: ISO days the policies and the twin learned from.
+        unit_kind: What the bootstrap draws, in words.
+        level: Coverage aimed at by the intervals.
+        main_metric: Name of the metric that leads the report.
+        policies, judges, shifts, metrics: What was compared, in the order of tables; the last trained policy
+            is what training hands over.
+        cells, differences, tallies: The numbers.
+        trust: How far each judge can be believed.
+        off_policy: What off-policy estimates say, in units of the reward.
+        notes: What a reader has to know besides; refused: name of a policy that was left out -> why.
+        lead_reference: Policy that table, plots and command line refer to; empty: the first, see `reference`.
+    """
+
+    archive: Mapping[str, Any]
+    train_days: tuple[str, ...]
+    unit_kind: str
+    level: float
+    main_metric: str
+    policies: tuple[PolicyFacts, ...]
+    judges: tuple[JudgeFacts, ...]
+    shifts: tuple[ShiftFacts, ...]
+    metrics: tuple[MetricFacts, ...]
+    cells: tuple[Cell, ...]
+    differences: tuple[Difference, ...]
+    tallies: tuple[Tally, ...]
+    trust: tuple[JudgeTrust, ...] = ()
+    off_policy: tuple[OffPolicyRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    lead_reference: str = ""
+    schema_version: int = field(default=SCHEMA_VERSION)
+
+    def cell(self, judge: str, shift_days: int, policy: str, metric: str) -> Estimate | None:
+        """The estimate of one cell; None where the policy was not judged there."""
+        return self._estimates.get((judge, shift_days, policy, metric))
+
+    def is_far(self, judge: str, shift_days: int, policy: str) -> bool:
+        """Whether a judge's value of a policy is a guess, see `is_far`."""
+        return (judge, shift_days, policy) in self._far
+
+    def difference(
+        self, judge: str, shift_days: int, policy: str, reference: str, metric: str
+    ) -> Difference | None:
+        """The paired difference of one policy to one reference; None where there is none."""
+        return self._differences.get((judge, shift_days, policy, reference, metric))
+
+    @cached_property
+    def _estimates(self) -> dict[tuple[str, int, str, str], Estimate]:
+        return {(one.judge, one.shift_days, one.policy, one.metric): one.estimate for one in self.cells}
+
+    @cached_property
+    def _far(self) -> set[tuple[str, int, str]]:
+        return {(one.judge, one.shift_days, one.policy) for one in self.tallies if is_far(one.unfamiliar)}
+
+    @cached_property
+    def _differences(self) -> dict[tuple[str, int, str, str, str], Difference]:
+        return {
+            (one.judge, one.shift_days, one.policy, one.reference, one.metric): one
+            for one in self.differences
+        }
+
+    def references(self) -> list[str]:
+        """The policies that differences were taken to: imitation first, then history, then others."""
+        known = {difference.reference for difference in self.differences}
+        rank = {"imitation": 0, "history": 1}
+        found = [policy for policy in self.policies if policy.name in known]
+        return [policy.name for policy in sorted(found, key=lambda policy: rank.get(policy.kind, 2))]
+
+    def reference(self) -> str | None:
+        """The one that table, figures and command line refer to: the lead reference, else the first; None without."""
+        known = self.references()
+        return self.lead_reference if self.lead_reference in known else next(iter(known), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`."""
+        return to_plain(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Comparison":
+        """The comparison that `to_json` made `data` from."""
+        return from_plain(Comparison, data)
+
+
+def compare(
+    runs: Iterable[Run],
+    *,
+    archive: Mapping[str, Any],
+    train_days: Sequence[str],
+    unit_kind: str,
+    policies: Sequence[PolicyFacts],
+    judges: Sequence[JudgeFacts],
+    shifts: Sequence[ShiftFacts],
+    metrics: Sequence[Metric] = METRICS,
+    references: Sequence[str] = REFERENCES,
+    main_metric: str | None = None,
+    trust: Sequence[JudgeTrust] = (),
+    off_policy: Sequence[OffPolicyRow] = (),
+    notes: Sequence[str] = (),
+    lead_reference: str = "",
+    config: BootstrapConfig | None = None,
+) -> Comparison:
+    """Compares policies that were judged on the same units.
+
+    Args:
+        runs: At most one for every judge, shift and policy; consumed one at a time per judge and shift.
+        archive, train_days, unit_kind, policies, judges, shifts, trust, off_policy, notes, lead_reference: As in
+            `Comparison`.
+        metrics: To compute.
+        references: Policies to take paired differences to, where they were judged.
+        main_metric: Leads the report; by default the first metric that applies to every run.
+        config: Of the bootstrap.
+
+    Raises:
+        ConfigError: Two runs of one judge and shift were judged on different units, or there is no run.
+    """
+    config = config or BootstrapConfig()
+    groups: dict[tuple[str, int], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.judge, run.shift_days), []).append(run)
+    if not groups:
+        raise ConfigError("no policy was judged", advice="choose at least one shift that the log can answer")
+    cells: list[Cell] = []
+    differences: list[Difference] = []
+    for group in groups.values():
+        refuse_unpaired(group)
+        for metric in metrics:
+            found_cells, found_differences = _judge(group, metric, references, config)
+            cells += found_cells
+            differences += found_differences
+    return Comparison(
+        archive=archive,
+        train_days=tuple(train_days),
+        unit_kind=unit_kind,
+        level=config.level,
+        main_metric=main_metric or _main_metric(cells, metrics),
+        policies=tuple(policies),
+        judges=tuple(judges),
+        shifts=tuple(shifts),
+        metrics=tuple(MetricFacts(item.name, item.unit, item.better, item.description) for item in metrics),
+        cells=tuple(cells),
+        differences=tuple(differences),
+        tallies=tuple(_tally(run) for group in groups.values() for run in group),
+        trust=tuple(trust),
+        off_policy=tuple(off_policy),
+        notes=tuple(notes),
+        lead_reference=lead_reference,
+    )
+
+
+def refuse_unpaired(runs: Sequence[Run]) -> None:
+    """Makes sure that the runs of one judge and shift share their units.
+
+    Raises:
+        ConfigError: They do not, so their difference would compare days, not policies.
+    """
+    labels = blocks_of(runs[0].decisions.unit).labels
+    for run in runs[1:]:
+        if not np.array_equal(blocks_of(run.decisions.unit).labels, labels):
+            raise ConfigError(
+                "policies were judged on different units",
+                where=f"{run.policy} and {runs[0].policy}, judge {run.judge}, shift {run.shift_days}d",
+                allowed="the same days or blocks for every policy",
+                advice="judge all policies on the same windows, with the same unit labels",
+            )
+
+
+def _judge(
+    runs: Sequence[Run], metric: Metric, references: Sequence[str], config: BootstrapConfig
+) -> tuple[list[Cell], list[Difference]]:
+    num_units = blocks_of(runs[0].decisions.unit).num_units
+    weights = weights_of(num_units, config) if num_units else None
+    cells, values = [], {}
+    for run in runs:
+        refusal = metric.applicable(run.decisions)
+        if refusal is not None or weights is None:
+            reason = refusal.reason if refusal is not None else "there is nothing to measure"
+            estimate = Estimate(None, None, None, num_units, reason)
+        else:
+            values[run.policy] = _values(run, metric, weights, config)
+            estimate = summarise(values[run.policy], num_units, config)
+        cells.append(Cell(run.judge, run.shift_days, run.policy, metric.name, estimate))
+    differences = []
+    for reference in references:
+        for run in runs:
+            if run.policy != reference and run.policy in values and reference in values:
+                gap = summarise(values[run.policy] - values[reference], num_units, config)
+                said = verdict(gap, metric.better)
+                where = (run.judge, run.shift_days, run.policy, reference, metric.name)
+                differences.append(Difference(*where, gap, said))
+    return cells, differences
+
+
+def _values(run: Run, metric: Metric, weights: np.ndarray, config: BootstrapConfig) -> np.ndarray:
+    """The metric on all weights; over several seeds its mean, each replicate over seeds drawn with replacement.
+
+    So the interval of a trained policy holds both doubts: which days it met, and which seed it was trained with.
+    """
+    if len(run.by_seed) < 2:
+        return metric.statistic(run.decisions)(weights)
+    each = np.stack([metric.statistic(decisions)(weights) for decisions in run.by_seed])
+    num_seeds, num_weights = each.shape
+    num_exact = num_weights - config.num_replicates
+    drawn = np.random.default_rng([config.seed, num_seeds]).integers(num_seeds, size=each.shape)
+    drawn[:, :num_exact] = np.arange(num_seeds)[:, None]
+    return np.take_along_axis(each, drawn, axis=0).mean(axis=0)
+
+
+def _main_metric(cells: Sequence[Cell], metrics: Sequence[Metric]) -> str:
+    silent = {cell.metric for cell in cells if cell.estimate.value is None}
+    for metric in metrics:
+        if metric.better != "none" and metric.name not in silent:
+            return metric.name
+    return metrics[0].name
+
+
+def _tally(run: Run) -> Tally:
+    decisions = run.decisions
+    counts = (decisions.num_rows, decisions.num_censored, run.num_overflow, run.num_illegal)
+    agreement = None if run.agreement is None or np.isnan(run.agreement) else run.agreement
+    return Tally(run.judge, run.shift_days, run.policy, *counts, agreement, run.unfamiliar)

@@ -1,0 +1,44 @@
+"""Numbers as people read them: the same in the terminal and in the report."""
+
+import math
+
+from evaluation.comparison.bootstrap import Estimate
+
+NO_VALUE = "n/a"
+FAR_MARK = "\N{DAGGER}"
+"""Beside a judge's value of a policy that led it where its log is silent."""
+GUESS = (
+    "a guess: the policy's decisions met longer queues than the twin's log knows, or are choices that the replayed log "
+    "hardly ever took"
+)
+_DECIMALS = ((1e-12, 3), (0.1, 4), (10.0, 3), (100.0, 2), (1000.0, 1))
+
+
+def number(value: float | None, *, signed: bool = False) -> str:
+    """Four decimals below .1, fewer above, thousands separated; "n/a" where there is none."""
+    if value is None or not math.isfinite(value):
+        return NO_VALUE
+    size = abs(value)
+    decimals = next((count for bound, count in _DECIMALS if size < bound), 0)
+    rounded = round(value, decimals) + 0.0  # no minus before a zero
+    return f"{rounded:{'+' if signed else ''},.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def interval(estimate: Estimate, *, signed: bool = False) -> str:
+    """For example "[0.812, 0.844]"; "no interval" where there is none."""
+    if estimate.low is None or estimate.high is None:
+        return "no interval"
+    return f"[{number(estimate.low, signed=signed)}, {number(estimate.high, signed=signed)}]"
+
+
+def with_interval(estimate: Estimate, *, signed: bool = False) -> str:
+    """For example "0.828 [0.812, 0.844]"; "n/a" where there is no value."""
+    if estimate.value is None:
+        return NO_VALUE
+    return f"{number(estimate.value, signed=signed)} {interval(estimate, signed=signed)}"
+
+
+def shift_label(shift_days: int) -> str:
+    """For example "0 days", "1 day", "1 week", "1 month", "10 days"."""
+    named = {1: "1 day", 7: "1 week", 30: "1 month"}
+    return named.get(shift_days, f"{shift_days} days")

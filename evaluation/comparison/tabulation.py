@@ -1,0 +1,78 @@
+"""A comparison as tables for the terminal."""
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.comparison import Comparison, is_far
+from evaluation.comparison.formatting import FAR_MARK, GUESS, NO_VALUE, shift_label, with_interval
+
+_STYLE = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.CANNOT_TELL: "dim"}
+_SIGN = {Verdict.BETTER: "+", Verdict.WORSE: "\N{MINUS SIGN}", Verdict.CANNOT_TELL: "~"}
+
+
+def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
+    """Policies by shifts, one table a judge, each value with its interval and how it stands to a reference.
+
+    Args:
+        comparison: What to show.
+        metric: Name of the metric; the main one by default.
+
+    Returns:
+        Something rich can print; signs refer to the reference of the comparison.
+    """
+    name = metric or comparison.main_metric
+    facts = next(item for item in comparison.metrics if item.name == name)
+    against = comparison.reference() or ""
+    percent = f"{100 * comparison.level:.0f} %"
+    tables: list[Table | Text] = []
+    for judge in comparison.judges:
+        title = f"{name} [{facts.unit}], {facts.better} is better, judged by {judge.name}"
+        table = Table(title=Text(title), caption=Text(_caption(percent, comparison.unit_kind, against)))
+        table.add_column("policy")
+        for shift in comparison.shifts:
+            table.add_column(Text(shift_label(shift.shift_days)), justify="right")
+        for policy in comparison.policies:
+            cells = [
+                _cell(comparison, judge.name, shift.shift_days, policy.name, name, against)
+                for shift in comparison.shifts
+            ]
+            if any(cell.plain != NO_VALUE for cell in cells):
+                table.add_row(Text(policy.name), *cells)
+        tables.append(table)
+    if any(is_far(tally.unfamiliar) for tally in comparison.tallies):
+        tables.append(Text(f"{FAR_MARK} {GUESS}"))
+    tables += [Text(f"note: {note}") for note in _shift_notes(comparison)]
+    return Group(*tables)
+
+
+def printed(renderable: RenderableType) -> str:
+    """What rich would print, 160 columns wide."""
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()
+
+
+def _caption(percent: str, unit_kind: str, against: str) -> str:
+    text = f"{percent} intervals over {unit_kind}"
+    return f"{text}; + better, \N{MINUS SIGN} worse, ~ cannot tell, against {against}" if against else text
+
+
+def _cell(
+    comparison: Comparison, judge: str, shift_days: int, policy: str, metric: str, against: str
+) -> Text:
+    estimate = comparison.cell(judge, shift_days, policy, metric)
+    if estimate is None or estimate.value is None:
+        return Text(NO_VALUE, style="dim")
+    mark = FAR_MARK if comparison.is_far(judge, shift_days, policy) else ""
+    text = f"{with_interval(estimate)}{mark}"
+    found = comparison.difference(judge, shift_days, policy, against, metric)
+    if found is None or found.verdict not in _SIGN:
+        return Text(text)
+    return Text(f"{text} {_SIGN[found.verdict]}", style=_STYLE[found.verdict])
+
+
+def _shift_notes(comparison: Comparison) -> list[str]:
+    return [f"{shift_label(shift.shift_days)}: {shift.note}" for shift in comparison.shifts if shift.note]

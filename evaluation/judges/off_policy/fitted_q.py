@@ -1,0 +1,173 @@
+"""Fitted Q evaluation, and the fitted reward that the doubly robust estimate leans on.
+
+    Q(s, a) <- r + discount * sum_b pi(b | s') Q(s', b)
+
+The value reported is the mean of `sum_b pi(b | s) Q(s, b)` over the logged states, in units of one decision's reward.
+A long horizon takes many more updates than are done, so the fit begins at the policy's mean fitted reward, in all
+states and for all actions alike: cut short it is the direct estimate, and what it learns is how states differ.
+Source: Le et al. 2019, algorithm 3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from evaluation.comparison.bootstrap import Estimate, blocks_of
+from evaluation.judges.off_policy.logged import (
+    Logged,
+    OffPolicyConfig,
+    OffPolicyEstimate,
+    Target,
+    declined,
+    effective_size,
+    overlap,
+    ratios,
+)
+from logs_schema.errors import ConfigError
+from offline_rl.losses import is_choice
+from twin.contracts import Array, PyTree
+from twin.networks import MLP, apply
+
+NO_INTERVAL = "no interval: the error of the fit is not known"
+
+
+@dataclass(frozen=True)
+class FittedQConfig:
+    """How values are fitted.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        num_updates: Gradient steps.
+        batch_size: Decisions in each.
+        learning_rate: Of Adam, decayed to zero by a cosine.
+        target_rate: How far the target network follows in one step.
+        hidden: Widths of the hidden layers.
+        seed: Of initial parameters and batches.
+    """
+
+    horizon_s: float = 60.0
+    num_updates: int = 2_000
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    target_rate: float = 0.02
+    hidden: tuple[int, ...] = (128, 64)
+    seed: int = 0
+
+
+def fitted_q(
+    logged: Logged, target: Target, expected: np.ndarray, fit: FittedQConfig, config: OffPolicyConfig
+) -> OffPolicyEstimate:
+    """The value of a policy by fitted Q evaluation, without an interval: the scatter of the states does not know the
+    error of the fit, which is most of it.
+
+    Args:
+        logged: The log.
+        target: The policy.
+        expected: Fitted reward [rows, A] (`fitted_reward`), where the fit begins.
+        fit: How to fit.
+        config: It declines where the log hardly tried what the policy does, or where no decision follows another.
+
+    Returns:
+        The estimate, or the reason why there is none.
+    """
+    seen, size = overlap(logged, target, config), effective_size(ratios(logged, target, config))
+    why = ""
+    if not np.any(logged.following >= 0):
+        why = "declines: no decision is followed by another"
+    elif seen < config.min_overlap:
+        why = f"declines: {1 - seen:.0%} of the policy's choices were hardly ever tried in the log"
+    if why:
+        return OffPolicyEstimate("fitted Q", target.name, declined(why), size, seen, logged.num_rows)
+    values = fit_values(logged, target, expected, fit)
+    mean = float(np.mean(np.sum(target.probability * values, axis=1)))
+    value = Estimate(mean, None, None, blocks_of(logged.unit).num_units, NO_INTERVAL)
+    return OffPolicyEstimate("fitted Q", target.name, value, size, seen, logged.num_rows)
+
+
+def fit_values(logged: Logged, target: Target, expected: np.ndarray, fit: FittedQConfig) -> np.ndarray:
+    """Q of the target policy at the logged states, [rows, A], scaled so that earning r at every decision is worth r.
+
+    What is fitted is the difference to the policy's mean fitted reward, `expected` [rows, A] under its probabilities.
+    """
+    rows = np.flatnonzero(logged.following >= 0)
+    if not len(rows):
+        raise ConfigError("no decision is followed by another", where="fitted Q", advice="use longer windows")
+    later = logged.following[rows]
+    discount = np.exp(-logged.elapsed_s[rows] / fit.horizon_s)
+    mean = float(np.mean(np.sum(target.probability * expected, axis=1)))
+    reward = float(np.mean(1.0 - discount)) * (logged.reward[rows] - mean)
+    data = (logged.features[rows], logged.action[rows], reward, discount, logged.features[later],
+            target.probability[later])  # fmt: skip
+    return mean + _fit(logged, data, fit)
+
+
+def fitted_reward(logged: Logged, fit: FittedQConfig) -> np.ndarray:
+    """Expected reward of every action at every logged state, [rows, A]; each half of the units is predicted from the
+    other half (cross-fitting), so no row has seen its own reward."""
+    unit = blocks_of(logged.unit).row_unit
+    found = np.zeros(logged.legal.shape)
+    for half in (0, 1):
+        is_here = unit % 2 == half
+        rows = np.flatnonzero(~is_here) if np.any(~is_here) else np.arange(logged.num_rows)
+        nothing = np.zeros_like(logged.features[rows])
+        data = (logged.features[rows], logged.action[rows], logged.reward[rows], np.zeros(len(rows)), nothing,
+                np.zeros_like(logged.legal[rows], float))  # fmt: skip
+        found[is_here] = _fit(logged, data, fit)[is_here]
+    return found
+
+
+def _fit(logged: Logged, data: tuple[np.ndarray, ...], fit: FittedQConfig) -> np.ndarray:
+    run, told = _programs(fit, logged.legal.shape[1])
+    columns = tuple(_padded(column) for column in data)
+    params = run(jax.random.key(fit.seed), columns, jnp.int32(len(data[0])))
+    return np.asarray(told(params, _padded(logged.features)))[: logged.num_rows]
+
+
+def _padded(column: np.ndarray) -> Array:
+    """The column with rows of zeros up to the next power of two: few lengths, few compilations."""
+    size = 1 << max(0, len(column) - 1).bit_length()
+    kind = np.int32 if np.issubdtype(column.dtype, np.integer) else np.float32
+    padded = np.zeros((size, *column.shape[1:]), kind)
+    padded[: len(column)] = column
+    return jnp.asarray(padded)
+
+
+@lru_cache(maxsize=8)
+def _programs(fit: FittedQConfig, num_actions: int) -> tuple[Callable[..., PyTree], Callable[..., Array]]:
+    """The compiled fit (key, columns, number of rows) -> parameters; and (parameters, features) -> values [rows, A]."""
+    # a small last layer: what a network says before it has learned anything would outlast the fit of a long horizon
+    network = MLP(fit.hidden, num_actions, output_scale=0.01)
+    optimizer = optax.adam(optax.cosine_decay_schedule(fit.learning_rate, fit.num_updates))
+
+    def loss_of(params: PyTree, target: PyTree, batch: tuple[Array, ...]) -> Array:
+        features, action, reward, discount, later, probability = batch
+        values = apply(network, params, features.T)
+        chosen = jnp.sum(jnp.where(is_choice(action, values.shape[0]), values, 0.0), axis=0)
+        following = jnp.sum(probability.T * apply(network, target, later.T), axis=0)
+        return jnp.mean((chosen - reward - discount * jax.lax.stop_gradient(following)) ** 2)
+
+    def run(key: Array, columns: tuple[Array, ...], num_rows: Array) -> PyTree:
+        key_init, key_batches = jax.random.split(key)
+        params = network.init(key_init, columns[0][:1].T)
+
+        def step(
+            carry: tuple[PyTree, PyTree, PyTree], index: Array
+        ) -> tuple[tuple[PyTree, PyTree, PyTree], None]:
+            params, target, memory = carry
+            rows = jax.random.randint(jax.random.fold_in(key_batches, index), (fit.batch_size,), 0, num_rows)
+            gradient = jax.grad(loss_of)(params, target, tuple(column[rows] for column in columns))
+            change, memory = optimizer.update(gradient, memory)
+            params = optax.apply_updates(params, change)
+            target = optax.incremental_update(params, target, fit.target_rate)
+            return (params, target, memory), None
+
+        first = (params, params, optimizer.init(params))
+        (params, _, _), _ = jax.lax.scan(step, first, jnp.arange(fit.num_updates))
+        return params
+
+    return jax.jit(run), jax.jit(lambda params, features: apply(network, params, features.T).T)

@@ -1,0 +1,257 @@
+"""The off-policy judge: logged decisions of the shifted days as rows, and every candidate's probabilities at them.
+
+Propensities are those of the log where it tells them; the rest of the behaviour's distribution, and all of it where the
+log is silent, is estimated by clones of the shifted days, each predicting the windows that it has not seen.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow.compute as pc
+
+from evaluation.comparison.comparison import OffPolicyRow
+from evaluation.comparison.shifts import TestDays
+from evaluation.judges.off_policy.estimators import doubly_robust, importance_sampling
+from evaluation.judges.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
+from evaluation.judges.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
+from evaluation.judges.players import HISTORY, SAMPLED, Players, Seen, choose
+from evaluation.judges.windows import Candidate, window_units
+from logs_schema import Archive
+from offline_rl.algorithms import behaviour_cloning
+from offline_rl.networks import Actor, Example
+from offline_rl.training_loop import from_logs, updates
+from twin.contracts import Array, PyTree, Trajectory
+from twin.networks import flatten_features
+from twin.placement.encode import read_rows
+from twin.placement.encoding import Encoding
+from twin.placement.history import replay_log
+from twin.placement.windows import Windows, pad_windows, take
+
+NUM_DRAWS = 32
+"""Draws from which the probabilities of a rule that breaks ties at random are read."""
+STRETCHES = (1, 5, 20)
+"""Numbers of decisions that importance weights are taken over."""
+CLONE_UPDATES = 300
+CLONE_STREAMS = 16
+
+
+class Probabilities(NamedTuple):
+    """The compiled probabilities of candidates."""
+
+    kinds: tuple[str, ...]  # names of the players
+    run: Callable[[Trajectory, Array, PyTree], Array]  # (history, kind, parameters) -> [T, A, W]
+
+
+def probability_program(players: Players, network: Actor) -> Probabilities:
+    """The compiled probabilities of any of `players` at the decisions of a history; `network` is that of the sampled
+    one."""
+    kinds = tuple(players)
+
+    def run(history: Trajectory, kind: Array, params: PyTree) -> Array:
+        seen, legal, logged = (
+            jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
+            for tree in (history.observation, history.legal, history.action)
+        )
+
+        def once(total: Array, key: Array) -> tuple[Array, None]:
+            choice = choose(players, kind, params, key, Seen(seen, logged), legal)
+            return total + (jnp.arange(legal.shape[0]).reshape(-1, 1, 1, 1) == choice[None]), None
+
+        keys = jax.random.split(jax.random.key(0), NUM_DRAWS)
+        drawn, _ = jax.lax.scan(once, jnp.zeros(legal.shape), keys)
+        exact = jax.nn.softmax(network.logits(params, seen, legal), axis=0)
+        is_sampled = kind == kinds.index(SAMPLED)
+        return jnp.moveaxis(jnp.where(is_sampled, exact, drawn / NUM_DRAWS)[:, 0], 1, 0)
+
+    return Probabilities(kinds, jax.jit(run))
+
+
+def off_policy_rows(
+    key: Array,
+    archive: Archive,
+    encoding: Encoding,
+    shift: TestDays,
+    windows: Windows,
+    shape: tuple[int, int],
+    candidates: Sequence[Candidate],
+    example: Example,
+    network: Actor,
+    program: Probabilities,
+    config: OffPolicyConfig,
+    fit: FittedQConfig,
+) -> list[OffPolicyRow]:
+    """Off-policy estimates of every candidate on the logged days of a shift.
+
+    Args:
+        key: PRNG key of the clones.
+        archive, encoding: Where the days are, and what the arrays mean.
+        shift: The logged days.
+        windows: The same, encoded.
+        shape: Steps and windows to pad to, so that one program serves all shifts.
+        candidates: Policies; the seeds of one policy are averaged into one that draws a seed at every decision.
+        example, network: Of the policies' networks.
+        program: From `probability_program`.
+        config: Floors below which estimates are declined.
+        fit: Of the fitted estimates.
+
+    Returns:
+        The estimates, by candidate and method; the log's own policy is left out: its value is known.
+    """
+    history = replay_log(pad_windows(windows, *shape), encoding)
+    logged, mask = logged_decisions(key, archive, encoding, shift.days, windows, history, example, network)
+    expected = fitted_reward(logged, fit)
+    found = []
+    for name in dict.fromkeys(one.name for one in candidates if one.kind != HISTORY):
+        same = [one for one in candidates if one.name == name]
+        each = [program.run(history, jnp.int32(program.kinds.index(one.kind)), one.params) for one in same]
+        target = Target(name, _rows(np.mean([np.asarray(one) for one in each], axis=0), mask))
+        for stretch in STRETCHES:
+            found.append(importance_sampling(logged, target, config, num_decisions=stretch))
+        found.append(doubly_robust(logged, target, expected, config))
+        found.append(fitted_q(logged, target, expected, fit, config))
+    return _as_rows(shift.shift_days, found, estimated=logged.estimated)
+
+
+def logged_decisions(
+    key: Array,
+    archive: Archive,
+    encoding: Encoding,
+    days: Sequence[dt.date],
+    windows: Windows,
+    history: Trajectory,
+    example: Example,
+    network: Actor,
+) -> tuple[Logged, np.ndarray]:
+    """The settled decisions of a replayed history as rows, and the mask [T, W] of where they stand in it."""
+    active, settled, illegal = (
+        np.asarray(leaf)[:, 0] for leaf in (history.active, history.settled, history.illegal)
+    )
+    mask = active & settled & ~illegal
+    mask[:, windows.num_windows :] = False
+    features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))[:, :, 0]
+    action = np.asarray(history.action)[:, 0]
+    behaviour = _behaviour(key, history, windows.num_windows, example, network)
+    legal = np.asarray(history.legal)[:, :, 0]
+    estimated = _put_logged(behaviour, legal, action, archive, encoding, days, windows)
+    unit = np.zeros(mask.shape, np.int64)
+    unit[: windows.num_steps, : windows.num_windows] = window_units(windows)[1]
+    logged = Logged(
+        features=_rows(features, mask),
+        legal=_rows(legal, mask),
+        action=action.T[mask.T],
+        propensity=_rows(behaviour, mask),
+        reward=np.asarray(history.reward)[:, 0].T[mask.T].astype(float),
+        elapsed_s=np.asarray(history.elapsed_s).T[mask.T].astype(float),
+        following=_following(mask),
+        unit=unit.T[mask.T],
+        estimated=estimated,
+    )
+    return logged, mask
+
+
+def _rows(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """[T, columns, W] under a mask [T, W] as [rows, columns], window by window."""
+    return np.asarray(np.moveaxis(values, 1, -1).swapaxes(0, 1)[mask.T])
+
+
+def _following(mask: np.ndarray) -> np.ndarray:
+    """[rows] the row of the next decision, if that is the window's very next step; -1 otherwise."""
+    number = np.full(mask.T.shape, -1)
+    number[mask.T] = np.arange(mask.sum())
+    after = np.concatenate([number[:, 1:], np.full((len(number), 1), -1)], axis=1)
+    return after[mask.T]
+
+
+def _behaviour(
+    key: Array, history: Trajectory, num_windows: int, example: Example, network: Actor
+) -> np.ndarray:
+    """[T, A, W] by two clones, each of one half of the windows, each asked about the other half."""
+    algorithm = behaviour_cloning(example, network=network)
+    seen, legal = (
+        jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
+        for tree in (history.observation, history.legal)
+    )
+    found = np.zeros(np.moveaxis(np.asarray(legal)[:, 0], 1, 0).shape)
+    halves = (
+        [np.arange(num_windows) % 2 == half for half in (0, 1)] if num_windows > 1 else [np.ones(1, bool)] * 2
+    )
+    size = min(CLONE_STREAMS, *(int(half.sum()) for half in halves))
+    run, begin, logits = updates(algorithm, CLONE_UPDATES), jax.jit(algorithm.init), jax.jit(network.logits)
+    for number, half in enumerate(halves):
+        learned = jax.jit(take)(history, np.flatnonzero(half))
+        key_init, key_run = jax.random.split(jax.random.fold_in(key, number))
+        state, _ = run(key_run, begin(key_init), from_logs(learned, size), 0)
+        told = np.moveaxis(np.asarray(jax.nn.softmax(logits(state.actor, seen, legal), axis=0))[:, 0], 1, 0)
+        asked = np.flatnonzero(~half) if num_windows > 1 else np.arange(1)
+        found[..., asked] = told[..., asked]
+    return found
+
+
+def _put_logged(
+    behaviour: np.ndarray,
+    legal: np.ndarray,
+    action: np.ndarray,
+    archive: Archive,
+    encoding: Encoding,
+    days: Sequence[dt.date],
+    windows: Windows,
+) -> bool:
+    """Writes the log's own propensities of the chosen actions over the estimated ones, the others of a decision scaled
+    to what is left; False if it tells them all."""
+    told = archive.read("requests", days=list(days), columns=("request_id", "propensity"))
+    known = told.filter(pc.is_valid(told["propensity"]))
+    if not known.num_rows:
+        return True
+    by_id = dict(zip(known["request_id"].to_pylist(), known["propensity"].to_pylist(), strict=True))
+    rows, _ = read_rows(archive, encoding, sorted(days), known_until_s=np.inf)
+    num_missing = 0
+    for step, window in zip(*np.nonzero(windows.valid()), strict=True):
+        value = by_id.get(str(rows.request_id[windows.row[step, window]]))
+        if value is None:
+            num_missing += 1
+        else:
+            put_chosen(behaviour[step, :, window], legal[step, :, window], action[step, window], value)
+    return num_missing > 0
+
+
+def put_chosen(probability: np.ndarray, legal: np.ndarray, chosen: int, propensity: float) -> None:
+    """Puts the logged propensity into one decision's estimated distribution, which stays one.
+
+    A clone of few decisions is sure of what was chosen, so its other probabilities are next to nothing; as they stand
+    they would say that the log never tried what it chose with a known probability of a third.
+
+    Args:
+        probability: [A] estimated, written to.
+        legal: [A] bool.
+        chosen: The logged action.
+        propensity: Its logged probability, 0 to 1.
+    """
+    others = legal.copy()
+    others[chosen] = False
+    rest = probability[others].sum()
+    share = probability[others] / rest if rest > 0 else 1.0 / max(others.sum(), 1)
+    probability[others] = (1.0 - propensity) * share
+    probability[chosen] = propensity
+
+
+def _as_rows(
+    shift_days: int, estimates: Sequence[OffPolicyEstimate], *, estimated: bool
+) -> list[OffPolicyRow]:
+    """The estimates as a comparison keeps them."""
+    return [
+        OffPolicyRow(
+            shift_days,
+            one.policy,
+            one.method,
+            one.value,
+            one.effective_size,
+            one.overlap,
+            one.num_rows,
+            estimated,
+        )
+        for one in estimates
+    ]

@@ -1,0 +1,132 @@
+"""The truth as a judge: candidates act in the simulated world that wrote the log, on whole days lived afresh.
+
+Only for logs of the ground truth. A day begins empty at midnight, as the days of the log do, and is lived several times
+over; each is a resampling unit. The logged behaviour is judged too, as `history`: it decides from the bookkeeping's
+view of the world, as do the rules that know its tables. Policies' books follow run times, as they do in service.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evaluation.baselines import TRUTH_BASELINES
+from evaluation.baselines.truth_baseline import as_behaviour
+from evaluation.comparison.decisions import decisions_from
+from evaluation.comparison.shifts import TestDays
+from evaluation.configuration import JudgeConfig
+from evaluation.judges.players import HISTORY, Players, of_reference, play
+from evaluation.judges.windows import (
+    Candidate,
+    Judge,
+    Judged,
+    Program,
+    Trial,
+    all_at_once,
+    compiled,
+    slim,
+)
+from evaluation.simulator.behaviour import behaviour
+from evaluation.simulator.conditions import Conditions, conditions, longest_day
+from evaluation.simulator.logs import truth_folder
+from evaluation.simulator.names import names_in
+from evaluation.simulator.truth import day_of_truth, ground_truth, truth_response
+from evaluation.simulator.workloads import FACT, Workload, load_workload, missing_arrivals
+from evaluation.simulator.world_files import world_of
+from logs_schema import Archive
+from twin.contracts import Array, PyTree
+from twin.placement.bookkeeping import placement
+from twin.placement.encoding import Encoding
+from twin.placement.usual import FOLLOW
+
+NAME = "truth"
+
+
+def workload_beside(archive: Archive) -> Workload | None:
+    """The requests kept beside a simulated log; None where its world drew them.
+
+    Raises:
+        ConfigError: the log was not simulated, or its requests are needed and are not there.
+    """
+    truth = ground_truth(archive.facts)
+    return load_workload(truth, truth_folder(archive.path), world_of(truth).day_s)
+
+
+def truth_program(
+    facts: Mapping[str, Any],
+    encoding: Encoding,
+    players: Players,
+    workload: Workload | None = None,
+    num_days: int = JudgeConfig.num_true_days,
+) -> Program:
+    """The compiled truth; shared arguments: today, weekday.
+
+    Every day is played `num_days` times; each is a resampling unit. The logged behaviour takes the place of the logged
+    decisions; rules that know the world's tables act here beside `players`.
+
+    Raises:
+        ConfigError: the log was made of another archive's requests, and the workload is not given.
+    """
+    truth = ground_truth(facts)
+    if FACT in truth and workload is None:
+        raise missing_arrivals(truth[FACT], "truth")
+    world = world_of(truth)
+    declared = world if workload is None else workload.declared(world)
+    names = names_in(world, encoding.cluster)
+    num_steps = longest_day(conditions(world, 0)) if workload is None else workload.num_rows
+    knowing = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
+    knowing |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
+    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
+
+    def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Judged:
+        response = truth_response(
+            world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
+        )
+        references = {name: of_reference(one, declared, names, today) for name, one in knowing.items()}
+        acting = {**players, **references}
+        return slim(
+            play(key, problem, response, acting, kind, params, num_steps=num_steps, streams=(num_days,))
+        )
+
+    return compiled(run, (*players, *knowing), 2)
+
+
+def truth_judge(
+    program: Program,
+    facts: Mapping[str, Any],
+    encoding: Encoding,
+    shift: TestDays,
+    workload: Workload | None = None,
+) -> Judge:
+    """The truth of one day: the last training day lived again for shift 0, later days for later shifts.
+
+    The requests of a workload are the same in every life of a day: intervals tell the chance of the answers alone.
+    """
+    truth = ground_truth(facts)
+    day = shift.days[0]
+    today = day_of_truth(world_of(truth), (day - _first_day(truth)).days, workload)
+
+    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+        judged = all_at_once(program, key, candidates, today, day.weekday())
+        return [_trial(one, encoding, day) for one in judged]
+
+    return Judge(NAME, try_out)
+
+
+def _trial(judged: Judged, encoding: Encoding, day: dt.date) -> Trial:
+    """Every lived day is a unit; its span is from its first request to its last."""
+    clock_s = judged.facts.arrival_s[:, 0]
+    unit = np.broadcast_to(np.arange(judged.active.shape[-1]), judged.active.shape)
+    decisions = decisions_from(
+        judged,
+        encoding.cluster,
+        unit=unit,
+        day=np.array(day.toordinal()),
+        window_s=np.maximum(clock_s.max(axis=0) - clock_s[0], 1.0),
+    )
+    return Trial(decisions, None, int(judged.illegal.sum()))
+
+
+def _first_day(truth: Mapping[str, Any]) -> dt.date:
+    return dt.date.fromisoformat(truth["first_day"])

@@ -1,0 +1,320 @@
+"""Judges: the systems that candidate policies are tried in, each compiled once for all candidates and all days.
+
+A candidate is a kind of policy and the parameters it may need; the program switches on the kind and is mapped over the
+parameters of one kind, always with the same key, so all candidates meet the same draws. Days are padded to common
+shapes and travel as arguments. A comparison of many policies on many shifts thus compiles a judge's program once for
+each number of candidates of a kind, two or three times, and runs it once a shift and kind.
+
+*replay*: the logged arrivals; logged answers where decisions agree with the log, borrowed ones where they do not (the
+rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on
+those days, which training never saw (the practice of paper 000, section 4.2.2); the logged decisions meet the logged
+runs and acceptances there, and waits alone are the twin's. Neither is reality.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.comparison.bootstrap import resampling_units
+from evaluation.comparison.decisions import Decisions, decisions_from
+from evaluation.judges.players import HISTORY, Players, play
+from evaluation.judges.views import Translation, answered, translation_of, with_views
+from twin.contracts import Array, PyTree, Trajectory
+from twin.placement.bookkeeping import placement
+from twin.placement.encoding import DAY_S, Encoding
+from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
+from twin.placement.replay import ReplayTable, replay_table, replayed_answers, with_logged_luck
+from twin.placement.responses import Answers, drawn_response
+from twin.placement.types import Leaf
+from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
+
+
+class Candidate(NamedTuple):
+    """One policy to judge: what kind it is, and the actor's parameters (any, where the kind needs none)."""
+
+    name: str
+    kind: str
+    params: PyTree
+
+
+class Judged(NamedTuple):
+    """The slim part of a trajectory that metrics read."""
+
+    facts: PyTree
+    outcome: PyTree
+    active: Array
+    settled: Array
+    illegal: Array
+    action: Array
+    unfamiliar: Array | None = None  # bool: a longer queue than the twin knows; None outside of twins
+
+
+def slim(trajectory: Trajectory, usual_room_s: Leaf | None = None) -> Judged:
+    """What of a trajectory is kept; of one in a twin, its `AnswerModel.usual_room_s` [nodes] too."""
+    kept = Judged(*(getattr(trajectory, name) for name in Judged._fields[:-1]))
+    if usual_room_s is None:
+        return kept
+    return kept._replace(unfamiliar=trajectory.note > jnp.asarray(usual_room_s)[trajectory.action])
+
+
+def common_shape(parts: Sequence[Windows]) -> tuple[int, int]:
+    """Steps and windows that all parts can be padded to."""
+    return max(part.num_steps for part in parts), max(part.num_windows for part in parts)
+
+
+class Trial(NamedTuple):
+    """What came of one candidate before one judge."""
+
+    decisions: Decisions
+    agreement: float | None  # fraction of decisions that are those of the log
+    num_illegal: int
+    unfamiliar: float | None = None
+    """Share of decisions of which the judge's log knows next to nothing: in a twin on nodes with longer queues than it
+    learned from, in replay choices that the log hardly ever took for the service; None in the truth."""
+
+
+class Judge(NamedTuple):
+    """A system to try candidates in, on some days."""
+
+    name: str
+    try_out: Callable[[Array, Sequence[Candidate]], list[Trial]]  # (key, candidates) -> a trial for each
+
+
+def _logged_actions(windows: Windows) -> Array:
+    return jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+
+
+class Program(NamedTuple):
+    """A compiled system, and who can act in it."""
+
+    kinds: tuple[str, ...]  # names of its players, in the order of its branches
+    run: Callable[..., Judged]
+    # (key, kind, parameters [C, ...] of candidates of that kind, what the judge needs ...) -> Judged, leaves [C, ...]
+
+
+def compiled(run: Callable[..., Judged], kinds: Iterable[str], num_shared: int) -> Program:
+    """`run` for one candidate, mapped over the parameters of candidates of one kind and compiled.
+
+    The kind is not mapped over, so a switch on it computes one branch. The last `num_shared` arguments are common.
+    Without parameters (None) there is nothing to tell candidates apart: C is 1.
+    """
+
+    def together(key: Array, kind: Array, params: PyTree, *shared: PyTree) -> Judged:
+        sizes = [len(leaf) for leaf in jax.tree.leaves(params)]
+        mapped = jax.vmap(
+            run, in_axes=(None, None, 0, *(None,) * num_shared), axis_size=max(sizes, default=1)
+        )
+        return mapped(key, kind, params, *shared)
+
+    return Program(tuple(dict.fromkeys(kinds)), jax.jit(together))
+
+
+def all_at_once(
+    program: Program, key: Array, candidates: Sequence[Candidate], *shared: PyTree
+) -> list[Judged]:
+    """A NumPy result for every candidate, one call of a program for each policy, with all its seeds: two numbers of
+    candidates, one and the seeds', are all that a program is compiled for.
+    """
+    found: dict[int, Judged] = {}
+    groups = [(candidate.name, candidate.kind) for candidate in candidates]
+    for group in dict.fromkeys(groups):
+        places = [place for place, each in enumerate(groups) if each == group]
+        params = jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *(candidates[place].params for place in places)
+        )
+        together = program.run(key, jnp.int32(program.kinds.index(group[1])), params, *shared)
+        together = jax.tree.map(np.asarray, together)
+        for row, place in enumerate(places):
+            row = min(row, len(together.active) - 1)
+            found[place] = jax.tree.map(lambda leaf, row=row: leaf[row], together)
+    return [found[place] for place in range(len(candidates))]
+
+
+Translations = Mapping[str, Translation]
+"""Name of another encoding -> the windows' requests in it."""
+
+
+class System(NamedTuple):
+    """A window judge's half of a program: whose encoding, who acts, and whose encodings are kept books of besides."""
+
+    encoding: Encoding
+    players: Players
+    others: Mapping[str, Encoding]
+
+    def play(
+        self,
+        key: Array,
+        kind: Array,
+        params: PyTree,
+        windows: Windows,
+        answers: Answers,
+        translations: Translations,
+    ) -> Trajectory:
+        """The logged arrivals of `windows`, decided by one player and answered by `answers`."""
+        cluster, config = self.encoding.cluster, self.encoding.problem
+        problem = placement(cluster, config)
+        response = drawn_response(cluster, config.depth, replayed_arrivals(windows), answers)
+        if self.others:
+            problem, response = with_views(problem, self.others, translations), answered(response)
+        num_steps, num_windows = windows.arrival_s.shape
+        return play(
+            key, problem, response, self.players, kind, params,
+            num_steps=num_steps, streams=(num_windows,), logged=_logged_actions(windows),
+        )  # fmt: skip
+
+
+def replay_program(
+    encoding: Encoding, players: Players, others: Mapping[str, Encoding] | None = None
+) -> Program:
+    """The compiled replay; shared arguments: windows, table, translations for `others`."""
+
+    system = System(encoding, players, others or {})
+
+    def run(
+        key: Array, kind: Array, params: PyTree, windows: Windows, table: ReplayTable, told: Translations
+    ) -> Judged:
+        return slim(system.play(key, kind, params, windows, replayed_answers(windows, table), told))
+
+    return compiled(run, players, 3)
+
+
+def twin_program(
+    encoding: Encoding, config: AnswerConfig, players: Players, others: Mapping[str, Encoding] | None = None
+) -> Program:
+    """The compiled twin; shared arguments: windows, model, translations for `others`.
+
+    Who follows the log has the log's luck too (see `with_logged_luck`): its decisions were reactions to it.
+    """
+    system, kinds = System(encoding, players, others or {}), tuple(players)
+
+    def run(
+        key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel, told: Translations
+    ) -> Judged:
+        answers = learned_answers(encoding, config, model)
+        if HISTORY in kinds:
+            answers = with_logged_luck(answers, windows, kind == kinds.index(HISTORY))
+        return slim(system.play(key, kind, params, windows, answers, told), model.usual_room_s)
+
+    return compiled(run, players, 3)
+
+
+def replay_judge(
+    program: Program,
+    encoding: Encoding,
+    windows: Windows,
+    shape: tuple[int, int],
+    others: Mapping[str, Windows] | None = None,
+) -> Judge:
+    """Trace replay of `windows`, padded to `shape` (steps, windows); `others` are the same in other encodings."""
+    padded = pad_windows(windows, *shape)
+    table = replay_table(padded, encoding.cluster.num_nodes, own_run=encoding.states_run)
+    told = {name: translation_of(pad_windows(other, *shape)) for name, other in (others or {}).items()}
+    arrays = jax.tree.map(jnp.asarray, (padded, table, told))
+
+    rare = rarely_tried(windows, encoding.cluster.num_nodes)
+
+    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+        judged = all_at_once(program, key, candidates, *arrays)
+        return [_unknown(_trial(one, encoding, windows, copies=1, rare=rare)) for one in judged]
+
+    return Judge("replay", try_out)
+
+
+def rarely_tried(windows: Windows, num_nodes: int) -> np.ndarray:
+    """[nodes, T, W] bool: the log of these windows ran the request's service on the node fewer than `RARE` times, so
+    that replay borrows what would have come of it from other services' requests, or from one or two of its own."""
+    valid = windows.valid()
+    service = np.asarray(windows.request.service) + 1  # 0: the log does not say
+    tried = np.zeros((num_nodes, int(service[valid].max(initial=0)) + 1), np.int64)
+    first = np.unique(windows.row[valid], return_index=True)[1]
+    node, asked = windows.node[valid][first], service[valid][first]
+    np.add.at(tried, (node[node >= 0], asked[node >= 0]), 1)
+    return np.asarray(tried < RARE)[:, np.where(valid, service, 0)]
+
+
+def _unknown(trial: Trial) -> Trial:
+    """A replayed trial: what was lost from sight lay among requests whose end no donor knows, and is as unknown."""
+    decisions = trial.decisions
+    finish_s = np.where(decisions.lost, np.inf, decisions.finish_s)
+    return trial._replace(decisions=replace(decisions, finish_s=finish_s))
+
+
+def twin_judge(
+    program: Program,
+    encoding: Encoding,
+    windows: Windows,
+    model: AnswerModel,
+    shape: tuple[int, int],
+    *,
+    copies: int,
+    name: str = "twin of shifted days",
+    others: Mapping[str, Windows] | None = None,
+) -> Judge:
+    """The logged arrivals of `windows` with learned answers, every window lived `copies` times; `others` are the same
+    windows in other encodings."""
+
+    def tiled(part: Windows) -> Windows:
+        return select(pad_windows(part, *shape), np.tile(np.arange(shape[1]), copies))
+
+    told = {name: translation_of(tiled(other)) for name, other in (others or {}).items()}
+    arrays = jax.tree.map(jnp.asarray, (tiled(windows), model, told))
+
+    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+        judged = all_at_once(program, key, candidates, *arrays)
+        return [_trial(one, encoding, windows, copies=copies) for one in judged]
+
+    return Judge(name, try_out)
+
+
+def window_units(windows: Windows) -> tuple[np.ndarray, np.ndarray, str]:
+    """The day and the resampling unit of every entry [T, W] of some windows, and the kind of unit in words."""
+    valid = windows.valid()
+    day = np.floor((windows.arrival_s + windows.origin_s) / DAY_S).astype(np.int64) + _EPOCH_ORDINAL
+    order = np.argsort(windows.row[valid], kind="stable")
+    labels, kind = resampling_units(day[valid][order])
+    unit = np.zeros(valid.shape, np.int64)
+    in_order = np.empty(len(order), np.int64)
+    in_order[order] = labels
+    unit[valid] = in_order
+    return day, unit, kind
+
+
+def _trial(
+    judged: Judged, encoding: Encoding, windows: Windows, *, copies: int, rare: np.ndarray | None = None
+) -> Trial:
+    """The trial on the real windows, padding dropped; `rare` as from `rarely_tried`, where the log itself answers."""
+    total = judged.active.shape[-1]
+    width = total // copies
+    real = np.flatnonzero(np.arange(total) % width < windows.num_windows)
+    window = real % width
+    steps = windows.num_steps
+    judged = jax.tree.map(lambda leaf: leaf[:steps][..., real], judged)
+    day, unit, _ = window_units(windows)
+    last_s = windows.arrival_s[windows.length - 1, np.arange(windows.num_windows)]
+    span_s = np.maximum(last_s - windows.arrival_s[0], 1.0)
+    decisions = decisions_from(
+        judged,
+        encoding.cluster,
+        unit=unit[:, None, window],
+        day=day[:, None, window],
+        window_s=span_s[window],
+    )
+    active, logged = judged.active[:, 0], windows.node[:, window]
+    same = judged.action[:, 0] == logged
+    known = active & (logged >= 0)
+    agreement = float(np.mean(same[known])) if known.any() else None
+    unfamiliar = None if judged.unfamiliar is None else float(np.mean(judged.unfamiliar[:, 0][active]))
+    if rare is not None and active.any():
+        borrowed = np.take_along_axis(rare, np.asarray(judged.action).swapaxes(0, 1), axis=0)[0] & ~same
+        unfamiliar = float(np.mean(borrowed[active]))
+    return Trial(decisions, agreement, int(judged.illegal.sum()), unfamiliar)
+
+
+RARE = 5
+"""Requests of a service on a node below which replay of that choice rests on next to nothing."""
+_EPOCH_ORDINAL = 719_163
+"""`datetime.date(1970, 1, 1).toordinal()`."""

@@ -1,0 +1,1 @@
+"""Problems: the kit of each, through which commands and jobs reach it."""

@@ -1,0 +1,92 @@
+"""Every problem's kit; a new problem is a folder with a kit and a line here."""
+
+from pathlib import Path
+
+from evaluation.configuration import RunConfig
+from evaluation.problems.kit import Kit, ProblemOptions
+from evaluation.problems.ordering.kit import ORDERING_KIT
+from evaluation.problems.placement.kit import PLACEMENT_KIT
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, ProductError
+from logs_schema.product import read_manifest
+from twin.problems import problem_of
+
+KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT)
+"""The first that an archive supports is what its log is taken for, where nobody says."""
+
+
+def add_problem(kit: Kit) -> None:
+    """Makes a problem known for this process, in place of one of its name: problems of one's own, notebooks, tests."""
+    global KITS
+    KITS = (*(one for one in KITS if one.name != kit.name), kit)
+
+
+def find_kit(name: str) -> Kit:
+    """The kit of a problem.
+
+    Raises:
+        ConfigError: There is no such problem.
+    """
+    kit = _known(name)
+    if kit is None:
+        raise ConfigError(
+            f"there is no problem {name!r}", allowed="; ".join(f"{one.name}: {one.decides}" for one in KITS),
+            advice="a problem is added by a folder with a kit, and a line in evaluation/problems/kits.py or "
+            "add_problem(kit)",
+        )  # fmt: skip
+    return kit
+
+
+def kit_of(product: Path) -> Kit:
+    """The kit of the problem that a twin or a policy is of.
+
+    Raises:
+        ProductError: There is no product, or one of an unknown problem.
+    """
+    name = problem_of(product)
+    kit = _known(name)
+    if kit is None:
+        raise ProductError(
+            f"this {read_manifest(product).kind} is of the problem {name!r}, which is not known here",
+            where=str(product), allowed=", ".join(one.name for one in KITS),
+            advice="make it again with this version, or add the problem's kit to evaluation/problems/kits.py",
+        )  # fmt: skip
+    return kit
+
+
+def _known(name: str) -> Kit | None:
+    return next((kit for kit in KITS if kit.name == name), None)
+
+
+def choose_kit(config: RunConfig, archive: Path, options: ProblemOptions) -> tuple[Kit, RunConfig, str]:
+    """Which problem an archive's log is taken for: what is asked for, else the first that the log supports.
+
+    Args:
+        config: A table of a problem's own, such as [order], asks for that problem.
+        archive: Looked at where neither the command line nor the configuration says.
+        options: Of the command line.
+
+    Returns:
+        The kit, the configuration with the options in it, and what to say of the choice.
+
+    Raises:
+        ConfigError: The options contradict the problem, or the log supports none.
+    """
+    kit, told = find_kit(options.problem) if options.problem is not None else None, ""
+    if kit is None:
+        kit = next((one for one in KITS if one.claims(config)), None)
+    if kit is None:
+        log, reasons = Archive(archive), []
+        for one in KITS:
+            if not (reason := one.lacking(log)):
+                kit = one
+                break
+            reasons.append(reason)
+        if kit is None:
+            raise ConfigError(
+                "this log supports no problem", where=f"{archive}: {'; '.join(reasons)}",
+                allowed="; ".join(f"{one.name} needs {one.needs}" for one in KITS),
+                advice=f"schedtwin check {archive} says what the log holds",
+            )  # fmt: skip
+        told = f"{reasons[-1]}, so this is of the problem {kit.name} ({kit.decides})" if reasons else ""
+    return kit, kit.configured(config, options), told

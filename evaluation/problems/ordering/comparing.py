@@ -1,0 +1,222 @@
+"""Judges orderings of a queue by exact replay of later weeks, and by the twin that the trained ones learned in."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.comparison import (
+    Comparison,
+    JudgeFacts,
+    JudgeTrust,
+    PolicyFacts,
+    Run,
+    ShiftFacts,
+    compare,
+)
+from evaluation.comparison.decisions import Decisions, concatenate
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.metrics import (
+    BOUNDED_SLOWDOWN,
+    BOUNDED_SLOWDOWN_P99,
+    JAIN_FAIRNESS,
+    MEAN_LOG_SLOWDOWN,
+    MEAN_WAIT,
+    UTILISATION,
+    WAIT_P99,
+)
+from evaluation.problems.ordering.playing import BLOCKS, OrderPolicy, played
+from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
+from evaluation.problems.ordering.weeks import TestWeek, WeekPlan, WeeksConfig
+from logs_schema.layout import date_of
+from logs_schema.progress import Progress
+from twin.ordering.types import Pool
+from twin.ordering.windows import chosen
+
+REPLAY, TWIN = "replay", "training twin"
+REFERENCES = (
+    "sjf+easy",
+    "fcfs+easy",
+    "saf+easy",
+    "wfp3+easy",
+    "unicef+easy",
+    "f1+easy",
+    "ljf+easy",
+    "logged_order+easy",
+    "bc_greedy",
+)
+JUDGES = (
+    JudgeFacts(
+        REPLAY,
+        "later weeks of the log as they were: arrivals and run times fixed, on an idealised machine that begins each "
+        "week with what ran and waited. Exact for every policy as far as users would have submitted the same jobs.",
+    ),
+    JudgeFacts(
+        TWIN,
+        "weeks drawn from the population of the training days, unlike those that training saw; told under 0 days. What "
+        "the trained policy was promised.",
+    ),
+)
+MIN_RANKED = 4
+METRICS = (
+    BOUNDED_SLOWDOWN,
+    BOUNDED_SLOWDOWN_P99,
+    MEAN_LOG_SLOWDOWN,
+    MEAN_WAIT,
+    WAIT_P99,
+    UTILISATION,
+    JAIN_FAIRNESS,
+)
+
+
+def compare_orders(
+    plan: WeekPlan,
+    twin_weeks: Sequence[TestWeek],
+    policies: Sequence[OrderPolicy],
+    pool: Pool,
+    config: WeeksConfig,
+    progress: Progress,
+    *,
+    facts: Mapping[str, Any],
+    notes: Sequence[str] = (),
+    intervals: BootstrapConfig | None = None,
+    references: Sequence[str] = REFERENCES,
+    keep: Unfinished | None = None,
+) -> Comparison:
+    """Plays all policies in all weeks.
+
+    Args:
+        plan: weeks of the log.
+        twin_weeks: weeks that the training twins generated.
+        policies: what to judge.
+        pool: the processors.
+        config: of the weeks, for the report's words.
+        progress: where to show how far it is.
+        facts: about the archive, for the report.
+        notes: what a reader has to know besides.
+        intervals: of the bootstrap.
+        references: policies to take paired differences to, where they were judged; table, plots and command line refer
+            to the first.
+        keep: where the starts of every judge, shift, policy and seed are kept as they are played.
+    """
+    shifts = sorted({week.shift_days for week in plan.weeks})
+    runs = []
+    with progress.stage("judge", total=len(policies), unit="policies") as stage:
+        for done, policy in enumerate(policies):
+            stage(done, text=policy.name)
+            for shift in shifts:
+                weeks = [week for week in plan.weeks if week.shift_days == shift]
+                runs.append(_run(REPLAY, shift, policy, weeks, pool, keep))
+            if twin_weeks and policy.kind != "history":  # what never happened was not logged
+                runs.append(_run(TWIN, 0, policy, twin_weeks, pool, keep))
+        stage(len(policies))
+    return compare(
+        runs,
+        archive=facts,
+        train_days=_train_days(plan, config),
+        unit_kind=BLOCKS,
+        policies=[PolicyFacts(policy.name, policy.kind, policy.description) for policy in policies],
+        judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
+        shifts=[_shift_facts(plan, shift) for shift in shifts],
+        metrics=METRICS,
+        references=references,
+        main_metric=BOUNDED_SLOWDOWN.name,
+        trust=ranking(runs),
+        notes=[*_gaps(plan, runs), *_seeds(runs), *_cancelled(facts), *notes],
+        lead_reference=references[0],
+        config=intervals,
+    )
+
+
+def ranking(runs: Sequence[Run]) -> list[JudgeTrust]:
+    """How the twin's mean bounded slowdowns of the policies stand to those of replay, at every shift."""
+    values: dict[tuple[str, int], dict[str, float]] = {}
+    for run in runs:
+        value = BOUNDED_SLOWDOWN.compute(run.decisions)
+        if isinstance(value, float) and np.isfinite(value):
+            values.setdefault((run.judge, run.shift_days), {})[run.policy] = value
+    told = values.get((TWIN, 0), {})
+    trust = []
+    for (judge, shift), found in values.items():
+        both = sorted(told.keys() & found.keys())
+        if judge == REPLAY and len(both) >= MIN_RANKED:
+            ours, theirs = (np.array([of[name] for name in both]) for of in (told, found))
+            rank = float(spearmanr(ours, theirs).statistic) if np.ptp(ours) > 0 < np.ptp(theirs) else None
+            gap = ours - theirs
+            trust.append(
+                JudgeTrust(
+                    TWIN, shift, None, None, float(np.abs(gap).mean()), float(gap.mean()), rank, len(both)
+                )
+            )
+    return trust
+
+
+def _run(
+    judge: str,
+    shift: int,
+    policy: OrderPolicy,
+    weeks: Sequence[TestWeek],
+    pool: Pool,
+    keep: Unfinished | None,
+) -> Run:
+    by_seed = played(policy, weeks, pool, keep, f"{judge}, {shift}d")
+    together = by_seed[0] if len(by_seed) == 1 else concatenate(by_seed)
+    return Run(judge, shift, policy.name, together, by_seed=tuple(by_seed) if len(by_seed) > 1 else ())
+
+
+def _train_days(plan: WeekPlan, config: WeeksConfig) -> list[str]:
+    """All days that any anchor trained on."""
+    days = {anchor - back for anchor in plan.anchors for back in range(1, config.num_train_days + 1)}
+    return [date_of(day).isoformat() for day in sorted(days)]
+
+
+def _shift_facts(plan: WeekPlan, shift: int) -> ShiftFacts:
+    weeks = [week for week in plan.weeks if week.shift_days == shift]
+    days = {date_of(week.first_day + offset).isoformat() for week in weeks for offset in range(week.num_days)}
+    return ShiftFacts(shift, tuple(sorted(days)), sum(int(week.counted.sum()) for week in weeks))
+
+
+def _gaps(plan: WeekPlan, runs: Sequence[Run]) -> list[str]:
+    """The log's own mean wait beside those of replay, shift by shift."""
+    notes = []
+    for run in runs:
+        if run.judge == REPLAY and run.policy == "logged_order+easy":
+            weeks = [week for week in plan.weeks if week.shift_days == run.shift_days]
+            logged_s = [logged_mean_wait_s(chosen(week.jobs, np.flatnonzero(week.counted))) for week in weeks]
+            counts = [int(week.counted.sum()) for week in weeks]
+            if not np.isfinite(logged_s).all():
+                continue
+            notes.append(
+                f"shift {run.shift_days}d: the log's mean wait is {np.average(logged_s, weights=counts):,.0f} s, "
+                f"that of its order replayed with EASY {_mean_wait_s(run.decisions):,.0f} s; {LOGGED_GAP}"
+            )
+    if plan.num_put_back:
+        notes.append(
+            f"{plan.num_put_back} jobs ran beyond the pool's size in the log when a week began; they wait instead"
+        )
+    return notes
+
+
+def _cancelled(facts: Mapping[str, Any]) -> list[str]:
+    """What is said of jobs that nobody can judge."""
+    num_jobs = facts.get("cancelled", 0)
+    return [f"{num_jobs:,} jobs of the log were cancelled before they started: left out"] if num_jobs else []
+
+
+def _seeds(runs: Sequence[Run]) -> list[str]:
+    notes = []
+    for run in runs:
+        if run.by_seed:
+            values = [BOUNDED_SLOWDOWN.compute(one) for one in run.by_seed]
+            known = [value for value in values if isinstance(value, float)]
+            notes.append(
+                f"{run.policy}, {run.judge}, shift {run.shift_days}d: {BOUNDED_SLOWDOWN.name} from {min(known):.2f} to "
+                f"{max(known):.2f} over {len(known)} seeds"
+            )
+    return notes
+
+
+def _mean_wait_s(decisions: Decisions) -> float:
+    return float(np.mean(decisions.wait_s[decisions.started]))

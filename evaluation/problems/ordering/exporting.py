@@ -1,0 +1,198 @@
+"""Hands a learned order over as a bundle: contract, network in NumPy and ONNX, golden decisions; and takes it back."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.problems.ordering.learned import Learned, index_policy
+from evaluation.problems.ordering.observing import Ranges
+from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policy
+from evaluation.problems.ordering.predicting import TIME_UNIT_S, Index, index_of, scorer_of
+from evaluation.problems.ordering.programs import SCORER, OrderTrainingConfig, problem_config
+from evaluation.problems.ordering.replaying import EPOCH
+from logs_schema.errors import ConfigError, ProductError
+from offline_rl.bundle import read_network
+from offline_rl.contract import SCORER as SCORER_KIND
+from offline_rl.contract import NetworkFacts
+from offline_rl.export import export_policy, network_facts, params_of
+from offline_rl.ordering_contract import ordering_contract, rule_contract
+from offline_rl.runner import QueuePolicy, load_network
+from offline_rl.runner.queue_rules import SCORES
+from twin.contracts import PyTree
+from twin.ordering.config import Order, OrderingConfig
+from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
+from twin.ordering.orders import (
+    by_area,
+    by_arrival,
+    by_f1,
+    by_processors,
+    by_requested,
+    by_unicef,
+    by_wfp3,
+)
+from twin.ordering.population import DAY_S
+from twin.ordering.rules import F1, FCFS, LJF, RULES, SAF, SJF, UNICEF, WFP3, Rule
+from twin.ordering.types import Pool
+
+OWN_ORDER: dict[str, Order] = {
+    FCFS.name: by_arrival,
+    SJF.name: by_requested,
+    SAF.name: by_area,
+    LJF.name: by_processors,
+    WFP3.name: by_wfp3,
+    UNICEF.name: by_unicef,
+    F1.name: by_f1,
+}
+"""In which jobs are backfilled where a rule orders the queue."""
+FAR = 8.0
+"""More than any place in a rule's order, which is below 1: so the score of a rule's bundle is a line."""
+
+
+def exported_config(config: OrderTrainingConfig) -> OrderingConfig:
+    """What features of a bundle are computed with: as many places as it sees where it is judged."""
+    return problem_config(replace(config, num_visible=config.num_judged))
+
+
+def best_index(learned: Learned, losses: tuple[float, ...], pool: Pool) -> tuple[int, PyTree]:
+    """The seed whose index predicts held-out jobs best, and its scorer."""
+    place = int(np.argmin(losses))
+    return place, scorer_of(learned.indices[place], pool)
+
+
+def export_order(
+    params: PyTree,
+    out: Path,
+    pool: Pool,
+    config: OrderTrainingConfig,
+    *,
+    trained_on: Mapping[str, Any],
+    made_from: Mapping[str, str] | None = None,
+    seed: int | None = None,
+    licence: str | None = None,
+    certificate: str | None = None,
+    replace_old: bool = False,
+    ranges: Ranges | None = None,
+) -> None:
+    """Writes the bundle of a scorer (see `offline_rl.export.export_policy`).
+
+    Args:
+        params: of the scorer.
+        out: folder of the bundle.
+        pool: the processors; jobs are backfilled.
+        config: how it was trained, and how many places it sees where it is judged.
+        trained_on: first and last training day, and what else identifies them.
+        made_from: name -> content hash.
+        seed: of the index.
+        licence: terms under which the bundle may be used.
+        certificate: content hash of the passed certificate of the twin it was trained in.
+        replace_old: whether an older bundle may be replaced.
+        ranges: of the features on the training days.
+
+    Raises:
+        ProductError: a copy disagrees with the original, or `out` is taken.
+    """
+    easy = Pool(pool.processors, easy=True)
+    problem = exported_config(config)
+    contract = ordering_contract(
+        easy, problem, network_facts(params), ranges=ranges, trained_on=trained_on, certificate=certificate,
+        licence=licence,
+    )  # fmt: skip
+    export_policy(params, out, contract, made_from=made_from, config=config, seed=seed, replace=replace_old)
+
+
+def exportable_rule(name: str) -> Rule:
+    """The rule of a name, if a bundle can hold it; ConfigError where it cannot."""
+    rule = next((one for one in RULES if one.name == name.removesuffix(EASY) and one.name in SCORES), None)
+    if rule is None:
+        raise ConfigError(
+            f"{name!r} is no rule that a bundle can hold", where="--rule", allowed=", ".join(SCORES),
+            advice="choose one of these",
+        )  # fmt: skip
+    return rule
+
+
+def export_rule(
+    rule: Rule,
+    out: Path,
+    pool: Pool,
+    config: OrderTrainingConfig,
+    *,
+    trained_on: Mapping[str, Any],
+    made_from: Mapping[str, str] | None = None,
+    licence: str | None = None,
+    replace_old: bool = False,
+    ranges: Ranges | None = None,
+) -> None:
+    """Writes the bundle of a rule with EASY in its own order; arrivals count from the day after the training days.
+
+    Args:
+        rule: one of `exportable_rule`.
+        out, pool, config, trained_on, made_from, licence, replace_old, ranges: as in `export_order`.
+
+    Raises:
+        ProductError: as `export_order`.
+    """
+    one, origin = np.ones((1, 1), np.float32), date.fromisoformat(trained_on["last_day"]) + timedelta(days=1)
+    zero = np.zeros(1, np.float32)
+    params = {
+        "params": {
+            "choice": {"kernel": -one, "bias": zero + FAR},
+            "context": {"kernel": np.zeros((len(POOL_FEATURES), 1), np.float32), "bias": zero},
+            "score": {"kernel": one, "bias": zero},
+        }
+    }
+    problem = exported_config(config)
+    contract = rule_contract(
+        Pool(pool.processors, easy=True), replace(problem, backfill=OWN_ORDER[rule.name]), network_facts(params),
+        rule.name, float((origin - EPOCH).days * DAY_S), ranges=ranges, trained_on=trained_on, licence=licence,
+    )  # fmt: skip
+    export_policy(params, out, contract, made_from=made_from, config=config, replace=replace_old)
+
+
+def policy_of_bundle(bundle: Path) -> tuple[OrderPolicy, Pool]:
+    """What a bundle of a queue holds, an index or a rule, as a policy that replay can play, and its pool.
+
+    Raises:
+        ProductError: as `load_order`.
+    """
+    policy = load_network(bundle)
+    QueuePolicy(policy)
+    contract = policy.contract
+    if "rule" in contract.setting:
+        size, name = float(contract.setting["processors"]), contract.trained_on.get("pool")
+        pool = Pool(size, easy=True, name=name)
+        return rule_policy(exportable_rule(str(contract.setting["rule"])), pool), pool
+    index, pool = load_order(bundle)
+    return index_policy([[index]], pool), pool
+
+
+def load_order(bundle: Path) -> tuple[Index, Pool]:
+    """The index in a bundle that `export_order` wrote, and the pool that it orders.
+
+    Raises:
+        ProductError: The bundle is damaged, of another problem or version, or holds no index.
+    """
+    policy = load_network(bundle)
+    QueuePolicy(policy)
+    contract, setting = policy.contract, policy.contract.setting
+    pool = Pool(float(setting["processors"]), bool(setting["easy"]), contract.trained_on.get("pool"))
+    params = params_of(read_network(bundle, contract))
+    known = (
+        [one.name for one in contract.choice_features] == [one.name for one in JOB_FEATURES]
+        and network_facts(params) == NetworkFacts(SCORER_KIND, SCORER.hidden, SCORER.identity, SCORER.pooled)
+        and (setting["time_unit_s"], setting["easy"], setting["backfill"])
+        == (TIME_UNIT_S, True, by_area.__name__)
+    )
+    index = index_of(params, pool) if known else None
+    if index is None:
+        raise ProductError(
+            "the bundle holds no index of predicted run times",
+            where=str(bundle),
+            allowed="what schedtwin export, run or order wrote for a queue, with this version",
+            advice="train and export again",
+        )
+    return index, pool

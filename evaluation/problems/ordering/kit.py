@@ -1,0 +1,229 @@
+"""The ordering problem's kit: which waiting job of a batch queue starts next."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+from evaluation.certify.certificate import Certificate
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.keeping import KIND as CERTIFICATE
+from evaluation.certify.keeping import certification_in
+from evaluation.certify.queues.certifying import certify_queue, refused_queue
+from evaluation.comparison.comparison import Comparison
+from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.jobs.job import Step
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.kit import (
+    Certifier,
+    ExportOptions,
+    Facts,
+    Inputs,
+    Job,
+    Kit,
+    ProblemOptions,
+    StepPlan,
+)
+from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig, as_settings
+from evaluation.problems.ordering.fitting import build_queue_twin, days_of_last_anchor
+from evaluation.problems.ordering.foreign import refuse_other_pool
+from evaluation.problems.ordering.generated_log import DEFAULT, generate_queue_log
+from evaluation.problems.ordering.running import refuse_unplayable, write_order_comparison
+from evaluation.problems.ordering.steps import (
+    build_queue_bundle,
+    build_queue_comparison,
+    build_queue_policy,
+    training_of,
+)
+from evaluation.problems.refresh.queueing import queue_parts
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from twin.ordering.keeping import load_queue_twin
+from twin.problems import ORDERING
+
+BUNDLE = "bundle"
+
+
+def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
+    """The configuration with a table [order], the command line's pool and processors in it."""
+    order = config.order or OrderConfig()
+    processors = order.processors if options.processors is None else options.processors
+    return replace(config, order=replace(order, processors=processors, pool=options.pool or order.pool))
+
+
+def _order(config: RunConfig) -> OrderConfig:
+    return config.order or OrderConfig()
+
+
+def fit_plan(config: RunConfig, *, last_anchor: bool = False) -> StepPlan:
+    """Fits the twin of a queue on the training days, or on those of the last anchor that a job trains at."""
+    order = _order(config)
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        days = days_of_last_anchor(inputs["archive"], order) if last_anchor else config.days
+        return build_queue_twin(out, inputs["archive"], days, order, progress)
+
+    settings = {"problem": ORDERING, **as_settings(order, "weeks", "processors", "pool")}
+    days = DaysConfig() if last_anchor else config.days
+    return StepPlan("twin", build, settings | {"days": days, "last_anchor": last_anchor})
+
+
+def train_plan(config: RunConfig) -> StepPlan:
+    """Learns orders in the twin of a queue."""
+    training = training_of(config)
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        return build_queue_policy(out, inputs["twin"], training, progress, certification=known)
+
+    return StepPlan("policy", build, training, config.seed, ORDER_CODE)
+
+
+def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
+    """Judges orders by exact replay of later weeks and in generated ones.
+
+    Raises:
+        ConfigError: There are policies of the user's: they are not judged on a queue yet.
+    """
+    if policies:
+        raise ConfigError(
+            "policies of one's own are not judged on a queue yet", where="--policy",
+            allowed="twins of the problem 'placement'", advice="schedtwin replay --policy RULE plays a known rule",
+        )  # fmt: skip
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        policy = inputs.get("policy")
+        return build_queue_comparison(
+            out, inputs["archive"], inputs["twin"], policy, config, progress, title=title
+        )
+
+    order = None if config.order is None else as_settings(config.order)
+    settings = {"shifts": config.shifts, "order": order, "title": title}
+    return StepPlan("comparison", build, settings, code_version=ORDER_CODE)
+
+
+def certifier(twin_path: Path, population: Path | None) -> Certifier:
+    """The certificate of a queue's twin; ConfigError where a population is named: it holds its own."""
+    if population is not None:
+        raise ConfigError(
+            "the twin of a queue holds its own population", where=f"--population {population}",
+            allowed="no other population", advice="leave it out",
+        )  # fmt: skip
+    content_hash, twin = read_manifest(twin_path, "twin").content_hash, load_queue_twin(twin_path)
+
+    def make(
+        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, progress: Progress
+    ) -> Certificate:
+        return certify_queue(twin, archive, days, config, progress, twin_hash=content_hash)
+
+    def refuse(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
+        return refused_queue(error, twin, archive, config, twin_hash=content_hash)
+
+    return Certifier(make, refuse)
+
+
+def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
+    """The bundle of an index, of a rule, or of what a comparison found best; ConfigError where a policy is named."""
+    if options.policy is not None:
+        raise ConfigError(
+            "the orders of a queue are not named so", where="--policy", allowed="together with a policy of placement",
+            advice="name a published rule by --rule, or leave it out",
+        )  # fmt: skip
+    return build_queue_bundle(
+        out, policy, seed=options.seed, licence=options.licence, rule=options.rule,
+        comparison_path=options.comparison, replace_old=options.replace,
+    )  # fmt: skip
+
+
+def generate(twin: Path, num_days: int, out: Path, progress: Progress, **options: Any) -> Any:
+    """Days of jobs under a rule, by default first come first served with EASY."""
+    policy = options.pop("policy") or DEFAULT
+    return generate_queue_log(twin, num_days, out, progress, policy=policy, **options)
+
+
+def run(job: Job) -> dict[str, Path]:
+    """Fit and certify the twin of the last anchor; train at every anchor, judge by replay, hand over the best order."""
+    order = _order(job.config)
+    refuse_unplayable(job.archive, order)
+    steps = [
+        fit_plan(job.config, last_anchor=True).step("twin", ("archive",), job.resolve),
+        job.certificate,
+        _orders_plan(order, job.title).step("comparison", ("archive", CERTIFICATE), job.resolve),
+    ]
+    if order.training is not None and not order.training.index_only:
+        steps.append(Step("bundle", "job-bundle", _hand_over, inputs=("comparison",)))
+    return job.make(steps)
+
+
+def _orders_plan(order: OrderConfig, title: str) -> StepPlan:
+    """Trains orders at every anchor and judges them; the bundle lies beside the report."""
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        found = certification_in(inputs[CERTIFICATE])
+        return write_order_comparison(
+            out, inputs["archive"], order, progress, title=title, certification=found.facts()
+        )
+
+    return StepPlan("comparison", build, as_settings(order) | {"title": title}, code_version=ORDER_CODE)
+
+
+def _hand_over(out: Path, inputs: Inputs, _: Progress) -> None:
+    """The bundle that the comparison chose, where every job has its bundle."""
+    copytree(inputs["comparison"] / BUNDLE, out / BUNDLE)
+
+
+def fitted(facts: Facts) -> list[str]:
+    """What a person is told of a fit."""
+    queue = f"the queue of {facts['pool']}" if "pool" in facts else "a queue"
+    too_large = facts["num_too_large"]
+    never = f", {too_large:,} of them larger than the pool: they never start" if too_large else ""
+    return [
+        f"twin of {queue} on {facts['processors']:g} processors, {facts['first_day']} to {facts['last_day']}: "
+        f"{facts['num_jobs']:,} jobs of {facts['num_users']:,} users{never}"
+    ]
+
+
+def trained(facts: Facts) -> list[str]:
+    """What a person is told of training."""
+    lines = [
+        f"index of seed {seed}: cross-entropy {loss:.3f} nats on held-out training jobs"
+        for seed, loss in zip(facts["seeds"], facts["losses"], strict=True)
+    ]
+    return [*lines, *facts["notes"]]
+
+
+def compared(comparison: Comparison) -> list[str]:
+    """What is told besides the table: the twin's ranking against replay's, and the notes."""
+    ranks = [
+        f"ranks of {one.num_policies} policies, twin against replay, {one.shift_days}d: {one.rank_correlation:.2f}"
+        for one in comparison.trust
+        if one.rank_correlation is not None
+    ]
+    return [*ranks, *(f"note: {note}" for note in comparison.notes)]
+
+
+ORDERING_KIT = Kit(
+    name=ORDERING,
+    decides="which waiting job of a queue starts next",
+    needs="jobs with arrivals, processors and run times (table requests) of a pool whose size is known (table nodes)",
+    lacking=lambda archive: "" if archive.num_rows("requests") else "the archive holds no jobs",
+    claims=lambda config: config.order is not None,
+    ranks_in_job=True,
+    configured=configured,
+    refuse_other_system=refuse_other_pool,
+    fit=fit_plan,
+    train=train_plan,
+    compare=compare_plan,
+    export=export,
+    certifier=certifier,
+    generate=generate,
+    refresh=queue_parts,
+    run=run,
+    fitted=fitted,
+    trained=trained,
+    compared=compared,
+)

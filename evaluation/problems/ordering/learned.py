@@ -1,0 +1,142 @@
+"""Learned orders as policies that the judge can play: every anchor with the parameters of its own training days."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.jobs.kept_runs import load_starts, save_starts
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.problems.ordering.learning import joined
+from evaluation.problems.ordering.playing import OrderPolicy, Play
+from evaluation.problems.ordering.predicting import TIME_UNIT_S, Index, score_of
+from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, problem_config
+from evaluation.problems.ordering.weeks import TestWeek
+from twin.contracts import PyTree
+from twin.ordering.job_windows import cut_job_windows
+from twin.ordering.population import DAY_S
+from twin.ordering.remembering import past_of, replay_remembering
+from twin.ordering.rules import SAF
+from twin.ordering.types import Pool
+
+
+class Learned(NamedTuple):
+    """What one anchor's training days taught.
+
+    Attributes:
+        clone: the scorer that imitates the logged order.
+        indices: one for each seed.
+        trained: the scorers that PPO made of the first of them in the twin.
+    """
+
+    clone: PyTree
+    indices: tuple[Index, ...]
+    trained: tuple[PyTree, ...]
+
+
+def learned_policies(
+    programs: Programs,
+    learned: Sequence[Learned],
+    weeks: Sequence[TestWeek],
+    pool: Pool,
+    config: OrderTrainingConfig,
+    keep: Unfinished | None = None,
+) -> tuple[list[OrderPolicy], int]:
+    """Plays the learned orders through all weeks.
+
+    Args:
+        programs: of the pool.
+        learned: one for each anchor.
+        weeks: all that will be judged.
+        pool: the processors.
+        config: how they were trained.
+        keep: where the starts of every policy, seed and anchor are kept as they are played.
+
+    Returns:
+        The policies, which answer for these weeks, and how many jobs found the queue full and waited outside.
+    """
+    kinds = (
+        ("bc", "imitation", "behaviour cloning of the logged order, sampled; EASY backfilling, smallest area first",
+         [[one.clone for one in learned]], True),
+        ("bc_greedy", "imitation", "the same, likeliest choice", [[one.clone for one in learned]], False),
+        ("ppo", "trained", "PPO in the twin, from the index and near it; EASY backfilling, smallest area first",
+         [list(params) for params in zip(*(one.trained for one in learned), strict=True)], False),
+    )  # fmt: skip
+    policies, num_late, keep = [], 0, keep or Unfinished()
+    for name, kind, description, by_seed, sampled in kinds:
+        plays: list[Play] = []
+        for seed, by_anchor in enumerate(by_seed):
+            starts: dict[str, np.ndarray] = {}
+            for anchor, params in enumerate(by_anchor):
+                own = [week for week in weeks if week.anchor == anchor]
+                make = partial(_played, programs, anchor, params, own, pool, config, sampled=sampled)
+                *found, late = keep.unit(f"{name} {seed}, anchor {anchor}", make, save_starts, load_starts)
+                starts |= {week.label: start_s for week, start_s in zip(own, found, strict=True)}
+                num_late += int(late)
+            plays.append(partial(_look_up, starts))
+        if plays:
+            policies.append(OrderPolicy(name, kind, description, tuple(plays)))
+    return [*policies, index_policy([one.indices for one in learned], pool)], num_late
+
+
+def index_policy(by_anchor: Sequence[Sequence[Index]], pool: Pool) -> OrderPolicy:
+    """The indices, one a seed; each week under that of its anchor, by exact replay with the whole queue seen.
+
+    Args:
+        by_anchor: [anchors][seeds].
+        pool: the processors; jobs are backfilled.
+    """
+    plays = tuple(partial(_play_index, indices, pool) for indices in zip(*by_anchor, strict=True))
+    words = "index of predicted run times, with ageing; EASY backfilling, smallest area first"
+    return OrderPolicy("index", "trained", words, plays)
+
+
+def _play_index(indices: Sequence[Index], pool: Pool, weeks: Sequence[TestWeek]) -> list[np.ndarray]:
+    starts = []
+    for week in weeks:
+        index = indices[week.anchor]
+        done = replay_remembering(
+            week.jobs,
+            Pool(pool.processors, easy=True),
+            score_of(index, week.jobs, pool),
+            past_of(week.whole, week.schedule_s, week.span_s[0], TIME_UNIT_S),
+            time_unit_s=TIME_UNIT_S,
+            ageing_per_s=index.exponents[-1] / DAY_S,
+            backfill=SAF,
+            warm=week.warm,
+        )
+        starts.append(done.start_s)
+    return starts
+
+
+def _look_up(starts: dict[str, np.ndarray], weeks: Sequence[TestWeek]) -> list[np.ndarray]:
+    return [starts[week.label] for week in weeks]
+
+
+def _played(
+    programs: Programs,
+    anchor: int,
+    params: PyTree,
+    weeks: Sequence[TestWeek],
+    pool: Pool,
+    config: OrderTrainingConfig,
+    *,
+    sampled: bool,
+) -> list[np.ndarray]:
+    """The starts of every week's jobs, an anchor's weeks side by side; at the end how many found the queue full."""
+    cut = [
+        cut_job_windows(week.whole, pool, problem_config(config), week.schedule_s, np.array([week.span_s]))
+        for week in weeks
+    ]
+    windows = jax.tree.map(jnp.asarray, joined([windows for windows, _ in cut]))
+    start_s, late = programs.finish(jax.random.key(anchor), params, windows, jnp.array(sampled))
+    starts = []
+    for column, (week, (_, place)) in enumerate(zip(weeks, cut, strict=True)):
+        everybody = np.full(len(week.whole.arrival_s), np.nan)
+        rows = place[:, 0]
+        everybody[rows[rows >= 0]] = np.asarray(start_s)[: len(rows), column][rows >= 0]
+        starts.append(everybody[week.place])
+    return [*starts, np.asarray(late)]

@@ -1,0 +1,228 @@
+"""Trains orders of a queue: a clone of the logged order, an index of predicted run times, and policies in the twin.
+
+The index learns from the training days what jobs' run times are like (see `predicting`); written as a scorer, it is
+improved by PPO in the twin. Every few updates the greedy policy is played through generated weeks that neither has
+seen; the parameters with the least mean bounded slowdown are kept, those before the first update among them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.metrics.slowdown import bounded_slowdown
+from evaluation.problems.ordering.generated import lived
+from evaluation.problems.ordering.predicting import SMITH, Index, Lessons, fit_predictor, lessons_of
+from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, problem_config
+from logs_schema.progress import Stage
+from twin.contracts import PyTree
+from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
+from twin.ordering.population import DAY_S, Population
+from twin.ordering.population_cutoff import known_by
+from twin.ordering.replay import replay
+from twin.ordering.rules import LOGGED_ORDER
+from twin.ordering.states import NEVER, Asked
+from twin.ordering.types import Jobs, Pool
+
+MONTH_DAYS, SETTLE_DAYS = 28, 3
+WEEK_DAYS = 5
+HELD_OUT_SEED = 1_000
+PADDED_TO = 512
+
+
+class Ground(NamedTuple):
+    """What one anchor's policies are trained on.
+
+    Attributes:
+        train: generated windows to roll out in.
+        held_out: generated weeks that choose the parameters.
+        logged: windows of the training days, in the order in which the log started their jobs.
+        lessons: features and labels of the training days' jobs, and of some held out: what run times are learned from.
+    """
+
+    train: JobWindows
+    held_out: JobWindows
+    logged: JobWindows
+    lessons: Lessons
+
+
+class Trained(NamedTuple):
+    """One trained policy.
+
+    Attributes:
+        params: of the scorer.
+        slowdown: [looks + 1] mean bounded slowdown of the greedy policy in the held-out weeks, before the first update
+            and at every look; the least is that of `params`.
+        reward: [updates] mean reward of a decision.
+    """
+
+    params: PyTree
+    slowdown: np.ndarray
+    reward: np.ndarray
+
+
+def ground_of(
+    jobs: Jobs,
+    population: Population,
+    pool: Pool,
+    anchor: int,
+    config: OrderTrainingConfig,
+    num_train_days: int,
+) -> Ground:
+    """Generates what an anchor's policies learn from; nothing from the anchor on is looked at.
+
+    Args:
+        jobs: of the archive.
+        population: of the training days.
+        pool: the processors.
+        anchor: days since 1970 (UTC): the first day after the training days.
+        config: how to train.
+        num_train_days: training days before the anchor.
+    """
+    begin_s = anchor * DAY_S - jobs.origin_us / 1e6
+    easy = Pool(pool.processors, easy=True)
+    seeds = range(config.num_episodes), range(HELD_OUT_SEED, HELD_OUT_SEED + config.num_held_out)
+    months, unseen = (
+        [lived(jobs, population, pool, seed, anchor, SETTLE_DAYS + MONTH_DAYS) for seed in part]
+        for part in seeds
+    )
+
+    def windows(months: list[tuple[Jobs, np.ndarray]], span_days: float) -> JobWindows:
+        first_s = begin_s + SETTLE_DAYS * DAY_S + span_days * DAY_S * np.arange(MONTH_DAYS // span_days)
+        spans_s = np.stack([first_s, first_s + span_days * DAY_S], axis=1)
+        settings = problem_config(config)
+        cut = [
+            cut_job_windows(whole, pool, settings, start_s, _with_jobs(whole, start_s, spans_s))[0]
+            for whole, start_s in months
+        ]
+        return joined(cut)
+
+    before = known_by(jobs, begin_s)
+    return Ground(
+        windows(months, config.span_days),
+        windows(unseen, WEEK_DAYS),
+        _logged(before, easy, begin_s, num_train_days, config),
+        lessons_before(jobs, pool, anchor, num_train_days),
+    )
+
+
+def _logged(
+    jobs: Jobs, pool: Pool, begin_s: float, num_train_days: int, config: OrderTrainingConfig
+) -> JobWindows:
+    """The training days, cut into windows, with the logged order as every job's priority."""
+    start_s = replay(jobs, pool, LOGGED_ORDER).start_s
+    first_s = begin_s - num_train_days * DAY_S
+    starts_s = first_s + config.span_days * DAY_S * np.arange(num_train_days // config.span_days)
+    spans_s = np.stack([starts_s, starts_s + config.span_days * DAY_S], axis=1)
+    priority = standing_order(jobs, LOGGED_ORDER)
+    settings = problem_config(config)
+    spans_s = _with_jobs(jobs, start_s, spans_s)
+    return joined([cut_job_windows(jobs, pool, settings, start_s, spans_s, priority=priority)[0]])
+
+
+def _with_jobs(jobs: Jobs, start_s: np.ndarray, spans_s: np.ndarray) -> np.ndarray:
+    """The spans in which somebody waits or arrives."""
+    some = [
+        np.any((jobs.arrival_s < end_s) & (np.fmax(jobs.arrival_s, start_s) >= begin_s))
+        for begin_s, end_s in spans_s
+    ]
+    return spans_s[np.array(some)]
+
+
+def joined(parts: Sequence[JobWindows]) -> JobWindows:
+    """Windows side by side, padded to few different lengths, so that programs are compiled but a few times."""
+    longest = max(part.run.shape[0] for part in parts)
+    longest = -(-longest // PADDED_TO) * PADDED_TO
+
+    def padded(leaf: np.ndarray, empty: int) -> np.ndarray:
+        return np.pad(leaf, ((0, longest - leaf.shape[0]), (0, 0)), constant_values=empty)
+
+    def long(part: JobWindows) -> JobWindows:
+        asked = Asked(
+            *(padded(leaf, NEVER if name == "arrival" else 0) for name, leaf in part.asked._asdict().items())
+        )
+        return part._replace(asked=asked, run=padded(part.run, 1))
+
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *map(long, parts))
+
+
+def mean_slowdown(windows: JobWindows, start_s: np.ndarray, tick_s: float = 1.0) -> float:
+    """Mean bounded slowdown of the jobs that arrive in some windows and start.
+
+    Args:
+        windows: the jobs.
+        start_s: [N, W] seconds after the beginnings of the windows; NaN for jobs that never start.
+        tick_s: length of a tick.
+    """
+    started = np.isfinite(start_s) & (windows.asked.arrival >= 0)
+    wait_s = start_s[started] - windows.asked.arrival[started] * tick_s
+    return float(np.mean(bounded_slowdown(wait_s, windows.run[started] * tick_s)))
+
+
+def clone_log(seed: int, programs: Programs, ground: Ground) -> tuple[PyTree, float]:
+    """A clone of the logged order, and its agreement with it at the end."""
+    key_follow, key_clone = jax.random.split(jax.random.key(seed))
+    lessons = programs.follow_log(key_follow, jax.tree.map(jnp.asarray, ground.logged))
+    params, agreement = programs.clone(key_clone, lessons)
+    return jax.tree.map(np.asarray, params), float(np.mean(np.asarray(agreement)[-20:]))
+
+
+def lessons_before(jobs: Jobs, pool: Pool, anchor: int, num_train_days: int) -> Lessons:
+    """What an anchor's training days teach of run times; the arguments are those of `ground_of`."""
+    begin_s = anchor * DAY_S - jobs.origin_us / 1e6
+    return lessons_of(jobs, jobs.logged_start_s, (begin_s - num_train_days * DAY_S, begin_s), pool)
+
+
+def learn_index(seed: int, lessons: Lessons) -> tuple[Index, float]:
+    """An index, and the least cross-entropy of its predictions on the held-out jobs, in nats.
+
+    Args:
+        seed: of the predictor.
+        lessons: of the training days.
+    """
+    predictor, curve = fit_predictor(seed, *lessons)
+    return Index(jax.tree.map(np.asarray, predictor), SMITH), float(curve.min())
+
+
+def train_order(
+    seed: int,
+    programs: Programs,
+    ground: Ground,
+    first: PyTree,
+    config: OrderTrainingConfig,
+    stage: Stage,
+    done: int = 0,
+) -> Trained:
+    """Trains one policy in the twin.
+
+    Args:
+        seed: of rollouts and updates.
+        programs: of the pool.
+        ground: where to train.
+        first: the scorer to start from and stay near.
+        config: how.
+        stage: where to show how far it is.
+        done: updates that the stage has behind it.
+    """
+    windows, held_out = (jax.tree.map(jnp.asarray, one) for one in (ground.train, ground.held_out))
+    key_begin, key_updates, key_play = jax.random.split(jax.random.key(seed), 3)
+
+    def look(params: PyTree) -> float:
+        start_s, _ = programs.finish(key_play, params, held_out, jnp.array(False))
+        return mean_slowdown(ground.held_out, np.asarray(start_s), config.tick_s)
+
+    state, best = programs.begin(key_begin, first), first
+    looks, rewards = [look(first)], []
+    for update in range(0, config.num_updates, config.look_every):
+        state, info = programs.improve(key_updates, state, first, windows, jnp.int32(update))
+        rewards.append(np.asarray(info.reward))
+        looks.append(look(state.params.actor))
+        if looks[-1] <= min(looks):
+            best = state.params.actor
+        stage(
+            done + update + config.look_every,
+            text=f"seed {seed}: slowdown in the twin {looks[0]:.2f}, now {looks[-1]:.2f}",
+        )
+    return Trained(jax.tree.map(np.asarray, best), np.array(looks), np.concatenate(rewards))

@@ -1,0 +1,213 @@
+"""Replay of an archive's jobs under several rules, every pool of it by itself."""
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayReport
+from evaluation.problems.ordering.summary import summarise
+from evaluation.problems.ordering.weeks import WeeksConfig, begin_schedule, cut_week, earlier, warm_earlier
+from logs_schema.archive import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from twin.ordering.jobs import clairvoyant, read_jobs
+from twin.ordering.pools import pool_sizes, refuse_unknown
+from twin.ordering.replay import replay
+from twin.ordering.rules import RULES, Rule
+from twin.ordering.types import Jobs, NoJobsError, OrderingError, Pool, Replayed, WarmStart
+
+if TYPE_CHECKING:
+    from evaluation.problems.ordering.config import OrderConfig
+
+EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """What to replay.
+
+    Attributes:
+        policies: names of rules.
+        easy: whether to backfill.
+        processors: of the pool; those of the archive's nodes by default.
+        backfill: name of the rule that orders backfilling; each policy's own by default.
+        clairvoyant: whether requests are replaced by the true run times.
+        days: first and last day of arrival to replay; all days by default.
+        warm: with days: what runs and waits when the first one begins, one of `weeks.WARM_STARTS`.
+        pool: name of the one pool to play; all of the archive's by default, each by itself.
+        withdraw: whether jobs that were cancelled before they started wait until then; else they are left out.
+    """
+
+    policies: tuple[str, ...] = ("fcfs",)
+    easy: bool = False
+    processors: float | None = None
+    backfill: str | None = None
+    clairvoyant: bool = False
+    days: tuple[date, date] | None = None
+    warm: str = "logged"
+    pool: str | None = None
+    withdraw: bool = False
+
+    def __post_init__(self) -> None:
+        if self.backfill is not None and not self.easy:
+            raise ConfigError(
+                "an order of backfilling without backfilling",
+                where="backfill",
+                allowed="an order only together with easy",
+                advice="add --easy, or leave --backfill out",
+            )
+        if self.days is not None and self.days[0] > self.days[1]:
+            raise ConfigError(
+                "the last day lies before the first",
+                where=f"days {self.days[0]} to {self.days[1]}",
+                allowed="FIRST..LAST, both included",
+            )
+
+
+def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> ReplayReport:
+    """Replays all jobs of an archive, or of one of its pools, under each policy.
+
+    Args:
+        path: the archive.
+        config: what to replay.
+        progress: where to show how far it is.
+
+    Raises:
+        ArchiveError: there is no archive.
+        ConfigError: no such rule, no such pool, or one size for several pools.
+        OrderingError: nothing to replay, or no pool to replay it on.
+    """
+    rules = [find_rule(name) for name in config.policies]
+    backfill = None if config.backfill is None else find_rule(config.backfill)
+    archive = Archive(path)
+    pools = _pools(archive, config)
+    queues: list[ReplayedQueue] = []
+    idle: list[str] = []
+    with progress.stage("replay", total=len(rules) * len(pools), unit="policies") as stage:
+        for number, pool in enumerate(pools):
+            try:
+                jobs, warm = _jobs(archive, pool, config)
+            except NoJobsError:
+                if number + 1 == len(pools) and not queues:
+                    raise
+                idle.extend(pool.told.values())
+                continue
+            schedules: dict[str, Replayed] = {}
+            for rule in rules:
+                stage(number * len(rules) + len(schedules), text=" ".join((rule.name, *pool.told.values())))
+                schedules[rule.name] = _from_first(jobs, pool, rule, backfill, warm)
+            summaries = {name: summarise(jobs, done.start_s, pool) for name, done in schedules.items()}
+            queues.append(ReplayedQueue(jobs, pool, schedules, summaries))
+        stage(len(rules) * len(pools))
+    return ReplayReport(tuple(queues), tuple(idle))
+
+
+def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
+    """The pools to play: the one asked for, else all."""
+    sizes = pool_sizes(archive)
+    if config.pool is not None or config.processors is not None or len(sizes) < 2:
+        return [pool_of(archive, config.processors, name=config.pool, easy=config.easy)]
+    return [Pool(size, config.easy, name) for name, size in sizes.items()]
+
+
+def _jobs(archive: Archive, pool: Pool, config: ReplayConfig) -> tuple[Jobs, WarmStart | None]:
+    """What there is to replay on a pool, and what runs when it begins."""
+    jobs = read_jobs(archive, pool=pool.name, withdraw=config.withdraw, counted=config.days)
+    jobs = clairvoyant(jobs) if config.clairvoyant else jobs
+    return (jobs, None) if config.days is None else _part(jobs, pool, config.days, config.warm)
+
+
+def _part(jobs: Jobs, pool: Pool, days: tuple[date, date], warm: str) -> tuple[Jobs, WarmStart]:
+    """The jobs of some days, second 0 at their first midnight, and what runs then."""
+    first_day, num_days = (days[0] - EPOCH).days, (days[1] - days[0]).days + 1
+    config = WeeksConfig(num_test_days=num_days, num_drain_days=0, warm=warm)
+    week, _ = cut_week(jobs, pool, begin_schedule(jobs, pool, warm), first_day, config)
+    if not len(week.jobs.arrival_s):
+        raise NoJobsError(
+            "no job arrives or waits in these days",
+            where=f"{days[0]} to {days[1]}",
+            advice="see which days the archive holds with schedtwin check",
+        )
+    return week.jobs, week.warm
+
+
+def _from_first(
+    jobs: Jobs, pool: Pool, rule: Rule, backfill: Rule | None, warm: WarmStart | None
+) -> Replayed:
+    """The replay on a clock that begins with the first job, as rules with arrivals in their formula expect."""
+    if warm is None:
+        return replay(jobs, pool, rule, backfill=backfill)
+    first_s = min(jobs.arrival_s[0], 0.0)
+    done = replay(earlier(jobs, first_s), pool, rule, backfill=backfill, warm=warm_earlier(warm, first_s))
+    return done._replace(start_s=done.start_s + first_s)
+
+
+def find_rule(name: str, *, suffix: str = "") -> Rule:
+    """The rule of a name, which may end with `suffix`; ConfigError if there is none."""
+    for rule in RULES:
+        if rule.name == name.removesuffix(suffix):
+            return rule
+    raise ConfigError(
+        f"there is no rule {name!r}",
+        where="policy",
+        allowed=", ".join(rule.name for rule in RULES)
+        + (f"; each also with {suffix}, for example {RULES[0].name}{suffix}" if suffix else ""),
+        advice="choose one of these",
+    )
+
+
+def pool_of(
+    archive: Archive, processors: float | None, *, name: str | None = None, easy: bool = False
+) -> Pool:
+    """One pool of an archive.
+
+    Args:
+        archive: the archive.
+        processors: how many; those of the pool's nodes if None.
+        name: which pool; None where the archive is one.
+        easy: whether to backfill.
+
+    Raises:
+        ConfigError: no such pool, or several of which none is named.
+        OrderingError: the archive does not say how large it is.
+    """
+    sizes = pool_sizes(archive)
+    if name is not None:
+        refuse_unknown(archive, tuple(sizes), name)
+    elif len(sizes) > 1:
+        raise ConfigError(
+            f"the archive has {len(sizes)} pools, each a queue of its own",
+            where=f"{archive.path}, table nodes, column node_class",
+            allowed=", ".join(f"{one} ({size:g} processors)" for one, size in sizes.items()),
+            advice="choose one where the queue is named: "
+            f'--pool {next(iter(sizes))} of fit, order, replay and refresh, or pool = "{next(iter(sizes))}" in [order]',
+        )
+    if processors is None:
+        processors = _processors(archive) if name is None else sizes[name]
+    return Pool(processors, easy, name)
+
+
+def _processors(archive: Archive) -> float:
+    processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
+    if not processors > 0.0:
+        raise OrderingError(
+            "the archive does not say how large the machine is",
+            where=f"{archive.path}, table nodes",
+            allowed="at least one node",
+            advice="give --processors",
+        )
+    return processors
+
+
+def queue_of(archive: Archive, config: "OrderConfig") -> tuple[Jobs, Pool]:
+    """The jobs and the processors of the queue that a configuration names.
+
+    Raises:
+        ConfigError: no such pool, or several of which none is named.
+        OrderingError: no job is usable, or the archive does not say how large the pool is.
+    """
+    pool = pool_of(archive, config.processors, name=config.pool)
+    return read_jobs(archive, pool=pool.name), pool

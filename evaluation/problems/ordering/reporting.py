@@ -1,0 +1,58 @@
+"""The report of a comparison of orders, from what was compared, what was learned and what the log holds."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.comparison.comparison import Comparison
+from evaluation.problems.ordering.comparing import TWIN
+from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
+from evaluation.report import Fact, Report, write_report
+from logs_schema.archive import Archive
+
+LIMITS = (
+    "Replay is of an idealised machine: what held jobs back in the log besides a lack of processors (hours of "
+    "operation, partitions, failures) is not in it. The gap to the logged waits is in the notes.",
+    "The judge called training twin is a model of the users of the training days; against it stands replay, here the "
+    "truth of this problem, in the table of the judges.",
+)
+LEARNED_WORDS = "learned from the training days before each anchor; the notes under the limits say how well"
+
+
+def write_order_report(
+    out: Path,
+    archive: Archive,
+    comparison: Comparison,
+    title: str,
+    configuration: Mapping[str, Any],
+    hashes: Mapping[str, str],
+    limits: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Writes `comparison.json`, `comparison.svg`, `report.html` and `report.json`; `limits` stand before those of every
+    such report, and `warnings` before everything."""
+    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+    report = Report(
+        title=title,
+        comparison=comparison,
+        fit=_learned_facts(comparison),
+        capabilities=capabilities_of(archive),
+        quarantine=quarantine_of(archive),
+        configuration=dict(configuration),
+        hashes=dict(hashes),
+        limits=(*limits, *LIMITS),
+        warnings=tuple(warnings),
+    )
+    write_report(report, out)
+    return {"main_metric": comparison.main_metric}
+
+
+def _learned_facts(comparison: Comparison) -> tuple[Fact, ...]:
+    """What was fitted and trained for a comparison, as far as it has been judged."""
+    learned = [one.name for one in comparison.policies if one.kind in ("imitation", "trained")]
+    twins = [one.description for one in comparison.judges if one.name == TWIN]
+    return (
+        *(Fact("twins", "one for each end of training", "", words) for words in twins),
+        *(Fact("learned orders", ", ".join(names), "", LEARNED_WORDS) for names in [learned] if names),
+    )

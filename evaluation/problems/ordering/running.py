@@ -1,0 +1,364 @@
+"""The whole question for one archive: train on the days before each anchor, judge on the weeks after it, report."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.comparison.comparison import Comparison
+from evaluation.jobs.products import NO_CERTIFICATE, archive_facts
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.problems.ordering.comparing import compare_orders
+from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig, as_settings
+from evaluation.problems.ordering.exporting import (
+    best_index,
+    export_order,
+    export_rule,
+    exportable_rule,
+    exported_config,
+)
+from evaluation.problems.ordering.generated import generated_weeks
+from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
+from evaluation.problems.ordering.learning import (
+    Ground,
+    Trained,
+    clone_log,
+    ground_of,
+    learn_index,
+    lessons_before,
+    train_order,
+)
+from evaluation.problems.ordering.observing import Ranges, logged_ranges
+from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
+from evaluation.problems.ordering.predicting import Index, Lessons, scorer_of, some_index
+from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, programs_for
+from evaluation.problems.ordering.replaying import queue_of
+from evaluation.problems.ordering.reporting import write_order_report
+from evaluation.problems.ordering.tables import with_tables
+from evaluation.problems.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
+from evaluation.problems.ordering.winning import Winner, winner_of
+from logs_schema.archive import Archive
+from logs_schema.layout import date_of
+from logs_schema.progress import Progress, Stage
+from twin.arrays import save_arrays
+from twin.contracts import PyTree
+from twin.ordering.job_windows import fitting_tick_s
+from twin.ordering.population import Population, fit_population
+from twin.ordering.population_check import check_population
+from twin.ordering.types import Jobs, Pool
+
+BUNDLE = "bundle"
+TWIN_SEED = 500
+"""Of the first generated week in which policies are judged."""
+BY_REPLAY = "What is exported is chosen by exact replay, not by the twin."
+FIXED = "arrivals and run times are fixed: no user reacts to a better or worse schedule"
+
+
+def order_archive(
+    path: Path,
+    config: OrderConfig,
+    progress: Progress,
+    *,
+    out: Path | None = None,
+    certification: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Trains, judges and compares.
+
+    Args:
+        path: the archive.
+        config: what to do.
+        progress: where to show how far it is.
+        out: folder for every anchor's parameters and for the bundle of the last one's best index, or of the rule that
+            is better, if they are wanted.
+        certification: what is known of the certificate of the last anchor's twin, for the bundle.
+
+    Raises:
+        ArchiveError: there is no archive.
+        ConfigError: the log is too short, settings do not go together, or one of several pools must be named.
+        OrderingError: no job is usable, or no pool is known.
+    """
+    archive = Archive(path)
+    jobs, pool = queue_of(archive, config)
+    plan = plan_weeks(jobs, pool, config.weeks)
+    training = _training_of(config, jobs, pool)
+    keep = _unfinished(out, archive, config)
+    num_days = config.weeks.num_train_days
+    facts = queue_facts(archive, jobs, pool)
+    if training is not None and training.index_only:
+        index = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
+        return compare_orders(
+            plan, (), [*rule_policies(pool), index], pool, config.weeks, progress,
+            facts=facts, notes=[FIXED], intervals=config.intervals, keep=keep,
+        )  # fmt: skip
+    populations = [fit_population(jobs, anchor - num_days, num_days) for anchor in plan.anchors]
+    seeds = range(TWIN_SEED, TWIN_SEED + config.num_twin_weeks)
+    with progress.stage("generate weeks"):
+        twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
+    policies = rule_policies(pool)
+    notes = [FIXED, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
+    if training is not None:
+        programs, learned, losses, said = train_anchors(
+            jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep
+        )
+        with progress.stage("play learned orders"):
+            weeks = [*plan.weeks, *twin_weeks]
+            more, num_late = learned_policies(programs, learned, weeks, pool, training, keep)
+        policies += more
+        notes += said
+        notes += late_notes(num_late)
+    comparison = compare_orders(
+        plan, twin_weeks, policies, pool, config.weeks, progress,
+        facts=facts, notes=notes, intervals=config.intervals, keep=keep,
+    )  # fmt: skip
+    if training is None:
+        return comparison
+    winner = winner_of(comparison)
+    if out is not None:
+        _export(
+            out / BUNDLE, winner, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days,
+            certification or {}, logged_ranges(jobs, pool, exported_config(training), plan.anchors[-1], num_days),
+        )  # fmt: skip
+    told = "handed over" if out is not None else "to hand over"
+    return replace(comparison, notes=(*comparison.notes, f"{told}: {winner.words}"))
+
+
+def refuse_unplayable(path: Path, config: OrderConfig) -> None:
+    """Makes sure, before anything is learned, that an archive's queue can be trained in and judged as asked.
+
+    Raises:
+        ArchiveError, ConfigError, OrderingError: as `order_archive`.
+    """
+    jobs, pool = queue_of(Archive(path), config)
+    anchor_days(jobs, config.weeks)
+    _training_of(config, jobs, pool)
+
+
+def _training_of(config: OrderConfig, jobs: Jobs, pool: Pool) -> OrderTrainingConfig | None:
+    """How to train, with ticks and tables that fit the log."""
+    if config.training is None or config.training.index_only:
+        return config.training
+    return with_tables(replace(config.training, tick_s=fitting_tick_s(jobs)), jobs, pool)
+
+
+def _unfinished(out: Path | None, archive: Archive, config: OrderConfig) -> Unfinished:
+    """What is done already of the comparison that is written into `out`."""
+    if out is None:
+        return Unfinished()
+    settings = as_settings(config) | {"code": ORDER_CODE}
+    return Unfinished.beside(out, "orders", {"archive": archive.content_hash}, settings)
+
+
+def _indices(
+    jobs: Jobs,
+    anchors: Sequence[int],
+    pool: Pool,
+    seeds: Sequence[int],
+    num_days: int,
+    progress: Progress,
+    keep: Unfinished,
+) -> OrderPolicy:
+    """Every anchor's indices as one policy."""
+    by_anchor = []
+    with progress.stage("learn", total=len(anchors), unit="anchors") as stage:
+        for done, anchor in enumerate(anchors):
+            stage(done)
+            lessons = cache(partial(lessons_before, jobs, pool, anchor, num_days))
+            by_anchor.append([kept_index(keep, done, seed, lessons)[0] for seed in seeds])
+        stage(len(anchors))
+    return index_policy(by_anchor, pool)
+
+
+def write_order_comparison(
+    out: Path,
+    path: Path,
+    config: OrderConfig,
+    progress: Progress,
+    *,
+    title: str,
+    certification: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Trains, judges and compares; writes `comparison.json`, `report.html`, `report.json` and parameters into `out`.
+
+    What is known of the certificate of the last anchor's twin stands in report and bundle. What is learned and played
+    already is kept beside `out` until all is, so that a killed comparison goes on where it was.
+    """
+    comparison = order_archive(path, config, progress, out=out, certification=certification)
+    archive = Archive(path)
+    hashes = {"archive": archive.content_hash}
+    words = (certification or {}).get("certification", NO_CERTIFICATE)
+    is_trained = config.training is not None and not config.training.index_only
+    said = [f"The orders of the last anchor were {words}."] if is_trained else []
+    passed = bool((certification or {}).get("certificate"))
+    warnings = [] if passed or certification is None else [f"{one} {BY_REPLAY}" for one in said]
+    facts = write_order_report(out, archive, comparison, title, as_settings(config), hashes, said, warnings)
+    _unfinished(out, archive, config).remove()
+    return facts
+
+
+def train_anchors(
+    jobs: Jobs,
+    populations: list[Population],
+    anchors: tuple[int, ...],
+    pool: Pool,
+    config: OrderTrainingConfig,
+    num_days: int,
+    progress: Progress,
+    out: Path | None,
+    keep: Unfinished,
+) -> tuple[Programs, list[Learned], list[tuple[float, ...]], list[str]]:
+    """Every anchor's policies, how well their indices predict held-out jobs, and notes on the training.
+
+    Clones, indices and orders are kept as they are done; what they learn from is generated only where one is missing.
+    """
+    learned, losses, notes = [], [], []
+    grounds = [
+        cache(partial(ground_of, jobs, population, pool, anchor, config, num_days))
+        for population, anchor in zip(populations, anchors, strict=True)
+    ]
+    programs = cache(lambda: programs_for(pool, grounds[0]().train, config))
+    num_updates = config.num_updates * len(config.seeds)
+    with progress.stage("train", total=num_updates * len(anchors), unit="updates") as stage:
+        for number, (anchor, ground) in enumerate(zip(anchors, grounds, strict=True)):
+            case = _Anchor(number, anchor, pool, config, programs, ground, keep)
+            one, loss, note = _train_anchor(case, stage, number * num_updates)
+            ground.cache_clear()  # one anchor's windows at a time
+            learned.append(one)
+            losses.append(loss)
+            notes.append(note)
+            if out is not None:
+                save_arrays(out / f"anchor-{number}.npz", one)
+        stage(num_updates * len(anchors))
+    return programs(), learned, losses, notes
+
+
+class _Anchor(NamedTuple):
+    """What the policies of one anchor are trained with; programs and ground are made when they are called for."""
+
+    number: int
+    day: int
+    pool: Pool
+    config: OrderTrainingConfig
+    programs: Callable[[], Programs]
+    ground: Callable[[], Ground]
+    keep: Unfinished
+
+
+def _train_anchor(case: _Anchor, stage: Stage, done: int) -> tuple[Learned, tuple[float, ...], str]:
+    """An anchor's policies, the losses of their indices, and what the training said of itself."""
+    config, number, keep = case.config, case.number, case.keep
+    stage(done, text=f"anchor {number}: clone")
+    clone, agreement = keep.tree(
+        f"anchor {number}, clone",
+        lambda: clone_log(case.day, case.programs(), case.ground()),
+        lambda: (scorer_of(some_index(), case.pool), 0.0),
+    )
+    indices, losses, trained = [], [], []
+    for place, seed in enumerate(config.seeds):
+        behind = done + place * config.num_updates
+        stage(behind, text=f"anchor {number}, seed {seed}: learn")
+        index, loss = kept_index(keep, number, seed, lambda: case.ground().lessons)
+        indices.append(index)
+        losses.append(loss)
+        if place < config.num_ppo_seeds:
+            trained.append(_kept_order(case, seed, scorer_of(index, case.pool), stage, behind))
+    note = _said(number, float(agreement), losses, trained)
+    return Learned(clone, tuple(indices), tuple(each.params for each in trained)), tuple(losses), note
+
+
+def _kept_order(case: _Anchor, seed: int, first: PyTree, stage: Stage, done: int) -> Trained:
+    """The order that PPO makes of a scorer (see `train_order`): as it was kept, or trained and kept now."""
+    kept: Trained = case.keep.tree(
+        f"anchor {case.number}, order {seed}",
+        lambda: train_order(seed, case.programs(), case.ground(), first, case.config, stage, done),
+        lambda: Trained(first, np.zeros(0), np.zeros(0)),
+    )
+    return kept
+
+
+def kept_index(
+    keep: Unfinished, number: int, seed: int, lessons: Callable[[], Lessons]
+) -> tuple[Index, float]:
+    """The index of an anchor and seed, and its loss (see `learn_index`): as it was kept, or learned and kept now."""
+    index, loss = keep.tree(
+        f"anchor {number}, index {seed}",
+        lambda: learn_index(seed, lessons()),
+        lambda: (some_index(), 0.0),
+    )
+    return index, float(loss)
+
+
+def _export(
+    out: Path,
+    winner: Winner,
+    learned: Learned,
+    losses: tuple[float, ...],
+    anchor: int,
+    pool: Pool,
+    config: OrderTrainingConfig,
+    archive: Archive,
+    num_days: int,
+    certification: Mapping[str, Any],
+    ranges: Ranges | None,
+) -> None:
+    """The bundle of what won: an anchor's best index, or a rule."""
+    days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
+    trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
+    trained_on |= {"chosen": winner.words, **pool.told}
+    made_from = {"archive": archive.content_hash}
+    if winner.rule is not None:
+        export_rule(
+            exportable_rule(winner.rule), out, pool, config, trained_on=trained_on, made_from=made_from,
+            ranges=ranges,
+        )  # fmt: skip
+        return
+    place, params = best_index(learned, losses, pool)
+    export_order(
+        params, out, pool, config,
+        trained_on=trained_on | {"certification": certification.get("certification", NO_CERTIFICATE)},
+        made_from=made_from, seed=config.seeds[place], certificate=certification.get("certificate"), ranges=ranges,
+    )  # fmt: skip
+
+
+def _said(number: int, agreement: float, losses: Sequence[float], trained: Sequence[Trained]) -> str:
+    """What an anchor's training said of itself."""
+    told = ", ".join(f"{loss:.3f}" for loss in losses)
+    looks = ", ".join(f"{one.slowdown[0]:.2f} to {one.slowdown.min():.2f}" for one in trained)
+    return (
+        f"anchor {number}: the clone of the logged order agrees with it in {agreement:.2f} of decisions; cross-entropy "
+        f"of the indices' predictions of held-out jobs: {told} nats; mean bounded slowdown in held-out generated "
+        f"weeks, before and after PPO: {looks or 'not trained'}"
+    )
+
+
+def queue_facts(archive: Archive, jobs: Jobs, pool: Pool) -> dict[str, Any]:
+    """What a report says about the archive of a queue."""
+    told = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
+    return told | dict(jobs.counts) | pool.told
+
+
+def late_notes(num_late: int) -> list[str]:
+    """What to know where learned orders met a full queue."""
+    if not num_late:
+        return []
+    return [f"{num_late} arrivals of learned orders found the queue's table full and waited outside"]
+
+
+def population_notes(
+    jobs: Jobs, populations: list[Population], anchors: tuple[int, ...], pool: Pool, weeks: WeeksConfig
+) -> list[str]:
+    """Which figures of the first test week lie outside what the twin generates."""
+    notes = []
+    for number, (population, anchor) in enumerate(zip(populations, anchors, strict=True)):
+        check = check_population(
+            population, jobs, anchor, weeks.num_test_days, pool.processors, num_generated=40
+        )
+        outside = check.outside()
+        named = ", ".join(outside) if outside else "none"
+        notes.append(
+            f"anchor {number}: figures of the following week outside 90 % of generated weeks: {named} "
+            f"(of {len(check.held_out)})"
+        )
+    return notes

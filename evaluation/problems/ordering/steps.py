@@ -1,0 +1,363 @@
+"""The single steps of the ordering problem after fit and certify: train in a queue's twin, compare, export.
+
+They are the parts of `schedtwin order` with one anchor, the end of the twin's training days.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.comparison.shifts import parse_shifts
+from evaluation.configuration import RunConfig, build
+from evaluation.jobs.products import (
+    in_certified_twin,
+    load_comparison,
+    refuse_other_twin,
+    trained_in,
+    training_in_words,
+)
+from evaluation.jobs.records import to_plain
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.problems.ordering.comparing import compare_orders
+from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig
+from evaluation.problems.ordering.exporting import export_order, export_rule, exportable_rule, exported_config
+from evaluation.problems.ordering.foreign import refuse_other_pool
+from evaluation.problems.ordering.generated import generated_weeks
+from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
+from evaluation.problems.ordering.learning import joined, lessons_before
+from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
+from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policies
+from evaluation.problems.ordering.predicting import scorer_of, some_index
+from evaluation.problems.ordering.programs import OrderTrainingConfig, problem_config, programs_for
+from evaluation.problems.ordering.reporting import write_order_report
+from evaluation.problems.ordering.running import (
+    FIXED,
+    TWIN_SEED,
+    kept_index,
+    late_notes,
+    population_notes,
+    queue_facts,
+    train_anchors,
+)
+from evaluation.problems.ordering.tables import widened, with_tables
+from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
+from evaluation.problems.ordering.winning import winner_of
+from logs_schema.archive import Archive
+from logs_schema.errors import ConfigError, ProductError
+from logs_schema.layout import date_of
+from logs_schema.product import read_manifest, verify
+from logs_schema.progress import Progress
+from twin.arrays import load_structure, save_arrays
+from twin.contracts import PyTree
+from twin.ordering.job_windows import cut_job_windows, fitting_tick_s
+from twin.ordering.jobs import read_jobs
+from twin.ordering.keeping import QueueTwin, load_queue_twin
+from twin.ordering.population import DAY_S
+from twin.ordering.types import Jobs, Pool
+from twin.ordering.windows import chosen
+from twin.problems import KEY, ORDERING, refuse_other_problem
+
+NOT_COMPARED = "the index, held against no rule: compare it, and export with --comparison"
+LEARNED, SETTINGS = "learned.npz", "training.json"
+MOST_WEEKS = 4
+
+
+class QueuePolicy(NamedTuple):
+    """What was trained in the twin of a queue.
+
+    Attributes:
+        learned: its policies; the clone is () where indices alone were learned.
+        config: how they were trained.
+        pool: the processors.
+        notes: what training said of itself.
+    """
+
+    learned: Learned
+    config: OrderTrainingConfig
+    pool: Pool
+    notes: tuple[str, ...]
+
+
+def training_of(config: RunConfig) -> OrderTrainingConfig:
+    """How to train: [order.training] where there is an [order], else index and clone, without PPO; seeds follow `seed`.
+
+    Raises:
+        ConfigError: the configuration asks for rules alone.
+    """
+    found = OrderTrainingConfig(num_ppo_seeds=0) if config.order is None else config.order.training
+    if found is None:
+        raise ConfigError("the configuration trains nothing", where="[order]", advice="add [order.training]")
+    return replace(found, seeds=tuple(1000 * config.seed + seed for seed in found.seeds))
+
+
+def build_queue_policy(
+    out: Path,
+    twin_path: Path,
+    config: OrderTrainingConfig,
+    progress: Progress,
+    *,
+    certification: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Trains orders in the twin of a queue and writes them into `out`.
+
+    Args:
+        out: folder to write into.
+        twin_path: of the twin; it holds all that training looks at.
+        config: how to train; its ticks become those that fit the log.
+        progress: where to show how far it is.
+        certification: what is known of the twin's certificate, for the manifest.
+
+    Returns:
+        Facts for the manifest.
+
+    Raises:
+        ProductError: this is no twin of a queue.
+        OrderingError: too few jobs ended on the training days.
+    """
+    twin = load_queue_twin(twin_path)
+    config = replace(config, tick_s=_tick_s(twin))
+    made_from = {"twin": read_manifest(twin_path, "twin").content_hash}
+    keep = Unfinished.beside(out, "policy", made_from, {"training": config, "code": ORDER_CODE})
+    notes: list[str] = []
+    if config.index_only:
+        lessons = cache(partial(lessons_before, twin.past, twin.pool, twin.anchor, twin.num_days))
+        with progress.stage("learn"):
+            found = [kept_index(keep, 0, seed, lessons) for seed in config.seeds]
+        learned = Learned((), tuple(index for index, _ in found), ())
+        losses = tuple(loss for _, loss in found)
+    else:
+        config = with_tables(config, twin.past, twin.pool)
+        _, (learned,), (losses,), notes = train_anchors(
+            twin.past,
+            [twin.population],
+            (twin.anchor,),
+            twin.pool,
+            config,
+            twin.num_days,
+            progress,
+            None,
+            keep,
+        )
+    save_arrays(out / LEARNED, learned)
+    problem = exported_config(config)
+    save_ranges(logged_ranges(twin.past, twin.pool, problem, twin.anchor, twin.num_days), out)
+    keep.remove()
+    told = {name: value for name, value in to_plain(config).items() if value is not None}
+    settings = {"training": told, "processors": twin.pool.processors, **twin.pool.told}
+    (out / SETTINGS).write_text(json.dumps(settings, indent=1))
+    return {
+        KEY: ORDERING,
+        "seeds": list(config.seeds),
+        "losses": [round(loss, 6) for loss in losses],
+        "first_day": date_of(twin.first_day).isoformat(),
+        "last_day": date_of(twin.anchor - 1).isoformat(),
+        "num_days": twin.num_days,
+        "notes": notes,
+        **twin.pool.told,
+        **certification,
+    }
+
+
+def load_queue_policy(folder: Path) -> QueuePolicy:
+    """Reads what `build_queue_policy` wrote.
+
+    Raises:
+        ProductError: this is no policy, one of the other problem, or a damaged one.
+    """
+    refuse_other_problem(folder, ORDERING)
+    verify(folder, "policy")
+    try:
+        settings = json.loads((folder / SETTINGS).read_text())
+        config = build(OrderTrainingConfig, settings["training"], str(folder / SETTINGS))
+        pool = Pool(float(settings["processors"]), name=settings.get("pool"))
+    except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
+        raise ProductError(
+            f"the policy cannot be read: {error}", where=str(folder / SETTINGS),
+            allowed="what this version of schedtwin wrote", advice="train again",
+        ) from error  # fmt: skip
+    index = some_index()
+    scorer: PyTree = scorer_of(index, pool)
+    num_trained = 0 if config.index_only else min(config.num_ppo_seeds, len(config.seeds))
+    clone = () if config.index_only else scorer
+    structure = Learned(clone, (index,) * len(config.seeds), (scorer,) * num_trained)
+    notes = tuple(read_manifest(folder).extra["notes"])
+    return QueuePolicy(load_structure(folder / LEARNED, structure), config, pool, notes)
+
+
+def build_queue_comparison(
+    out: Path,
+    archive_path: Path,
+    twin_path: Path,
+    policy_path: Path | None,
+    config: RunConfig,
+    progress: Progress,
+    *,
+    title: str,
+) -> dict[str, Any]:
+    """Judges orders on the days after a twin's training days; writes `comparison.json` and the report into `out`.
+
+    All rules, and a policy's where there is one, by exact replay of the shifted weeks and in generated ones.
+
+    Raises:
+        ConfigError: twin, policy and archive do not belong together, or the log ends too soon.
+        ProductError: one of them is not what it should be.
+    """
+    archive = Archive(archive_path)
+    refuse_other_pool(archive, twin_path)
+    twin = load_queue_twin(twin_path)
+    policy = None
+    if policy_path is not None:
+        refuse_other_twin(policy_path, twin_path)
+        policy = load_queue_policy(policy_path)
+    jobs, order = read_jobs(archive, pool=twin.pool.name), config.order or OrderConfig()
+    weeks, notes = weeks_after(jobs, twin.anchor, config, twin.num_days)
+    plan = plan_weeks(jobs, twin.pool, weeks, [twin.anchor])
+    with progress.stage("generate weeks"):
+        seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
+        made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
+    policies = rule_policies(twin.pool)
+    if policy is not None:
+        with progress.stage("play learned orders"):
+            more, num_late = _policies_of(policy, jobs, [*plan.weeks, *made])
+        policies += more
+        notes += [*policy.notes, *late_notes(num_late)]
+    said = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
+    comparison = compare_orders(
+        plan, made, policies, twin.pool, weeks, progress,
+        facts=queue_facts(archive, jobs, twin.pool), notes=[FIXED, *notes, *said], intervals=order.intervals,
+    )  # fmt: skip
+    if policy is not None:
+        told = f"to hand over (schedtwin export --comparison): {winner_of(comparison).words}"
+        comparison = replace(comparison, notes=(*comparison.notes, told))
+    paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
+    hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
+    settings = {"weeks": to_plain(weeks), "intervals": to_plain(order.intervals)}
+    said = [] if policy_path is None else [training_in_words(policy_path)]
+    warnings = [] if policy_path is None or in_certified_twin(policy_path) else said
+    return write_order_report(out, archive, comparison, title, settings, hashes, said, warnings)
+
+
+def weeks_after(
+    jobs: Jobs, anchor: int, config: RunConfig, num_train_days: int
+) -> tuple[WeeksConfig, list[str]]:
+    """Which days after a twin's training days are judged, and what to know about them.
+
+    The lengths are those of [order.weeks]; without it whole weeks, as many after every shift as the log holds after the
+    largest one, four at most. Shifts beyond the log's end are left out.
+
+    Raises:
+        ConfigError: the log ends before a whole week.
+    """
+    _, end = log_days(jobs)
+    given = config.order.weeks if config.order is not None else None
+    lengths = given or WeeksConfig()
+    asked = parse_shifts(lengths.shifts if given is not None else config.shifts.shifts)
+    kept = [shift for shift in asked if anchor + shift + lengths.num_test_days <= end]
+    if not kept:
+        raise ConfigError(
+            "the log ends too soon after the training days to judge anything",
+            where=f"training ends on {date_of(anchor - 1)}, the log on {date_of(end)}",
+            allowed=f"{lengths.num_test_days} days after the shortest shift, {asked[0]} days",
+            advice="fit the twin on earlier days (--config, [days] last_day)",
+        )
+    num_days = lengths.num_test_days
+    if given is None:
+        num_days *= min(MOST_WEEKS, (end - anchor - kept[-1]) // num_days)
+    weeks = replace(
+        lengths, num_train_days=num_train_days, num_anchors=1, num_test_days=num_days,
+        shifts=",".join(f"{shift}d" for shift in kept),
+    )  # fmt: skip
+    left = [f"{shift}d" for shift in asked if shift not in kept]
+    return weeks, [f"the log ends too soon for the shifts {', '.join(left)}"] if left else []
+
+
+def build_queue_bundle(
+    out: Path,
+    policy_path: Path,
+    *,
+    seed: int | None = None,
+    rule: str | None = None,
+    comparison_path: Path | None = None,
+    licence: str | None = None,
+    replace_old: bool = False,
+) -> dict[str, Any]:
+    """Exports one seed's index as the bundle `out`, or a rule for the same pool.
+
+    Args:
+        out: folder of the bundle.
+        policy_path: of the policy.
+        seed: which index: the one that predicts held-out jobs best if None.
+        rule: name of a rule to export in its place.
+        comparison_path: a comparison of this policy; where it says that a rule is better, that rule is exported.
+        licence: terms under which the bundle may be used.
+        replace_old: whether an older bundle may be replaced.
+
+    Returns:
+        `seed`, None of a rule, and in words what is exported (`chosen`).
+
+    Raises:
+        ConfigError: no such seed, no such rule, or a comparison of something else.
+        ProductError: this is no policy of a queue, or the exported copies do not decide as it does.
+    """
+    policy, manifest = load_queue_policy(policy_path), read_manifest(policy_path, "policy")
+    seeds, facts = policy.config.seeds, manifest.extra
+    if rule is not None and seed is not None:
+        raise ConfigError("a rule has no seed", where="--rule, --seed", advice="name one of them")
+    words = f"the rule {exportable_rule(rule).name}{EASY}, as asked" if rule else NOT_COMPARED
+    if comparison_path is not None:
+        _refuse_other_comparison(comparison_path, manifest.content_hash)
+        winner = winner_of(load_comparison(comparison_path))
+        rule, words = (rule, words) if rule else winner
+    trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
+    trained_on |= {"chosen": words} | policy.pool.told
+    made_from: dict[str, Any] = {"made_from": {"policy": manifest.content_hash}, "licence": licence}
+    if rule is not None:
+        export_rule(
+            exportable_rule(rule), out, policy.pool, policy.config, trained_on=trained_on, replace_old=replace_old,
+            **made_from,
+        )  # fmt: skip
+        return {"seed": None, "chosen": words}
+    place = int(np.argmin(facts["losses"]))
+    if seed is not None and seed not in seeds:
+        raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
+    place = place if seed is None else seeds.index(seed)
+    export_order(
+        scorer_of(policy.learned.indices[place], policy.pool), out, policy.pool, policy.config,
+        trained_on=trained_on | trained_in(manifest), seed=seeds[place], certificate=facts.get("certificate"),
+        replace_old=replace_old, ranges=load_ranges(policy_path), **made_from,
+    )  # fmt: skip
+    return {"seed": seeds[place], "chosen": words}
+
+
+def _refuse_other_comparison(path: Path, policy_hash: str) -> None:
+    """Makes sure that a comparison judged a policy; ConfigError."""
+    judged = read_manifest(path, "comparison").made_from.get("policy")
+    if judged != policy_hash:
+        raise ConfigError(
+            "the comparison judged another policy", where=str(path), allowed="schedtwin compare ARCHIVE TWIN POLICY",
+            advice="compare this policy, or leave the comparison out",
+        )  # fmt: skip
+
+
+def _tick_s(twin: QueueTwin) -> float:
+    """The tick that fits the jobs that had ended: what is guessed of the others need not fall on one."""
+    past = twin.past
+    end_s = twin.anchor * DAY_S - past.origin_us / 1e6
+    return fitting_tick_s(chosen(past, np.flatnonzero(past.logged_start_s + past.run_s < end_s)))
+
+
+def _policies_of(policy: QueuePolicy, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
+    """What was learned as policies that answer for these weeks, and how many jobs found the queue full."""
+    if policy.config.index_only:
+        return [index_policy([policy.learned.indices], policy.pool)], 0
+    config = widened(policy.config, jobs, policy.pool)
+    settings = problem_config(config)
+    one = weeks[0]
+    example, _ = cut_job_windows(one.whole, policy.pool, settings, one.schedule_s, np.array([one.span_s]))
+    programs = programs_for(policy.pool, joined([example]), config)
+    return learned_policies(programs, [policy.learned], weeks, policy.pool, config)

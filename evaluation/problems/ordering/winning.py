@@ -1,0 +1,67 @@
+"""Which order is handed over after a comparison: what was learned, unless replay finds a published rule better."""
+
+from typing import NamedTuple
+
+from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.formatting import shift_label
+from evaluation.problems.ordering.comparing import REPLAY
+from evaluation.problems.ordering.exporting import OWN_ORDER
+from evaluation.problems.ordering.playing import EASY
+
+INDEX = "index"
+
+
+class Winner(NamedTuple):
+    """What is handed over.
+
+    Attributes:
+        rule: name of a rule, with EASY; None where it is the index.
+        words: what it is, and why.
+    """
+
+    rule: str | None
+    words: str
+
+
+def winner_of(comparison: Comparison) -> Winner:
+    """The index, or the best of the rules that it is worse than.
+
+    Worse is what the paired interval says at one shift at least, where no other shift says better; the best has the
+    lowest mean over the shifts.
+    """
+    told = {rule: _verdicts(comparison, f"{rule}{EASY}") for rule in OWN_ORDER}
+    better = {
+        rule: [shift for shift, said in found.items() if said is Verdict.WORSE]
+        for rule, found in told.items()
+        if Verdict.WORSE in found.values() and Verdict.BETTER not in found.values()
+    }
+    if not better:
+        return Winner(
+            None, f"the index: in {REPLAY} no rule with EASY does better at a shift, and worse at none"
+        )
+    best = min(better, key=lambda rule: _mean(comparison, f"{rule}{EASY}"))
+    shifts = ", ".join(shift_label(shift) for shift in better[best])
+    others = ", ".join(f"{rule}{EASY}" for rule in better if rule != best)
+    words = f"the rule {best}{EASY}, not the index, which does worse in {REPLAY} after {shifts}"
+    return Winner(best, f"{words}; worse than {others} too" if others else words)
+
+
+def _verdicts(comparison: Comparison, reference: str) -> dict[int, Verdict]:
+    """How the index stands to a rule at every shift that says so."""
+    found = {
+        shift.shift_days: comparison.difference(
+            REPLAY, shift.shift_days, INDEX, reference, comparison.main_metric
+        )
+        for shift in comparison.shifts
+    }
+    return {shift: one.verdict for shift, one in found.items() if one is not None}
+
+
+def _mean(comparison: Comparison, policy: str) -> float:
+    cells = [
+        comparison.cell(REPLAY, shift.shift_days, policy, comparison.main_metric)
+        for shift in comparison.shifts
+    ]
+    values = [cell.value for cell in cells if cell is not None and cell.value is not None]
+    return sum(values) / len(values) if values else float("inf")

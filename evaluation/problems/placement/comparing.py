@@ -1,0 +1,407 @@
+"""Judges every policy on time-shifted days and writes down what came of it.
+
+The twin of shifted days is fitted on
+the test days themselves and never seen in training; the training twin answers the same arrivals beside it, so that
+what the policy was promised can be read next to what it got.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from evaluation.baselines import COMPARED, TRUTH_BASELINES
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.comparison import (
+    Comparison,
+    OffPolicyRow,
+    PolicyFacts,
+    Run,
+    ShiftFacts,
+    compare,
+)
+from evaluation.comparison.decisions import concatenate
+from evaluation.comparison.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
+from evaluation.configuration import JudgeConfig
+from evaluation.jobs.kept_runs import load_rows, load_run, save_rows, save_run
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.descriptions import JUDGES, LADDER, POLICIES, TWIN_POLICY, USERS
+from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
+from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
+from evaluation.judges.players import GREEDY, HISTORY, SAMPLED, Players, players_of
+from evaluation.judges.trust import TRUTH, judges_trust
+from evaluation.judges.truth import truth_judge, truth_program, workload_beside
+from evaluation.judges.unsupported import lacks, unsaid, without
+from evaluation.judges.user_policies import Entered, UserPolicy, enter, try_out
+from evaluation.judges.windows import (
+    Candidate,
+    Judge,
+    Trial,
+    common_shape,
+    replay_judge,
+    replay_program,
+    twin_judge,
+    twin_program,
+    window_units,
+)
+from evaluation.metrics import Metric, main_metric
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from offline_rl.networks import Actor, Example, actor
+from offline_rl.recipes.schedulers import Schedulers, example_for, network_for, policy_of, policy_params
+from offline_rl.rules.in_twin import rules_of
+from twin.contracts import Array, Policy
+from twin.placement.learned import AnswerConfig
+from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
+from twin.placement.types import Cluster
+from twin.placement.windows import Windows
+
+COMPARISON_CODE = 10
+"""Raised when code changes what a comparison says: one made by older code is made again then."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything a comparison is made from; `keep` has what is judged already."""
+
+    archive: Archive
+    twin: PlacementTwin
+    schedulers: Schedulers | None
+    plan: ShiftPlan
+    config: JudgeConfig
+    intervals: BootstrapConfig
+    policies: Mapping[str, UserPolicy] = field(default_factory=dict)
+    """The user's, by name."""
+    keep: Unfinished = field(default_factory=Unfinished)
+
+    @property
+    def main(self) -> Metric:
+        """What the policies are compared by first: what the twin's reward is made of."""
+        return main_metric(self.twin.encoding.problem.reward)
+
+    @cached_property
+    def rules(self) -> Mapping[str, Policy]:
+        """The rules from the log by name, and what corrects one: as they were trained, else as the log tells them."""
+        if self.twin.encoding.cluster.num_nodes < 2:
+            return {}
+        found = rules_of(self.twin) if self.schedulers is None else self.schedulers.rules
+        example = example_for(self.twin.encoding, self.twin.windows)
+        return {name: policy_of(params, example) for name, params in found.items()}
+
+
+def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[str] = ()) -> list[Candidate]:
+    """What is judged, `rules` among them, one entry for each seed of the twin-trained policy; without schedulers what
+    needs none."""
+    nothing = None if schedulers is None else schedulers.clone
+    if cluster.num_nodes < 2:  # whoever decides, decides alike
+        return [Candidate(HISTORY, HISTORY, nothing)]
+    names = (*(baseline.name for baseline in COMPARED if baseline.applies(cluster)), *rules, HISTORY)
+    plain = [Candidate(name, name, nothing) for name in names]
+    if schedulers is None:
+        return plain
+    num_seeds = len(schedulers.reward_curve)
+    trained = [jax.tree.map(lambda leaf, i=seed: leaf[i], schedulers.trained) for seed in range(num_seeds)]
+    clones = [Candidate("bc", SAMPLED, nothing), Candidate("bc_greedy", GREEDY, nothing)]
+    learned = [
+        Candidate(name, GREEDY, jax.tree.map(lambda leaf, i=seed: leaf[i], params))
+        for name, params in schedulers.from_logs.items()
+        for seed in range(num_seeds)
+    ]
+    found = [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, GREEDY, params) for params in trained)]
+    if schedulers.ladder:
+        name, row = schedulers.chosen
+        is_rule = name in schedulers.rules
+        params = nothing if is_rule else policy_params(schedulers, name, row)
+        found.append(Candidate(LADDER, name if is_rule else GREEDY, params))
+    return found
+
+
+def refuse_uneven_lives(config: JudgeConfig, num_members: int) -> None:
+    """Makes sure that a window's lives can be dealt to the twin's members; ConfigError."""
+    if config.copies % num_members:
+        raise ConfigError(
+            f"{config.copies} lives of a window cannot be dealt to {num_members} members",
+            where="[judge] copies",
+            allowed=f"multiples of {num_members}",
+        )
+
+
+def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) -> Comparison:
+    """Judges all candidates on all shifts that the log can answer.
+
+    Args:
+        case: What to compare.
+        progress: Where to show how far it is.
+        facts: About the archive, for the report.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        ConfigError: No shift has days in the log, or a window's lives cannot be dealt to the twin's members.
+    """
+    refuse_uneven_lives(case.config, case.twin.config.num_members)
+    tested = answerable(case.plan)
+    notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
+    windows = [
+        encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
+        for shift in tested
+    ]
+    ours = candidates(case.schedulers, case.twin.encoding.cluster)
+    taken = dict.fromkeys([*(one.name for one in ours), *(one.name for one in TRUTH_BASELINES)])
+    entered = enter(
+        case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), tuple(taken)
+    )
+    runs = list(_runs(case, tested, windows, entered, notes, progress))
+    runs = [run for run in runs if run.policy not in entered.refused]
+    off_policy = _off_policy(case, tested, windows, entered, notes, progress)
+    if entered.bundles:
+        notes.append(
+            f"made from other days, so judged on the log's own requests alone: {', '.join(entered.bundles)}"
+        )
+    kinds = {window_units(part)[2] for part in windows}
+    if any(run.judge == TRUTH for run in runs):
+        kinds.add("days lived in the truth")
+    judged = {run.policy for run in runs}
+    found = compare(
+        runs,
+        archive=facts,
+        train_days=[day.isoformat() for day in case.plan.train_days],
+        unit_kind=" / ".join(sorted(kinds)),
+        policies=[policy for policy in _facts_of(entered) if policy.name in judged],
+        judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
+        shifts=[_shift_facts(shift) for shift in case.plan.shifts],
+        main_metric=case.main.name,
+        trust=judges_trust(runs, case.main),
+        off_policy=off_policy,
+        notes=notes,
+        config=case.intervals,
+    )
+    return replace(found, refused={name: str(error) for name, error in entered.refused.items()})
+
+
+def _facts_of(entered: Entered) -> list[PolicyFacts]:
+    ours = [policy for policy in POLICIES if policy.name not in entered.names]
+    kinds = {name: "trained" for name in entered.trained}
+    return [
+        *ours,
+        *(PolicyFacts(name, kinds.get(name, USERS), entered.words[name]) for name in entered.names),
+    ]
+
+
+def _runs(
+    case: Case,
+    shifts: Sequence[TestDays],
+    windows: Sequence[Windows],
+    entered: Entered,
+    notes: list[str],
+    progress: Progress,
+) -> Iterator[Run]:
+    encoding, shape = case.twin.encoding, common_shape(windows)
+    example = example_for(encoding, windows[0])
+    network = _network_of(case, entered, example) or actor(example)
+    players = players_of(encoding.cluster, network, COMPARED, case.rules)
+    others = {name: bundle.encoding for name, bundle in entered.bundles.items()}
+    in_windows = {**players, **entered.window_players()}
+    replay = replay_program(encoding, in_windows, others)
+    living = twin_program(encoding, case.twin.config, in_windows, others)
+    config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
+    programs = fit_programs(encoding, config)
+    tried = _tried_of(case, entered, network)
+    nothing = tried[0].params
+    elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
+    tried += [Candidate(name, name, nothing) for name in entered.players]
+    learned_from = unsaid(case.archive, case.plan.train_days)
+    with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
+        for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
+            stage(done, text=f"shift {shift.name}: fit a twin of these days")
+            key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
+            here = unsaid(case.archive, shift.days)
+            seen = {
+                name: encode_days(case.archive, other, shift.days, num_steps=case.config.num_steps)
+                for name, other in others.items()
+            }
+            judges = [without(replay_judge(replay, encoding, part, shape, seen), here)]
+            copies = case.config.copies
+            shifted = _shifted_twin(key, case, config, programs, shift, notes)
+            if shifted is not None:
+                lived = twin_judge(living, encoding, part, shifted.model, shape, copies=copies, others=seen)
+                judges.append(without(lived, here))
+            promised = twin_judge(
+                living,
+                encoding,
+                part,
+                case.twin.model,
+                shape,
+                copies=copies,
+                name="training twin",
+                others=seen,
+            )
+            judges.append(without(promised, learned_from))
+            for number, judge in enumerate(judges):
+                tell = partial(stage, done + number / len(judges))
+                yield from _tried(key, judge, [*tried, *elsewhere], shift, case, entered, notes, tell)
+        stage(len(shifts))
+    if "ground_truth" in case.archive.facts:
+        yield from _true_runs(case, {**players, **entered.players}, tried, entered, notes, progress)
+
+
+def _network_of(case: Case, entered: Entered, example: Example) -> Actor | None:
+    """The network of what was trained; None where nothing was."""
+    return entered.network if case.schedulers is None else network_for(case.schedulers, example)
+
+
+def _tried_of(case: Case, entered: Entered, network: Actor) -> list[Candidate]:
+    """What is tried besides the user's functions and bundles; all parameters are of one form."""
+    tried = candidates(case.schedulers, case.twin.encoding.cluster, case.rules)
+    if case.schedulers is not None:
+        return tried
+    nobody = jax.jit(network.init)(jax.random.key(0))
+    return [*(candidate._replace(params=nobody) for candidate in tried), *entered.seeds()]
+
+
+def _off_policy(
+    case: Case,
+    shifts: Sequence[TestDays],
+    windows: Sequence[Windows],
+    entered: Entered,
+    notes: list[str],
+    progress: Progress,
+) -> list[OffPolicyRow]:
+    """Off-policy estimates from the shifted days' logs; none where nothing was trained or they were left out, nor, with
+    a note, of days whose log does not say what the main metric needs."""
+    encoding, num_updates = case.twin.encoding, case.config.off_policy_updates
+    shape, example = common_shape(windows), example_for(encoding, windows[0])
+    network = _network_of(case, entered, example)
+    if not num_updates or network is None or encoding.cluster.num_nodes < 2:
+        return []
+    players = players_of(encoding.cluster, network, COMPARED, case.rules)
+    program = probability_program({**players, **entered.players}, network)
+    config = OffPolicyConfig(intervals=case.intervals)
+    fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
+    tried = _tried_of(case, entered, network)
+    able = [name for name in entered.players if name not in entered.refused]
+    tried += [Candidate(name, name, tried[0].params) for name in able]
+    keep = Unfinished() if able or entered.trained else case.keep
+    rows: list[OffPolicyRow] = []
+    with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
+        for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
+            stage(done, text=f"shift {shift.name}")
+            if lacking := lacks(case.main, unsaid(case.archive, shift.days)):
+                notes.append(f"shift {shift.name}: no off-policy estimates ({lacking})")
+                continue
+            key = jax.random.fold_in(jax.random.key(case.config.seed + 2), shift.shift_days)
+            make = partial(
+                off_policy_rows, key, case.archive, encoding, shift, part, shape, tried, example, network, program,
+                config, fit,
+            )  # fmt: skip
+            rows += keep.unit(f"off policy, {shift.name}", make, save_rows, load_rows)
+        stage(len(shifts))
+    return rows
+
+
+def _true_runs(
+    case: Case,
+    players: Players,
+    tried: Sequence[Candidate],
+    entered: Entered,
+    notes: list[str],
+    progress: Progress,
+) -> Iterator[Run]:
+    """The candidates in the simulated system itself."""
+    shifts = [shift.shift_days for shift in case.plan.shifts]
+    text = ",".join(f"{shift}d" for shift in shifts)
+    plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
+    workload = workload_beside(case.archive)
+    program = truth_program(
+        case.archive.facts, case.twin.encoding, players, workload, case.config.num_true_days
+    )
+    nothing = tried[0].params
+    tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in TRUTH_BASELINES)]
+    with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
+        for done, shift in enumerate(plan.shifts):
+            stage(done, text=f"shift {shift.name}")
+            key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
+            judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift, workload)
+            yield from _tried(key, judge, tried, shift, case, entered, notes, partial(stage, done))
+        stage(len(shifts))
+
+
+def _shifted_twin(
+    key: Array, case: Case, config: AnswerConfig, programs: FitPrograms, shift: TestDays, notes: list[str]
+) -> PlacementTwin | None:
+    """A twin fitted on the test days, or None with a note where they do not hold what it needs."""
+    fit = partial(fit_twin, key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
+    try:
+        return case.keep.unit(f"twin, {shift.name}", fit, PlacementTwin.save, PlacementTwin.load)
+    except ConfigError as error:
+        notes.append(f"shift {shift.name}: no twin of these days ({error.what}; needed: {error.allowed})")
+        return None
+
+
+def _tried(
+    key: Array,
+    judge: Judge,
+    tried: Sequence[Candidate],
+    shift: TestDays,
+    case: Case,
+    entered: Entered,
+    notes: list[str],
+    tell: Callable[..., None],
+) -> Iterator[Run]:
+    """One run for each policy name, kept as soon as it is there; seeds are joined, and their spread is noted.
+
+    The user's own are judged anew each time: what a function did is not known by its name.
+    """
+    for name in dict.fromkeys(candidate.name for candidate in tried):
+        tell(text=f"shift {shift.name}, {judge.name}: {name}")
+        same = [candidate for candidate in tried if candidate.name == name]
+        if name in entered.words:
+            trials = [trial for _, trial in try_out(judge, key, same, entered, shift.shift_days)]
+            if trials:
+                yield _joined(judge.name, shift, name, trials)
+            continue
+
+        def make(name: str = name, same: Sequence[Candidate] = same) -> Run:
+            return _joined(judge.name, shift, name, judge.try_out(key, same))
+
+        run = case.keep.unit(f"{judge.name}, {shift.name}, {name}", make, save_run, load_run)
+        notes += _spread(run, shift, case.main)
+        yield run
+
+
+def _spread(run: Run, shift: TestDays, metric: Metric) -> list[str]:
+    """How far the seeds of one policy lie apart, in words; nothing where the log cannot tell."""
+    values = [metric.compute(decisions) for decisions in run.by_seed]
+    known = [value for value in values if isinstance(value, float)]
+    if not known:
+        return []
+    return [
+        f"{run.policy}, {run.judge}, shift {shift.name}: {metric.name} from {min(known):.3f} to {max(known):.3f} "
+        f"over {len(known)} seeds"
+    ]
+
+
+def _joined(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> Run:
+    decisions = concatenate([trial.decisions for trial in trials])
+    agreements = [trial.agreement for trial in trials if trial.agreement is not None]
+    unfamiliar = [trial.unfamiliar for trial in trials if trial.unfamiliar is not None]
+    overflow = decisions.num_censored if judge != "replay" else 0
+    return Run(
+        judge, shift.shift_days, name, decisions,
+        agreement=float(np.mean(agreements)) if agreements else None,
+        num_overflow=overflow,
+        num_illegal=sum(trial.num_illegal for trial in trials),
+        by_seed=tuple(trial.decisions for trial in trials) if len(trials) > 1 else (),
+        unfamiliar=float(np.mean(unfamiliar)) if unfamiliar else None,
+    )  # fmt: skip
+
+
+def _shift_facts(shift: TestDays) -> ShiftFacts:
+    return ShiftFacts(
+        shift.shift_days, tuple(day.isoformat() for day in shift.days), shift.num_requests, shift.note
+    )

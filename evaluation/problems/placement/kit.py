@@ -1,0 +1,275 @@
+"""The placement problem's kit: which node takes an arriving request."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.certify.certificate import Certificate
+from evaluation.certify.certifying import certify, refused
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.keeping import KIND as CERTIFICATE
+from evaluation.certify.keeping import certification_in
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.shifts import answerable
+from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
+from evaluation.configuration import RunConfig
+from evaluation.jobs.job import Step
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.kit import (
+    Certifier,
+    ExportOptions,
+    Facts,
+    Inputs,
+    Job,
+    Kit,
+    ProblemOptions,
+    StepPlan,
+)
+from evaluation.problems.placement.comparing import COMPARISON_CODE, refuse_uneven_lives
+from evaluation.problems.placement.generated_log import CLONE, generate_log
+from evaluation.problems.placement.spreading import spread_in_words
+from evaluation.problems.placement.steps import (
+    POLICY_CODE,
+    POPULATION,
+    build_bundle,
+    build_comparison,
+    build_policy,
+    build_twin,
+    refuse_other_nodes,
+)
+from evaluation.problems.refresh.placing import placement_parts
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from offline_rl.recipes.training import refuse_uneven_streams
+from twin.placement.model import PlacementTwin, load_encoding
+from twin.problems import PLACEMENT
+
+TWIN_CODE = 8
+"""Raised when code changes what a fit makes: those of older code are made again then."""
+BUNDLE = "bundle"
+
+
+def lacking(archive: Archive) -> str:
+    """Why there is nothing to place in an archive, in words; empty where somebody chose between nodes."""
+    nodes = archive.nodes()
+    if nodes.num_rows == 1:
+        return "the archive knows one pool only: nothing to place"
+    if (
+        nodes.num_rows
+        and all(nodes["virtual"].to_pylist())
+        and "decisions" in archive.facts.get("limits", {})
+    ):
+        return "nobody chose between the archive's pools: nothing to place"
+    return ""
+
+
+def _refuse_several_queues(archive: Archive) -> None:
+    pools = dict.fromkeys(archive.nodes()["node_class"].to_pylist())
+    if lacking(archive) and len(pools) > 1:
+        raise ConfigError(
+            f"the log holds the queues of {len(pools)} pools, and nobody chose between them: nothing to place",
+            where=f"{archive.path}, table nodes, column node_class",
+            allowed=", ".join(map(str, pools)),
+            advice=f'learn the order of one queue: [order] with pool = "{next(iter(pools))}"',
+        )
+
+
+def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
+    """The configuration as it is; ConfigError where processors or a pool are named."""
+    if options.processors is not None or options.pool is not None:
+        raise ConfigError(
+            "placement knows its nodes from the archive",
+            where="--pool" if options.processors is None else "--processors",
+            allowed="--pool and --processors together with --problem ordering",
+        )
+    return config
+
+
+def fit_plan(config: RunConfig) -> StepPlan:
+    """Fits the twin on the training days, and a population beside it."""
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        return build_twin(
+            out, inputs["archive"], config.days, config.shifts, config.twin, config.seed, progress,
+            population=config.population, imitation=config.imitation,
+        )  # fmt: skip
+
+    settings = {
+        "days": config.days,
+        "shifts": config.shifts,
+        "twin": config.twin,
+        "population": config.population,
+        **config.imitation.as_settings(),
+    }
+    return StepPlan("twin", build, settings, config.seed, TWIN_CODE)
+
+
+def train_plan(config: RunConfig) -> StepPlan:
+    """Trains the schedulers in the twin."""
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else None
+        return build_policy(out, inputs["twin"], config.train, config.seed, progress, certification=known)
+
+    return StepPlan("policy", build, config.train, config.seed, POLICY_CODE)
+
+
+def compare_plan(
+    config: RunConfig, title: str, policies: Mapping[str, UserPolicy], held_back: str = ""
+) -> StepPlan:
+    """Judges the policies on shifted days; `held_back` says why nothing was trained, where that was forbidden."""
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        return build_comparison(
+            out, inputs["archive"], inputs["twin"], inputs.get("policy"), config, progress, title=title,
+            policies=policies, warnings=[held_back] if held_back else [],
+        )  # fmt: skip
+
+    settings: dict[str, Any] = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
+    settings |= {"title": title, "held_back": held_back} if held_back else {"title": title}
+    settings |= {"policies": sorted(policies)} if policies else {}
+    return StepPlan("comparison", build, settings, config.judge.seed, COMPARISON_CODE)
+
+
+def certifier(twin_path: Path, population: Path | None) -> Certifier:
+    """The certificate of a twin's answers and of who is generated beside them."""
+    manifest, twin, own = (
+        read_manifest(twin_path, "twin"),
+        PlacementTwin.load(twin_path),
+        twin_path / POPULATION,
+    )
+    population = own if population is None and own.is_dir() else population
+    notes = [manifest.extra["imitation"]["in_words"]] if "imitation" in manifest.extra else []
+
+    def make(
+        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, progress: Progress
+    ) -> Certificate:
+        return certify(
+            twin, archive, days, config, progress,
+            twin_hash=manifest.content_hash, population=population, notes=notes,
+        )  # fmt: skip
+
+    def refuse(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
+        return refused(error, twin, archive, config, twin_hash=manifest.content_hash)
+
+    return Certifier(make, refuse)
+
+
+def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
+    """The bundle of the policy that is named; ConfigError where a rule or a comparison's winner is asked for."""
+    if options.rule is not None or options.comparison is not None:
+        raise ConfigError(
+            "only the policy of a queue can be exported as a rule, or as the winner of a comparison",
+            where="--rule, --comparison", allowed="together with a policy trained in the twin of a queue",
+            advice="leave them out",
+        )  # fmt: skip
+    named = {} if options.policy is None else {"policy": options.policy}
+    return build_bundle(
+        out, policy, seed=options.seed, licence=options.licence, replace=options.replace, **named
+    )
+
+
+def generate(twin: Path, num_days: int, out: Path, progress: Progress, **options: Any) -> Any:
+    """Days of log under a policy, by default the clone of the logged behaviour."""
+    policy = options.pop("policy") or CLONE
+    return generate_log(twin, num_days, out, progress, policy=policy, **options)
+
+
+def run(job: Job) -> dict[str, Path]:
+    """Fit, certify, train, compare, export; without a choice of node, or a passed certificate, no training."""
+    config = job.config
+    _refuse_untestable(config, Archive(job.archive))
+    products = job.make([fit_plan(config).step("twin", ("archive",), job.resolve), job.certificate])
+    has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
+    held_back = certification_in(products[CERTIFICATE]).held_back if has_choice and not job.force else ""
+    inputs = ("archive", "twin")
+    if not has_choice:
+        job.progress.note(
+            "one node only: nothing to choose, so nothing is trained or exported; to learn the order of its queue add "
+            f"a table [order] to the configuration, or: schedtwin order {job.archive}"
+        )
+    if held_back or not has_choice:
+        plan = compare_plan(config, job.title, {}, held_back)
+        return job.make([plan.step("comparison", inputs, job.resolve)])
+    return job.make(
+        [
+            train_plan(config).step("policy", ("twin", CERTIFICATE), job.resolve),
+            compare_plan(config, job.title, {}).step("comparison", (*inputs, "policy"), job.resolve),
+            Step("bundle", "job-bundle", _export_beside, inputs=("policy",)),
+        ]
+    )
+
+
+def _refuse_untestable(config: RunConfig, archive: Archive) -> None:
+    """Says before anything is learned that it could not be trained in or compared; ConfigError."""
+    _refuse_several_queues(archive)
+    refuse_uneven_streams(config.train, config.twin.num_members)
+    refuse_uneven_lives(config.judge, config.twin.num_members)
+    answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))
+
+
+def _export_beside(out: Path, inputs: Inputs, _: Progress) -> Facts:
+    return export(out / BUNDLE, inputs["policy"], ExportOptions())
+
+
+def fitted(facts: Facts) -> list[str]:
+    """What a person is told of a fit."""
+    days = facts["train_days"]
+    lines = [
+        f"twin of {len(days)} days, {days[0]} to {days[-1]}: {facts['num_train_offers']:,} offers, held-out "
+        f"log-likelihood {facts['held_out_log_likelihood']:.3f} nats an offer"
+    ]
+    lines += [f"warning: {facts[KEPT_BACK]}"] if KEPT_BACK in facts else []
+    lines.append(spread_in_words(facts["spread"]))
+    lines += [facts["imitation"]["in_words"]] if "imitation" in facts else []
+    return [*lines, _population(facts["population"])]
+
+
+def _population(facts: Facts) -> str:
+    if facts["kind"] == "none":
+        return f"no population: {facts.get('refusal', 'none was asked for')}"
+    rows = "requests" if facts["unit"] == "request" else "rows, equally many of every agent and day"
+    told = f"population: {facts['kind']} of {facts['num_rows']:,} {rows}"
+    return "; ".join([told, *([facts["fallback"]] if "fallback" in facts else []), *facts["warnings"]])
+
+
+def trained(facts: Facts) -> list[str]:
+    """What training says of every seed, and what its ladder chose: the reward trained on is no value of the policy."""
+    columns = ("seeds", "reward_with_member_kept_aside", "training_reward", "kl_to_clone")
+    seeds = [
+        f"seed {seed}: mean reward of a decision {value:.4f} with the member kept aside; training reward {reward:.4f} "
+        f"at the end, {kl:.3f} nats from the clone"
+        for seed, value, reward, kl in zip(*(facts[name] for name in columns), strict=True)
+    ]
+    return [*seeds, f"ladder: {facts['ladder']}"]
+
+
+def compared(_comparison: Comparison) -> list[str]:
+    """What is told besides the table: nothing."""
+    return []
+
+
+PLACEMENT_KIT = Kit(
+    name=PLACEMENT,
+    decides="which node takes an arriving request",
+    needs="several nodes (table nodes) between which requests were placed (column node_id of requests)",
+    lacking=lacking,
+    claims=lambda config: False,
+    ranks_in_job=False,
+    configured=configured,
+    refuse_other_system=refuse_other_nodes,
+    fit=fit_plan,
+    train=train_plan,
+    compare=compare_plan,
+    export=export,
+    certifier=certifier,
+    generate=generate,
+    refresh=placement_parts,
+    run=run,
+    fitted=fitted,
+    trained=trained,
+    compared=compared,
+)

@@ -1,0 +1,148 @@
+"""Puts a report together from the products of a job: what was compared, how the twin fits, what the log cannot say."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.comparison.calibration import calibration_charts, offers_of
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.shifts import ShiftPlan
+from evaluation.configuration import RunConfig
+from evaluation.jobs.records import to_plain
+from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report
+from logs_schema import Archive
+from logs_schema.check import check_archive
+from offline_rl.recipes.schedulers import Schedulers
+from twin.placement.fit import FitReport
+from twin.placement.model import PlacementTwin, encode_days
+
+_SUPPORT = {"yes": "yes", "partial": "partly", "no": "no"}
+
+
+def fit_facts(twin: PlacementTwin) -> tuple[Fact, ...]:
+    """What is measured about a twin's fit."""
+    report, encoding = twin.report, twin.encoding
+    best = np.nanmax(report.held_out_log_likelihood, axis=0)
+    kind = "node classes" if encoding.by_class else "nodes"
+    spread = f"{best.mean():.3f} ({best.min():.3f} to {best.max():.3f})"
+    return (
+        Fact("training offers", f"{int(report.num_train):,}", "offers", "requests with a known decision learned from"),
+        Fact("held-out offers", f"{int(report.num_held_out):,}", "offers", "kept aside to stop the fit in time"),
+        Fact(
+            "held-out log-likelihood", spread, "nats an offer",
+            "mean over members (worst to best); comparable between fits of one log only",
+        ),
+        Fact("decisions name", kind, "", ", ".join(encoding.cluster.node_names[:12])),
+        Fact("slots per node", str(encoding.problem.depth), "requests", "room for requests in flight"),
+    )  # fmt: skip
+
+
+def learning_charts(
+    report: FitReport, schedulers: Schedulers | None, evaluate_every: int
+) -> tuple[Chart, ...]:
+    """Curves of the twin's fit, the clone and the policies."""
+    looks = np.arange(1, len(report.held_out_log_likelihood) + 1) * float(evaluate_every)
+    members = [
+        Curve(f"member {member + 1}", tuple(looks), tuple(map(float, curve)))
+        for member, curve in enumerate(np.asarray(report.held_out_log_likelihood).T)
+    ]
+    charts = [
+        Chart(
+            "Fit of the twin", "gradient steps", "held-out log-likelihood (nats an offer)", tuple(members),
+            "Each member keeps the parameters of its highest point; a curve ends where the member stopped.",
+        )
+    ]  # fmt: skip
+    if schedulers is None:
+        return tuple(charts)
+    steps = np.arange(1, len(schedulers.clone_curve) + 1) * 25.0
+    clone = tuple(
+        Curve(name, tuple(steps), tuple(map(float, schedulers.clone_curve[:, column])))
+        for column, name in enumerate(("training windows", "held-out windows"))
+    )
+    updates = np.arange(1, schedulers.reward_curve.shape[1] + 1, dtype=float)
+    rewards = tuple(
+        Curve(f"seed {seed}", tuple(updates), tuple(map(float, curve)))
+        for seed, curve in enumerate(schedulers.reward_curve)
+    )
+    looks = np.linspace(0.0, len(updates), schedulers.held_out_curve.shape[1])
+    held_out = tuple(
+        Curve(f"seed {seed}", tuple(looks), tuple(map(float, curve)))
+        for seed, curve in enumerate(schedulers.held_out_curve)
+    )
+    charts += [
+        Chart("Behaviour cloning", "gradient steps", "cross-entropy (nats a decision)", clone,
+              "The clone keeps the parameters of the lowest held-out point."),
+        Chart("Training in the twin", "updates", "training reward (mean of a decision)", rewards,
+              "Less the doubt of the members and with durations that stray: no value of a policy."),
+        Chart("Value with the member kept aside", "updates", "mean reward of a greedy decision", held_out,
+              "Every seed keeps the policy of its highest point; the judges say what comes of it."),
+    ]  # fmt: skip
+    return tuple(charts)
+
+
+def shifted_calibration(archive: Archive, twin: PlacementTwin, plan: ShiftPlan) -> tuple[Chart, ...]:
+    """How the training twin's answers hold on the first test days that the log has."""
+    tests = [shift for shift in plan.shifts if shift.days]
+    if not tests:
+        return ()
+    windows = encode_days(archive, twin.encoding, tests[0].days, num_steps=128)
+    return calibration_charts(twin.model, twin.config, twin.encoding, offers_of(windows, twin.encoding))
+
+
+def quarantine_of(archive: Archive) -> tuple[Rejected, ...]:
+    """What did not get into an archive."""
+    return tuple(
+        Rejected(table, rule, count)
+        for table in archive.tables
+        for rule, count in sorted(archive.quarantined(table).items())
+    )
+
+
+def capabilities_of(archive: Archive) -> tuple[Capability, ...]:
+    """What an archive supports; it is read once."""
+    return tuple(
+        Capability(line.name, _SUPPORT[line.answer], line.fraction, line.reason)
+        for line in check_archive(archive.path).capabilities
+    )
+
+
+def make_report(
+    title: str,
+    comparison: Comparison,
+    archive_path: Path,
+    twin: PlacementTwin,
+    schedulers: Schedulers | None,
+    plan: ShiftPlan,
+    config: RunConfig,
+    hashes: dict[str, str],
+) -> Report:
+    """Everything the page shows."""
+    archive = Archive(archive_path)
+    return Report(
+        title=title,
+        comparison=comparison,
+        fit=fit_facts(twin),
+        calibration=shifted_calibration(archive, twin, plan),
+        learning=learning_charts(twin.report, schedulers, twin.config.evaluate_every),
+        capabilities=capabilities_of(archive),
+        quarantine=quarantine_of(archive),
+        configuration=to_plain(asdict(config)),
+        hashes=hashes,
+        seeds={"twin": config.seed, "policies": config.seed, "judges": config.judge.seed},
+        limits=_limits(twin, comparison),
+    )
+
+
+def _limits(twin: PlacementTwin, comparison: Comparison) -> tuple[str, ...]:
+    limits = []
+    if twin.encoding.cluster.num_nodes < 2:
+        limits.append(
+            "This log leaves a scheduler no choice of node, so nothing was trained and nothing compared."
+        )
+    if not any(judge.name == "truth" for judge in comparison.judges):
+        limits.append(
+            "No judge here is the real system. A policy that looks better in replay and in the twin of shifted days is "
+            "a candidate for shadow mode, not a proof."
+        )
+    return tuple(limits)

@@ -1,0 +1,329 @@
+"""The main job as steps, each of which makes one product folder: archive, twin, policy, comparison, bundle.
+
+The same functions serve the single commands and the resumable job.
+"""
+
+import datetime as dt
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from evaluation.comparison.shifts import ShiftConfig
+from evaluation.comparison.training_days import KEPT_BACK, kept_back_of, plan_of, train_days_of
+from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.jobs.products import (
+    archive_facts,
+    in_certified_twin,
+    refuse_other_days,
+    refuse_other_twin,
+    trained_in,
+    training_in_words,
+)
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.descriptions import TWIN_POLICY
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.placement.comparing import COMPARISON_CODE, Case, compare_case
+from evaluation.problems.placement.reporting import make_report
+from evaluation.problems.placement.spreading import spread_of
+from evaluation.report import write_report
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, first
+from logs_schema.product import fingerprint, read_manifest
+from logs_schema.progress import Progress
+from offline_rl.export import export_policy, network_facts
+from offline_rl.placement_contract import placement_contract
+from offline_rl.recipes.ladder import in_words, rungs_of
+from offline_rl.recipes.schedulers import (
+    best_row,
+    load_observed,
+    load_schedulers,
+    policy_params,
+    save_schedulers,
+)
+from offline_rl.recipes.training import TrainingConfig, train_schedulers
+from offline_rl.recipes.training_days import load_training_days
+from twin.arrays import save_arrays
+from twin.imitation.config import GameConfig
+from twin.imitation.refining import imitated_twin
+from twin.placement.encoding import fit_encoding
+from twin.placement.learned import AnswerConfig
+from twin.placement.model import PlacementTwin, fit_twin, load_encoding
+from twin.population import PopulationConfig, learn_asking
+
+POPULATION = "population"
+"""Folder of the population within a twin's."""
+CURVES = "game.npz"
+"""File in a twin's folder: every look of the adversarial game, if one was played."""
+NO_GAME = GameConfig()
+POLICY_CODE = 8
+"""Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
+
+
+def build_twin(
+    out: Path,
+    archive_path: Path,
+    days: DaysConfig,
+    shifts: ShiftConfig,
+    config: AnswerConfig,
+    seed: int,
+    progress: Progress,
+    *,
+    population: PopulationConfig,
+    imitation: GameConfig = NO_GAME,
+) -> dict[str, Any]:
+    """Fits a twin on the training days of an archive and writes it into `out`: answers, and a population beside them.
+
+    A log that does not support a population gives a twin without one; the facts say why. A game that was killed goes on
+    where it was.
+
+    Returns:
+        Facts for the manifest: training days, fit, population, and the adversarial game if one was played.
+
+    Raises:
+        ConfigError: No training days, or too little in them to learn from.
+        ImitationError: Too little for the game, or it diverged.
+    """
+    archive = Archive(archive_path)
+    train_days = train_days_of(archive, days, shifts)
+    fewer = kept_back_of(archive, train_days, days, shifts)
+    if fewer:
+        progress.note(f"warning: {fewer}")
+    encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
+    with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
+        twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
+    game: dict[str, Any] = {}
+    if imitation.kind != NO_GAME.kind:
+        twin, game = _play_game(out, twin, archive, imitation, seed, progress)
+    twin.save(out)
+    asking = _build_population(out / POPULATION, archive, train_days, population, seed, progress)
+    best = np.nanmax(twin.report.held_out_log_likelihood, axis=0)
+    return {
+        "archive": archive.content_hash,
+        "train_days_hash": archive.days_hash("requests", train_days),
+        "train_days": [day.isoformat() for day in train_days],
+        "nodes": list(encoding.cluster.node_names),
+        "decisions_name": "node classes" if encoding.by_class else "nodes",
+        "num_train_offers": twin.report.num_train,
+        "num_held_out_offers": twin.report.num_held_out,
+        "held_out_log_likelihood": float(np.mean(best)),
+        "spread": spread_of(twin.report),
+        "num_carried_overflow": twin.windows.num_overflow,
+        "population": asking,
+        **({KEPT_BACK: fewer} if fewer else {}),
+        **game,
+    }
+
+
+def _play_game(
+    out: Path, twin: PlacementTwin, archive: Archive, config: GameConfig, seed: int, progress: Progress
+) -> tuple[PlacementTwin, dict[str, Any]]:
+    """The twin after the game, its curves in `out`, and what the manifest says of it."""
+    made_from = {"days": archive.days_hash("requests", twin.encoding.train_days)}
+    settings = {
+        "twin": asdict(twin.config), "game": asdict(config), "num_steps": twin.windows.num_steps,
+        "encoding": twin.encoding.to_json(),
+    }  # fmt: skip
+    wanted = fingerprint("game", made_from, settings, seed)
+    unfinished = out.parent / f".unfinished-game-{wanted[:16]}.npz"
+    with progress.stage("adversarial game", unit="steps") as stage:
+        twin, played = imitated_twin(
+            jax.random.key(seed), twin, archive, config, checkpoint=unfinished,
+            on_look=lambda look: stage(look.step, text=f"held-out log likelihood {look.held_out_answers:.3f}"),
+        )  # fmt: skip
+    save_arrays(out / CURVES, played.looks)
+    unfinished.unlink(missing_ok=True)
+    progress.note(played.facts["in_words"])
+    kept = played.facts["log_likelihood"]["kept"]
+    return twin, {"imitation": played.facts, "held_out_log_likelihood": kept}
+
+
+def _build_population(
+    out: Path,
+    archive: Archive,
+    days: Sequence[dt.date],
+    config: PopulationConfig,
+    seed: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    key = jax.random.fold_in(jax.random.key(seed), 1)
+    with progress.stage("population", unit="rounds") as stage:
+        facts = learn_asking(
+            key, archive, days, config, out,
+            on_look=lambda done, total, seen: stage(
+                done, total, text=f"held-out KL of pairs {seen['held_out_pairs']:.3f}"
+            ),
+        )  # fmt: skip
+    for name in ("refusal", "fallback"):
+        if name in facts:
+            progress.note(f"population: {facts[name]}")
+    return facts
+
+
+def build_policy(
+    out: Path,
+    twin_path: Path,
+    config: TrainingConfig,
+    seed: int,
+    progress: Progress,
+    *,
+    certification: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Trains the schedulers in a twin and writes them into `out`.
+
+    What is not finished is kept beside `out`, so that a killed training goes on where it was. What is known of the
+    twin's certificate goes into the manifest as it is, for bundles and reports.
+
+    Raises:
+        ConfigError: The twin's log leaves a scheduler no choice.
+        ProductError: This is no twin.
+    """
+    made_from = read_manifest(twin_path, "twin").content_hash
+    twin = PlacementTwin.load(twin_path)
+    if twin.encoding.cluster.num_nodes < 2:
+        raise ConfigError(
+            "this log leaves a scheduler no choice of node: there is only one",
+            where=", ".join(twin.encoding.cluster.node_names),
+            allowed="archives whose requests name one of at least two nodes or node classes",
+        )
+    wanted = fingerprint("policy", {"twin": made_from}, asdict(config), seed)
+    unfinished = out.parent / f".unfinished-policy-{wanted[:16]}"
+    schedulers = train_schedulers(jax.random.key(seed), twin, config, progress, keep=unfinished)
+    save_schedulers(schedulers, twin, out)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    return {
+        "seeds": list(config.seeds),
+        "training_reward": schedulers.reward_curve[:, -1].round(6).tolist(),
+        "reward_with_member_kept_aside": schedulers.held_out_curve.max(axis=1).round(6).tolist(),
+        "kl_to_clone": schedulers.kl_curve[:, -1].round(6).tolist(),
+        "ladder": in_words(schedulers.ladder),
+        "rungs": rungs_of(schedulers.ladder),
+        **(certification or {}),
+    }
+
+
+def build_comparison(
+    out: Path,
+    archive_path: Path,
+    twin_path: Path,
+    policy_path: Path | None,
+    config: RunConfig,
+    progress: Progress,
+    *,
+    title: str,
+    policies: Mapping[str, UserPolicy] | None = None,
+    warnings: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Judges the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
+
+    Without a policy only what needs no training is judged. `policies` are the user's own, beside ours. What is judged
+    already is kept beside `out` until all is, so that a killed comparison goes on where it was. The report begins with
+    `warnings`, and with the certificate of a twin that was trained in without having passed.
+    """
+    archive = Archive(archive_path)
+    refuse_other_nodes(archive, twin_path)
+    if policy_path is not None:
+        refuse_other_twin(policy_path, twin_path)
+    twin = PlacementTwin.load(twin_path)
+    schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
+    plan = plan_of(archive, twin.encoding.train_days, config.shifts)
+    hashes = {"archive": archive.content_hash}
+    hashes |= {
+        name: read_manifest(path).content_hash
+        for name, path in (("twin", twin_path), ("policy", policy_path))
+        if path is not None
+    }
+    settings = {"shifts": config.shifts, "judge": config.judge, "policies": list(policies or {})}
+    keep = Unfinished.beside(out, "comparison", hashes, settings | {"code": COMPARISON_CODE})
+    case = Case(archive, twin, schedulers, plan, config.judge, config.intervals, policies or {}, keep)
+    comparison = compare_case(case, progress, facts=archive_facts(archive))
+    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+    with progress.stage("report"):
+        report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
+        said = [f"Training: {few}."] if (few := read_manifest(twin_path).extra.get(KEPT_BACK)) else []
+        if policy_path is not None:
+            said = [training_in_words(policy_path), *said]
+            if not in_certified_twin(policy_path):
+                warnings = [*warnings, f"{said[0]} A bundle of them is for shadow mode at most."]
+        report = replace(report, limits=(*said, *report.limits), warnings=tuple(warnings))
+        write_report(report, out)
+    keep.remove()
+    return {"main_metric": comparison.main_metric}
+
+
+def refuse_other_nodes(archive: Archive, twin_path: Path) -> None:
+    """Makes sure that an archive has the nodes that a twin's decisions name, and its days of training as they were.
+
+    Raises:
+        ConfigError: It has not.
+        ProductError: This is no twin.
+    """
+    known = set(archive.nodes()["node_id"].to_pylist()) | set(archive.nodes()["node_class"].to_pylist())
+    missing = [name for name in load_encoding(twin_path).cluster.node_names if name not in known]
+    if missing:
+        raise ConfigError(
+            "the twin and the archive do not speak of the same nodes",
+            where=f"unknown to the archive: {first(missing)}",
+            allowed="an archive of the system that the twin was fitted on",
+            advice="fit a twin on this archive",
+        )
+    refuse_other_days(archive, twin_path)
+
+
+def build_bundle(
+    out: Path,
+    policy_path: Path,
+    *,
+    policy: str | None = None,
+    seed: int | None = None,
+    licence: str | None = None,
+    replace: bool = False,
+) -> dict[str, Any]:
+    """Exports a policy as the bundle `out`: the one named as in comparisons, else the winner of the training's ladder.
+
+    Of what has seeds it is the one asked for, else the best in the twin; a seed alone names the policy from the twin.
+
+    Raises:
+        ConfigError: No such policy or seed.
+        ProductError: This is no policy, or the exported copies do not decide as it does.
+    """
+    manifest = read_manifest(policy_path, "policy")
+    schedulers, encoding = load_schedulers(policy_path)
+    seeds = list(manifest.extra["seeds"])
+    if seed is not None and seed not in seeds:
+        raise ConfigError(f"there is no policy of seed {seed}", allowed=", ".join(map(str, seeds)))
+    if policy is None:
+        policy = schedulers.chosen[0] if seed is None else TWIN_POLICY
+    row = best_row(schedulers, policy) if seed is None else seeds.index(seed)
+    params = policy_params(schedulers, policy, row)
+    days = load_training_days(policy_path)
+    contract = placement_contract(
+        encoding,
+        network_facts(params),
+        ranges=None if days is None else (days.low, days.high),
+        alarm=None if days is None else days.alarm,
+        trained_on=trained_in(manifest),
+        certificate=manifest.extra.get("certificate"),
+        licence=licence,
+    )
+    export_policy(
+        params,
+        out,
+        contract,
+        observed=load_observed(policy_path),
+        made_from={"policy": manifest.content_hash},
+        seed=seeds[row],
+        extra={
+            "train_days": [day.isoformat() for day in encoding.train_days],
+            "seed_chosen_by": "value in the twin" if seed is None else "the user",
+            "policy": policy,
+            "ladder": manifest.extra.get("ladder", "none was climbed"),
+        },
+        replace=replace,
+    )
+    return {"seed": seeds[row], "policy": policy}

@@ -1,0 +1,225 @@
+"""What a refresh decides: export the new policy, or keep the running one; and why.
+
+A new policy is exported if the twin it was trained in passed its certificate and, where a policy is running already,
+the newest days say that it is better (or, if that is accepted, not worse). Of a placement the twin of the newest days
+decides, since replay is blind to crowding; where those days hold too little for a twin, replay decides. Of an order
+replay decides, which is exact. Asked for by name (`--force`), a policy of a twin that did not pass is compared too, and
+exported if it is found better than the running one; where none is running, nothing is. An order that a published rule
+would beat on those days is not exported: the rule should be.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from evaluation.certify.lines import Verdict
+from evaluation.comparison.bootstrap import Estimate
+from evaluation.comparison.bootstrap import Verdict as Said
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.formatting import number, with_interval
+from evaluation.jobs.records import from_plain, to_plain
+from evaluation.problems.ordering.playing import EASY
+from evaluation.problems.refresh.appending import in_words
+from evaluation.problems.refresh.config import NOT_WORSE
+from evaluation.problems.refresh.judging import NEWEST
+from evaluation.problems.refresh.parts import NEW, RUNNING
+
+
+class Result(Enum):
+    """How a refresh ended."""
+
+    EXPORTED = "exported"
+    KEPT = "kept the running policy"
+    FAILED = "certificate failed"
+    CANNOT_TELL = "certificate cannot tell"
+
+
+EXIT_STATUS = {Result.EXPORTED: 0, Result.KEPT: 10, Result.FAILED: 11, Result.CANNOT_TELL: 12}
+"""Of the command; 2 is an error that can be mended, as everywhere."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one judge says of both policies.
+
+    Attributes:
+        judge: Which one.
+        new, running: Values of the main metric.
+        difference: New minus running, paired.
+        verdict: "better", "worse" or "cannot tell", of the new one.
+    """
+
+    judge: str
+    new: Estimate
+    running: Estimate
+    difference: Estimate
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided, and why.
+
+    Attributes:
+        result: How it ended.
+        reason: Why, in a sentence.
+        history: What was appended, and what the history holds (see `appending.build_history`).
+        train_days, judged_days: ISO dates: what the twin learned from, and the newest days, held out.
+        certificate: Content hash of the certificate; None where nothing new came, so nothing was fitted.
+        verdict: What the certificate says, in words.
+        new, running: Content hashes of the bundles; None where there is none.
+        accept: What the comparison has to say: "better" or "not-worse".
+        metric, unit_kind: Of the judgements.
+        judgements: Of all judges; the first one decides.
+        notes: What had to be done without.
+    """
+
+    result: Result
+    reason: str
+    history: Mapping[str, Any]
+    train_days: tuple[str, ...]
+    judged_days: tuple[str, ...]
+    certificate: str | None
+    verdict: str
+    new: str | None
+    running: str | None
+    accept: str
+    metric: str | None
+    unit_kind: str | None
+    judgements: tuple[Judgement, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain | {"exit_status": EXIT_STATUS[self.result]}
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Decision":
+        """The decision that `to_json` wrote; SchemaError where it is of another version."""
+        return from_plain(Decision, {name: value for name, value in content.items() if name != "exit_status"})
+
+    def in_words(self) -> str:
+        """The report."""
+        lines = [
+            f"{self.result.value}: {self.reason}",
+            f"history: {in_words(self.history)}",
+        ]
+        if self.certificate is not None:
+            lines.append(f"twin: learned from {_span(self.train_days)}; held out: {_span(self.judged_days)}")
+            lines.append(f"certificate {self.certificate[:12]}: {self.verdict}")
+        if self.new is not None:
+            lines.append(f"new policy {self.new[:12]}; running policy {(self.running or 'none')[:12]}")
+        if self.judgements:
+            lines.append(f"{self.metric}, intervals over {self.unit_kind}; asked for: {self.accept}")
+        lines += [_line(one) for one in self.judgements]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def idle_decision(history: Mapping[str, Any], accept: str) -> Decision:
+    """The decision where the log says nothing that the history did not know; arguments as in `Decision`."""
+    reason = "nothing new came, so nothing was fitted (--force does it all the same)"
+    return Decision(
+        Result.KEPT,
+        reason,
+        history,
+        (),
+        (),
+        None,
+        "none was asked for",
+        None,
+        None,
+        accept,
+        None,
+        None,
+        (),
+        (),
+    )
+
+
+def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:
+    """What the judges say of the main metric, the one that decides first."""
+    found = []
+    for judge in sorted(comparison.judges, key=lambda facts: facts.name != NEWEST):
+        where = judge.name, 0
+        values = [comparison.cell(*where, policy, comparison.main_metric) for policy in (NEW, RUNNING)]
+        gap = comparison.difference(*where, NEW, RUNNING, comparison.main_metric)
+        nothing = Estimate(None, None, None, 0, "nothing to measure")
+        found.append(
+            Judgement(
+                judge.name,
+                values[0] or nothing,
+                values[1] or nothing,
+                nothing if gap is None else gap.estimate,
+                (Said.CANNOT_TELL if gap is None else gap.verdict).value,
+            )
+        )
+    return tuple(found)
+
+
+def better_rules(comparison: Comparison) -> tuple[str, ...]:
+    """The published rules of a queue, with EASY, that do better than the new order on the newest days."""
+    names = [one.name for one in comparison.policies if one.kind == "baseline" and one.name.endswith(EASY)]
+    found = {
+        name: comparison.difference(comparison.judges[0].name, 0, NEW, name, comparison.main_metric)
+        for name in names
+    }
+    return tuple(name for name, gap in found.items() if gap is not None and gap.verdict is Said.WORSE)
+
+
+def decide(
+    certificate: str,
+    judgements: tuple[Judgement, ...] | None,
+    accept: str,
+    *,
+    force: bool = False,
+    rules: tuple[str, ...] = (),
+) -> tuple[Result, str]:
+    """The decision and its reason.
+
+    Args:
+        certificate: Its verdict.
+        judgements: The one that decides first; None where no policy is running to compare with.
+        accept: What the deciding judge has to say: "better" or "not-worse".
+        force: Whether a policy was trained whatever the certificate says.
+        rules: Published rules that do better than the new policy.
+    """
+    passed = certificate == Verdict.PASS.value
+    failed = certificate == Verdict.FAIL.value
+    unproved = (
+        "the twin failed its certificate"
+        if failed
+        else "the certificate cannot tell whether the twin may be believed"
+    )
+    if not passed and not (force and judgements):
+        why = (
+            "no policy is running that the new one could be better than, so it is not exported"
+            if force
+            else "nothing was trained, what runs goes on running"
+        )
+        return (Result.FAILED if failed else Result.CANNOT_TELL), f"{unproved}: {why}"
+    ground = "the twin passed its certificate" if passed else unproved
+    if judgements is None:
+        return Result.EXPORTED, f"{ground}, and there is no running policy to compare with"
+    deciding = judgements[0]
+    said = f"the {deciding.judge} says: {deciding.verdict}"
+    is_better, is_worse = (deciding.verdict == one.value for one in (Said.BETTER, Said.WORSE))
+    measured = deciding.difference.low is not None
+    if is_better or (accept == NOT_WORSE and measured and not is_worse):
+        if rules:
+            told = f"{', '.join(rules)} would do better than the new order: schedtwin export POLICY --rule"
+            return Result.KEPT, f"{said}, but {told}"
+        return Result.EXPORTED, f"{ground}, {'and' if passed else 'but'} {said}"
+    return Result.KEPT, f"{said}, and {accept} was asked for"
+
+
+def _line(one: Judgement) -> str:
+    values = f"new {number(one.new.value)}, running {number(one.running.value)}"
+    return f"  {one.judge}: {values}, difference {with_interval(one.difference, signed=True)}: {one.verdict}"
+
+
+def _span(days: tuple[str, ...]) -> str:
+    if not days:
+        return "no day"
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]} ({len(days)} days)"

@@ -1,0 +1,151 @@
+"""The new policy and the running one on the newest days, which neither twin nor new policy has learned from.
+
+Two judges: replay of those days, and a twin fitted on them. Both policies meet the same arrivals and the same draws,
+each sees the system as its own contract says, so their difference is paired by unit.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
+
+import jax
+
+from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.formatting import number
+from evaluation.configuration import JudgeConfig
+from evaluation.jobs.products import archive_facts
+from evaluation.judges.contender import Contender
+from evaluation.judges.players import HISTORY, Players, as_logged
+from evaluation.judges.unsupported import unsaid, without
+from evaluation.judges.windows import (
+    Candidate,
+    Judge,
+    replay_judge,
+    replay_program,
+    twin_judge,
+    twin_program,
+    window_units,
+)
+from evaluation.metrics import main_metric
+from evaluation.problems.refresh.parts import CONTENDERS, NEW, RUNNING
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from twin.contracts import Array
+from twin.placement.model import PlacementTwin, encode_days, fit_twin
+
+KINDS = (HISTORY, NEW, RUNNING)
+REPLAY, NEWEST = "replay", "twin of the newest days"
+POLICIES = (
+    *(PolicyFacts(name, "trained", description) for name, description in CONTENDERS.items()),
+    PolicyFacts(HISTORY, "history", "the logged decisions"),
+)
+JUDGES = (
+    JudgeFacts(
+        REPLAY,
+        "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
+        "that ran on the chosen node. Blind to the crowding that another policy causes.",
+    ),
+    JudgeFacts(
+        NEWEST,
+        "logged arrivals; answers from a twin fitted on these very days, unseen in training. Sees crowding as far as "
+        "the log taught it; it is a model, not the system.",
+    ),
+)
+
+
+def judge_both(
+    archive: Archive,
+    twin: PlacementTwin,
+    days: Sequence[dt.date],
+    new: Contender,
+    running: Contender,
+    config: JudgeConfig,
+    intervals: BootstrapConfig,
+    progress: Progress,
+) -> Comparison:
+    """Judges the new policy, the running one and the logged decisions.
+
+    Args:
+        archive: With the days.
+        twin: That the new policy was trained in; its encoding describes the judged system.
+        days: The newest days, after those of training.
+        new, running: The policies.
+        config: How to judge.
+        intervals: Of the differences.
+        progress: Where to show how far it is.
+
+    Returns:
+        The comparison, under shift 0; without the second judge where the days hold too few requests for a twin.
+    """
+    encoding, notes = twin.encoding, []
+    windows = encode_days(archive, encoding, days, num_steps=config.num_steps)
+    seen_by_running = encode_days(archive, running.encoding, days, num_steps=config.num_steps)
+    shape, seen = (windows.num_steps, windows.num_windows), {RUNNING: seen_by_running}
+    players: Players = {HISTORY: as_logged, NEW: new.player(None), RUNNING: running.player(RUNNING)}
+    others = {RUNNING: running.encoding}
+    judges = [replay_judge(replay_program(encoding, players, others), encoding, windows, shape, seen)]
+    key, answers = jax.random.key(config.seed), replace(twin.config, num_steps=config.num_fit_steps)
+    try:
+        with progress.stage("fit a twin of the newest days"):
+            fit = jax.random.fold_in(key, 1)
+            newest = fit_twin(fit, archive, encoding, days, answers)
+    except ConfigError as error:
+        notes.append(f"no twin of the newest days ({error.what}); replay decides")
+    else:
+        program = twin_program(encoding, newest.config, players, others)
+        judges.append(
+            twin_judge(
+                program,
+                encoding,
+                windows,
+                newest.model,
+                shape,
+                copies=config.copies,
+                name=NEWEST,
+                others=seen,
+            )
+        )
+    lacking = unsaid(archive, days)
+    with progress.stage("judge the new policy and the running one"):
+        runs = [run for judge in judges for run in _runs(key, without(judge, lacking))]
+    main = main_metric(encoding.problem.reward)
+    counts = sum(archive.num_rows("requests", day) for day in days)
+    found = compare(
+        runs,
+        archive=archive_facts(archive),
+        train_days=[day.isoformat() for day in encoding.train_days],
+        unit_kind=window_units(windows)[2],
+        policies=POLICIES,
+        judges=[facts for facts in JUDGES if facts.name in {run.judge for run in runs}],
+        shifts=[ShiftFacts(0, tuple(day.isoformat() for day in days), counts)],
+        references=(RUNNING, HISTORY),
+        main_metric=main.name,
+        notes=notes,
+        config=intervals,
+    )
+    return replace(found, notes=(*found.notes, *_worth_of_history(found)))
+
+
+def _worth_of_history(comparison: Comparison) -> list[str]:
+    """How far the twin of the newest days is off on the decisions that were really taken, in words."""
+    told, logged = (comparison.cell(judge, 0, HISTORY, comparison.main_metric) for judge in (NEWEST, REPLAY))
+    if told is None or logged is None:
+        return []
+    return [
+        f"the logged decisions were worth {number(logged.value)}; the {NEWEST} says {number(told.value)}: the further "
+        "apart, the less its verdict is worth"
+    ]
+
+
+def _runs(key: Array, judge: Judge) -> list[Run]:
+    trials = judge.try_out(key, [Candidate(kind, kind, None) for kind in KINDS])
+    return [
+        Run(
+            judge.name, 0, kind, trial.decisions, agreement=trial.agreement,
+            num_overflow=trial.decisions.num_censored if judge.name != REPLAY else 0,
+            num_illegal=trial.num_illegal, unfamiliar=trial.unfamiliar,
+        )
+        for kind, trial in zip(KINDS, trials, strict=True)
+    ]  # fmt: skip

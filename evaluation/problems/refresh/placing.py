@@ -1,0 +1,68 @@
+"""The refresh of a placement policy: which node takes a request."""
+
+import datetime as dt
+from pathlib import Path
+
+from evaluation.comparison.comparison import Comparison
+from evaluation.configuration import RunConfig
+from evaluation.judges.contender import load_contender
+from evaluation.problems.placement.comparing import COMPARISON_CODE, refuse_uneven_lives
+from evaluation.problems.refresh.judging import judge_both
+from evaluation.problems.refresh.parts import HeldOut, Parts
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from offline_rl.recipes.training import refuse_uneven_streams
+from twin.placement.model import PlacementTwin, load_encoding
+
+JUDGE_DAYS = 2
+
+
+def placement_parts(config: RunConfig) -> Parts:
+    """The parts.
+
+    Raises:
+        ConfigError: Lives of a window or streams of training cannot be dealt to the twin's members.
+    """
+    refuse_uneven_lives(config.judge, config.twin.num_members)
+    refuse_uneven_streams(config.train, config.twin.num_members)
+
+    def judge(
+        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
+    ) -> Comparison:
+        system = PlacementTwin.load(twin)
+        one, other = (load_contender(bundle, system.encoding) for bundle in (new, running))
+        return judge_both(
+            Archive(archive), system, days, one, other, config.judge, config.intervals, progress
+        )
+
+    return Parts(
+        num_days=JUDGE_DAYS,
+        config=config,
+        judge_code=COMPARISON_CODE,
+        judge_settings={"judge": config.judge, "intervals": config.intervals},
+        hold_out=newest_days,
+        refuse_other=_refuse_other,
+        judge=judge,
+    )
+
+
+def newest_days(archive: Archive, num_days: int) -> HeldOut:
+    """The newest days with requests.
+
+    Raises:
+        ConfigError: That leaves no day to learn from.
+    """
+    days = archive.days("requests")
+    if len(days) <= num_days:
+        raise ConfigError(
+            f"the history has {len(days)} days with requests, and {num_days} of them are to be held out",
+            where=str(archive.path),
+            allowed="at least one day more than is held out",
+            advice="hold out fewer days (--judge-days), or begin with a longer log",
+        )
+    return HeldOut(tuple(days[-num_days:]), days[-num_days] - dt.timedelta(days=1))
+
+
+def _refuse_other(bundle: Path, twin: Path) -> None:
+    load_contender(bundle, load_encoding(twin))
