@@ -34,7 +34,7 @@ _HOMES = {
     "Certified": "certify.api",
     "CertifyConfig": "certify.config",
     "JudgeConfig": "configuration",
-    "add_problem": "kits",
+    "add_problem": "problems.kits",
     "main": "cli",
     "simulate": "simulator.logs",
     "validate": "certify.api",

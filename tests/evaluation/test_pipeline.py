@@ -94,7 +94,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("evaluation.judges.off_policy.judging.CLONE_UPDATES", 10)
     patch.setattr("evaluation.judges.off_policy.judging.NUM_DRAWS", 4)
     patch.setattr("evaluation.problems.placement.comparing.COMPARED", RULES)
-    for module in ("placement.comparing", "truth_judging"):
+    for module in ("problems.placement.comparing", "judges.truth"):
         patch.setattr(f"evaluation.{module}.TRUTH_BASELINES", KNOWING)
 
 
