@@ -37,11 +37,6 @@ def worth(values: PyTree, action: PyTree) -> Array:
     return _mean(jax.tree.map(of_leaf, values, action))
 
 
-def best_worth(values: PyTree) -> Array:
-    """Value of the best legal action, [seats, *streams]."""
-    return _mean(jax.tree.map(lambda value: jnp.max(value, axis=0), values))
-
-
 def soft_worth(values: PyTree) -> Array:
     """Log-sum-exp of the legal choices' values, [seats, *streams]."""
     return _mean(jax.tree.map(lambda value: jax.nn.logsumexp(value, axis=0), values))

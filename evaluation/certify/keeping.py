@@ -7,6 +7,7 @@ from typing import Any
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.lines import Verdict
+from evaluation.jobs.products import NO_CERTIFICATE
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST, read_manifest, verify
 
@@ -85,7 +86,7 @@ def find_certification(twin_path: Path) -> Certification:
     """What the certificate of a twin says, see `certification_folder`."""
     folder = certification_folder(twin_path)
     if folder is None:
-        return Certification("none", None, "trained in a twin without a certificate")
+        return Certification("none", None, NO_CERTIFICATE)
     return certification_in(folder)
 
 
