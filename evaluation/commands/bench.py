@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from evaluation.commands.bench_arguments import add_output_arguments, add_world_arguments, numbers, words
 from evaluation.commands.bench_orchestration import add_bench as add_orchestration
 from evaluation.commands.bench_scaling import add_bench as add_scaling
+from evaluation.commands.bench_worlds import add_bench as add_worlds
 
 if TYPE_CHECKING:
     from evaluation.benches.oracle_cache import Kept
@@ -54,6 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     oracle.add_argument("--replace", action="store_true", help="replace an oracle that is already there")
     add_scaling(benches)
     add_orchestration(benches)
+    add_worlds(benches)
     for bench in (truth, oracle):
         add_output_arguments(bench)
 

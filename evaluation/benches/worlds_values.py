@@ -1,0 +1,202 @@
+"""What policies are worth in a twin and in the simulated world, on the same logged day and in closed loop.
+
+Both systems meet the requests of the log, from an empty midnight to the day's last request; all that differs is who
+answers. Where agents leave or pause, the world itself decides who asks, and days of its own take the log's place.
+All policies live side by side: each has an equal share of the streams, so two programs serve them all.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.judges.players import Player, Seen
+from evaluation.simulator.asked import Asked, padded
+from evaluation.simulator.conditions import Conditions, conditions, longest_day
+from evaluation.simulator.names import names_in
+from evaluation.simulator.pool import asked_of, read_pool
+from evaluation.simulator.truth import truth_response
+from evaluation.simulator.world import CALENDAR_DAY_S, World
+from logs_schema import Archive
+from twin.contracts import Array, Problem, PyTree, Response, Trajectory
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
+from twin.placement.learned import learned_answers
+from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.responses import drawn_response
+from twin.placement.types import COMPLETED
+from twin.placement.usual import FOLLOW
+from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
+from twin.rollout import unroll
+
+
+class Contestant(NamedTuple):
+    """A policy that is played, and the parameters it needs (None where it needs none)."""
+
+    play: Player
+    params: PyTree = None
+
+
+class Values(NamedTuple):
+    """What every policy was worth in every life of every day; leaves [policies, lives]."""
+
+    on_time: np.ndarray  # share of requests accepted and finished within their deadline
+    response_s: np.ndarray  # mean, of those that completed
+    unfamiliar: (
+        np.ndarray
+    )  # share of decisions that went to longer queues than the twin knows; 0 in the truth
+
+    @staticmethod
+    def joined(parts: Sequence["Values"]) -> "Values":
+        """The lives of several days side by side."""
+        return Values(*(np.concatenate(leaves, axis=1) for leaves in zip(*parts, strict=True)))
+
+
+def day_requests(archive: Archive, world: World, days: Sequence[dt.date]) -> list[Asked] | None:
+    """The requests of some days of a log that `world` wrote, padded alike; None where only the world can ask."""
+    if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
+        return None
+    pool = read_pool(archive, world)
+    first, day = min(archive.days("requests")), np.floor(pool.clock_s / CALENDAR_DAY_S).astype(int)
+    found = []
+    for one in days:
+        rows = np.flatnonzero(day == (one - first).days)
+        random = np.random.default_rng(0)  # for what a log hides, which this one does not
+        found.append(asked_of(pool, rows, pool.clock_s[rows] % CALENDAR_DAY_S, world, random))
+    longest = max(len(one.arrival_s) for one in found) + 1
+    return [padded(one, longest, world.day_s) for one in found]
+
+
+def true_values(
+    key: Array,
+    archive: Archive,
+    world: World,
+    twin: PlacementTwin,
+    days: Sequence[dt.date],
+    contestants: Sequence[Contestant],
+    num_lives: int,
+) -> Values:
+    """The policies' values in the world itself, every day lived `num_lives` times by each."""
+    encoding, first = twin.encoding, min(archive.days("requests"))
+    names, asked = names_in(world, encoding.cluster), day_requests(archive, world, days)
+    num_steps = longest_day(conditions(world, 0)) if asked is None else len(asked[0].arrival_s) - 1
+    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
+
+    def run(key: Array, params: Sequence[PyTree], today: Conditions, weekday: Array) -> Values:
+        response = truth_response(
+            world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
+        )
+        lived = _play(key, problem, response, contestants, params, 1, num_lives, num_steps)
+        return _values(lived, len(contestants), 1, None)
+
+    program, found = jax.jit(run), []
+    for place, day in enumerate(days):
+        today = conditions(world, (day - first).days)
+        today = today if asked is None else today._replace(asked=asked[place])
+        one = jax.random.fold_in(key, place)
+        found.append(program(one, [each.params for each in contestants], today, jnp.int32(day.weekday())))
+    return Values.joined([Values(*map(np.asarray, one)) for one in found])
+
+
+def promised_values(
+    key: Array,
+    archive: Archive,
+    twin: PlacementTwin,
+    days: Sequence[dt.date],
+    contestants: Sequence[Contestant],
+    num_lives: int,
+) -> Values:
+    """The policies' values in a twin; `num_lives` is a multiple of its members."""
+    encoding, members = twin.encoding, jax.tree.leaves(twin.model.parameters)[0].shape[0]
+    longest = max(archive.num_rows("requests", day) for day in days)
+    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
+
+    def run(key: Array, params: Sequence[PyTree], windows: Windows, model: PyTree) -> Values:
+        answers = learned_answers(encoding, twin.config, model)
+        response = drawn_response(
+            encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
+        )
+        lived = _play(key, problem, response, contestants, params, members, num_lives, longest)
+        return _values(lived, len(contestants), members, jnp.asarray(model.usual_room_s))
+
+    program, found = jax.jit(run), []
+    for place, day in enumerate(days):
+        window = pad_windows(encode_days(archive, encoding, [day], num_steps=longest), longest, 1)
+        windows = jax.tree.map(jnp.asarray, select(window, np.zeros(len(contestants) * num_lives, int)))
+        one = jax.random.fold_in(key, place)
+        found.append(program(one, [each.params for each in contestants], windows, twin.model))
+    return Values.joined([Values(*map(np.asarray, one)) for one in found])
+
+
+def side_by_side(contestants: Sequence[Contestant], num_members: int) -> Callable[..., PyTree]:
+    """One policy in which each contestant decides in its share of the streams: (params, key, seen, legal) -> action.
+
+    Streams lie member by member, within a member contestant by contestant.
+    """
+    num = len(contestants)
+
+    def share(tree: PyTree, index: int) -> PyTree:
+        def of(leaf: Array) -> Array:
+            split = leaf.reshape(*leaf.shape[:-1], num_members, num, -1)
+            return split[..., index, :].reshape(*leaf.shape[:-1], -1)
+
+        return jax.tree.map(of, tree)
+
+    def decide(params: Sequence[PyTree], key: Array, seen: Seen, legal: Array) -> Array:
+        parts = []
+        for index, (one, own) in enumerate(zip(contestants, params, strict=True)):
+            mine = Seen(share(seen.observation, index), None, None)
+            action = one.play(own, jax.random.fold_in(key, index), mine, share(legal, index))
+            parts.append(action.reshape(*action.shape[:-1], num_members, -1))
+        return jnp.stack(parts, axis=-2).reshape(*legal.shape[1:])
+
+    return decide
+
+
+def _play(
+    key: Array,
+    problem: Problem,
+    response: Response,
+    contestants: Sequence[Contestant],
+    params: Sequence[PyTree],
+    num_members: int,
+    num_lives: int,
+    num_steps: int,
+) -> Trajectory:
+    both = side_by_side(contestants, num_members)
+
+    def decide(key: Array, observation: PyTree, legal: Array, _: None) -> Array:
+        return both(params, key, Seen(observation, None, None), legal)
+
+    slim = problem._replace(observe_global=lambda _: jnp.zeros(()))
+    return unroll(key, environment(slim, response), decide, None, num_steps, (len(contestants) * num_lives,))
+
+
+def _values(lived: Trajectory, num: int, num_members: int, usual_room_s: Array | None) -> Values:
+    outcome, active = lived.outcome, lived.active
+    count = jnp.maximum(jnp.sum(active, axis=(0, 1)), 1)
+    completed = active & lived.settled & (outcome.status == COMPLETED)
+    response_s = jnp.where(completed, outcome.finish_s - lived.facts.arrival_s, 0.0)
+    deadline = outcome.finish_s - lived.facts.arrival_s <= lived.facts.deadline_s
+    far = jnp.zeros_like(active) if usual_room_s is None else lived.note > usual_room_s[lived.action]
+
+    def of(leaf: Array, over: Array) -> Array:
+        sums = jnp.sum(leaf, axis=(0, 1)) / jnp.maximum(over, 1)
+        return jnp.moveaxis(sums.reshape(num_members, num, -1), 1, 0).reshape(num, -1)
+
+    return Values(
+        of(completed & deadline, count),
+        of(response_s, jnp.sum(completed, axis=(0, 1))),
+        of(far & active, count),
+    )
+
+
+def as_table(values: Values, names: Sequence[str]) -> Mapping[str, Mapping[str, list[float]]]:
+    """Plain values: name of a policy -> name of a value -> one a life."""
+    return {
+        name: {field: np.asarray(getattr(values, field)[row], float).tolist() for field in Values._fields}
+        for row, name in enumerate(names)
+    }

@@ -1,0 +1,98 @@
+"""`schedtwin bench worlds`: promises of twins and their certificates, in worlds that twins were not made for."""
+
+from argparse import Namespace, _SubParsersAction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.commands.bench_arguments import add_output_arguments, numbers
+
+if TYPE_CHECKING:
+    from evaluation.simulator.world import World
+
+NAME = "worlds"
+HELP = "hold what twins promise, and what their certificates say, against simulated worlds of many kinds"
+
+
+def add_bench(benches: _SubParsersAction) -> None:
+    """Declare the bench and its arguments."""
+    parser = benches.add_parser(NAME, help=HELP, description=HELP)
+    parser.set_defaults(bench=run)
+    parser.add_argument(
+        "--worlds", metavar="LIST",
+        help="names of evaluation/examples/worlds, or files WORLD.toml, with commas (default: all examples)",
+    )  # fmt: skip
+    parser.add_argument("--seeds", metavar="N", type=int, default=1, help="logs of every world (default: 1)")
+    parser.add_argument(
+        "--shifts", metavar="LIST", type=numbers,
+        help="days from training to the days played and certified on, with commas (default: 0,1,7,30)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--requests",
+        metavar="N",
+        type=int,
+        help="shorten days to so many requests (default: as the worlds are)",
+    )
+    parser.add_argument(
+        "--updates", metavar="N", type=int, default=0,
+        help="also train a policy in the twin, with so many updates (default: 0, none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--quick", action="store_true", help="a first look: short days, small twins, two shifts"
+    )
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, default=Path("worlds"),
+        help="work folder; what is there already is used (default: ./worlds)",
+    )  # fmt: skip
+    add_output_arguments(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Measure what is not measured yet, and print it all; 0."""
+    import json
+    from dataclasses import replace
+
+    from evaluation.benches.worlds_bench import WorldsBenchConfig, bench_world, quick
+    from evaluation.benches.worlds_table import as_json, as_table
+    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.jobs.records import to_plain
+
+    config = WorldsBenchConfig(seeds=tuple(range(arguments.seeds)), updates=arguments.updates)
+    config = quick(config) if arguments.quick else config
+    if arguments.shifts is not None:
+        config = replace(config, shifts=arguments.shifts)
+    if arguments.requests is not None:
+        config = replace(config, num_requests=arguments.requests)
+    cases = [(world, seed) for world in _worlds(arguments.worlds) for seed in config.seeds]
+    found = []
+    with (
+        progress_of(arguments) as progress,
+        progress.stage("worlds", total=len(cases), unit="worlds") as stage,
+    ):
+        for done, (world, seed) in enumerate(cases):
+            stage(done, text=f"{world.name}, seed {seed}")
+            found += bench_world(world, seed, config, arguments.out / f"{world.name}-{seed}", progress)
+    result = as_json(found, to_plain(config))
+    (arguments.out / "worlds.json").write_text(json.dumps(result, indent=1) + "\n")
+    show_result(arguments, result, as_text(as_table(found)).rstrip())
+    return 0
+
+
+def _worlds(listed: str | None) -> "list[World]":
+    """The worlds of the names and files in a list with commas; ConfigError where there is none of a name."""
+    from evaluation.simulator.world_files import load_world
+    from logs_schema.errors import ConfigError
+
+    examples = {path.stem: path for path in sorted(EXAMPLES.glob("*.toml"))}
+    found = []
+    for name in [*examples] if listed is None else listed.split(","):
+        if not name.endswith(".toml") and name not in examples:
+            raise ConfigError(
+                f"there is no world {name!r}", where="bench worlds, --worlds",
+                allowed=f"{', '.join(examples)}, or files WORLD.toml",
+            )  # fmt: skip
+        found.append(load_world(examples.get(name, Path(name))))
+    return found
+
+
+EXAMPLES = Path(__file__).parents[1] / "examples" / "worlds"
+"""Worlds as files, beside the code."""
