@@ -27,7 +27,7 @@ from twin.placement.bookkeeping import placement
 from twin.placement.learned import learned_answers
 from twin.placement.model import PlacementTwin, encode_days
 from twin.placement.responses import drawn_response
-from twin.placement.types import COMPLETED
+from twin.placement.types import COMPLETED, Leaf
 from twin.placement.usual import FOLLOW
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import unroll
@@ -43,8 +43,8 @@ class Contestant(NamedTuple):
 class Values(NamedTuple):
     """What every policy was worth in every life of every day; leaves [policies, lives]."""
 
-    on_time: np.ndarray  # share of requests accepted and finished within their deadline
-    response_s: np.ndarray  # mean, of those that completed
+    on_time: Leaf  # share of requests accepted and finished within their deadline
+    response_s: Leaf  # mean, of those that completed
     unfamiliar: (
         np.ndarray
     )  # share of decisions that went to longer queues than the twin knows; 0 in the truth
