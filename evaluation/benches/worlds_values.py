@@ -45,9 +45,7 @@ class Values(NamedTuple):
 
     on_time: Leaf  # share of requests accepted and finished within their deadline
     response_s: Leaf  # mean, of those that completed
-    unfamiliar: (
-        np.ndarray
-    )  # share of decisions that went to longer queues than the twin knows; 0 in the truth
+    unfamiliar: Leaf  # share of decisions to longer queues than the twin knows; 0 in the truth
 
     @staticmethod
     def joined(parts: Sequence["Values"]) -> "Values":
