@@ -4,6 +4,8 @@ from offline_rl.algorithms.advantage_weighted import AdvantageWeightedConfig, ad
 from offline_rl.algorithms.behaviour_cloning import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.algorithms.conservative_q import ConservativeQConfig, conservative_q
 from offline_rl.algorithms.direct_method import DirectMethodConfig, direct_method
+from offline_rl.algorithms.gpg import GPGConfig, gpg
+from offline_rl.algorithms.gpo import GPOConfig, gpo
 from offline_rl.algorithms.implicit_q import ImplicitQConfig, implicit_q
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.algorithms.regularised_imitation import RegularisedImitationConfig, regularised_imitation
@@ -14,6 +16,8 @@ __all__ = [
     "BehaviourCloningConfig",
     "ConservativeQConfig",
     "DirectMethodConfig",
+    "GPGConfig",
+    "GPOConfig",
     "ImplicitQConfig",
     "PPOConfig",
     "RegularisedImitationConfig",
@@ -22,6 +26,8 @@ __all__ = [
     "behaviour_cloning",
     "conservative_q",
     "direct_method",
+    "gpg",
+    "gpo",
     "implicit_q",
     "ppo",
     "regularised_imitation",

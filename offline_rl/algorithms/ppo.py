@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.descent import clipped_adam, descend
+from offline_rl.descent import clipped_adam, descend, minibatch_width
 from offline_rl.distributions import joint_entropy, joint_kl, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import clipped_surrogate, huber, shares, weighted_mean, weighted_sum
@@ -190,7 +190,7 @@ def ppo(
 
     def step(key: Array, state: PPOState, trajectory: Trajectory) -> tuple[PPOState, PPOInfo]:
         num_streams = num_streams_of(trajectory)
-        width = _minibatch_width(num_streams, config)
+        width = minibatch_width(num_streams, config.num_minibatches)
         order = jax.random.permutation(key, num_streams)
         shuffled = jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=-1), trajectory)
         batch, scale, explained = _prepare(shuffled, state, clone, network, valuer, config)
@@ -286,16 +286,6 @@ def _explained_variance(advantage: Array, target: Array, known: Array) -> Array:
     centred = target - weighted_mean(target, known)
     left = weighted_mean(advantage**2, known) / jnp.maximum(weighted_mean(centred**2, known), 1e-6)
     return 1.0 - left
-
-
-def _minibatch_width(num_streams: int, config: PPOConfig) -> int:
-    """Streams in each minibatch."""
-    if num_streams % config.num_minibatches:
-        raise TrainingError(
-            f"{num_streams} streams cannot be cut into {config.num_minibatches} equal minibatches",
-            advice="choose a number of streams that is a multiple of num_minibatches",
-        )
-    return num_streams // config.num_minibatches
 
 
 def _info(trajectory: Trajectory, seen: list[Array], explained: Array) -> PPOInfo:

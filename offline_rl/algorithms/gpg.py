@@ -1,0 +1,109 @@
+"""GPG: policy gradient for an orchestrator that chooses nodes and changes in turn.
+
+    theta <- theta + alpha * sum over frames of grad log pi(a | s) * (return from the frame on - baseline of the frame)
+
+The baseline of a frame is the mean return from it on, over all episodes of the update. One return credits all choices
+of a frame. Source: Han et al. 2021, section III-B, equation 10.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.descent import clipped_adam, descend
+from offline_rl.losses import shares, weighted_mean, weighted_sum
+from offline_rl.returns import elapsed_discount, generalised_advantage
+from offline_rl.stepwise_actor import StepwiseActor, stepwise_policy
+from twin.contracts import Array, PyTree, Trajectory
+
+
+@dataclass(frozen=True)
+class GPGConfig:
+    """How to optimise; the defaults follow KaiS, section IV-C, where it names a value.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e; infinite in the paper.
+        entropy: Weight of the entropy bonus (none in the paper).
+        learning_rate: Of Adam.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+    """
+
+    horizon_s: float = float("inf")
+    entropy: float = 0.01
+    learning_rate: float = 1e-3
+    max_gradient_norm: float = 1.0
+
+
+class GPGState(NamedTuple):
+    """What the next update needs."""
+
+    actor: PyTree
+    optimizer: PyTree
+
+
+class GPGInfo(NamedTuple):
+    """What a person looks at; means over the choices that count."""
+
+    reward: Array  # of a frame's seat
+    policy_loss: Array
+    node_entropy: Array  # nats
+    change_entropy: Array
+    impossible: Array  # fraction of changes that could not be made at their node
+
+
+def gpg(network: StepwiseActor, config: GPGConfig | None = None) -> Algorithm:
+    """Learns from its own decisions in an environment.
+
+    Args:
+        network: The actor.
+        config: How to optimise.
+
+    Returns:
+        The algorithm; its trajectories must come from its own policy, and be whole episodes.
+    """
+    config = config or GPGConfig()
+    optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
+
+    def init(key: Array) -> GPGState:
+        params = network.init(key)
+        return GPGState(params, optimizer.init(params))
+
+    def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, GPGInfo]:
+        observation, action, decided = time_as_stream(
+            (trajectory.observation, trajectory.action, trajectory.active & trajectory.settled)
+        )
+        weight = shares(decided.astype(jnp.float32))
+        seen = network.judge(params, observation, action)
+        advantage = jnp.broadcast_to(_advantage(trajectory, config)[None], weight.shape)
+        loss = -weighted_sum((seen.node_log_prob + seen.change_log_prob) * advantage, weight)
+        spread = weighted_sum(seen.node_entropy, weight), weighted_sum(seen.change_entropy, weight)
+        impossible = weighted_sum(seen.impossible.astype(jnp.float32), weight)
+        reward = weighted_sum(time_as_stream(trajectory.reward), weight)
+        return loss - config.entropy * sum(spread), GPGInfo(reward, loss, *spread, impossible)
+
+    def step(_key: Array, state: GPGState, trajectory: Trajectory) -> tuple[GPGState, GPGInfo]:
+        num_streams_of(trajectory)
+        gradient, info = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
+        return GPGState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
+
+    return Algorithm(
+        init,
+        step,
+        lambda state: stepwise_policy(network, state.actor, draws=True),
+        lambda state: stepwise_policy(network, state.actor, draws=False),
+    )
+
+
+def _advantage(trajectory: Trajectory, config: GPGConfig) -> Array:
+    """[T, B] returns from each frame on, less their mean over streams, in deviations."""
+    discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
+    discount = jnp.where(trajectory.terminated, 0.0, discount)
+    team = jnp.sum(trajectory.reward, axis=1)
+    onward = jax.vmap(generalised_advantage, in_axes=1, out_axes=1)(team, discount, jnp.ones_like(discount))
+    decided = jnp.any(trajectory.active & trajectory.settled, axis=1).astype(jnp.float32)
+    count = jnp.maximum(jnp.sum(decided, axis=1, keepdims=True), 1.0)
+    away = (onward - jnp.sum(onward * decided, axis=1, keepdims=True) / count) * decided
+    return away / (jnp.sqrt(weighted_mean(away**2, decided)) + 1e-6)

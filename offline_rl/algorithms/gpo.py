@@ -1,0 +1,208 @@
+"""GPO: proximal policy optimisation of an orchestrator with two actors and two critics.
+
+The actor of nodes and the actor of changes share the encoder; each has a reward, a critic and an advantage of its own.
+Critics see the encoder's embeddings and the actors' probabilities, and no gradient of theirs reaches the encoder.
+
+    L = L_node + L_change - entropy * H,  each the clipped surrogate;   critics by their squared error
+
+With `dual = False` both choices share the first critic, its reward and its advantage: the single actor-critic that
+KMPS compares with. Source: Huang et al., section III-B, equations 6 and 7.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.descent import clipped_adam, descend, minibatch_width
+from offline_rl.losses import clipped_surrogate, shares, weighted_mean, weighted_sum
+from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
+from offline_rl.stepwise_actor import Judged, StepwiseActor, stepwise_policy
+from twin.contracts import Array, PyTree, Trajectory
+from twin.networks import MLP, apply
+
+Reward = Callable[[Trajectory], Array]
+"""(trajectory) -> reward of every decision [T, H, B]."""
+
+
+@dataclass(frozen=True)
+class GPOConfig:
+    """How to optimise; the defaults follow KMPS, section IV-A.4, where it names a value.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e (40 frames: a discount of .975).
+        gae_lambda: 0 trusts the critics, 1 the rewards.
+        clip: How far a probability ratio may move from 1 in one update.
+        entropy: Weight of the entropy bonus (beta).
+        dual: A reward, a critic and an advantage for each of the two actors.
+        num_epochs: Passes over each trajectory.
+        num_minibatches: Parts that the streams are cut into.
+        learning_rate: Of Adam, for the actors; critics learn at half of it.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+        critic_hidden: Widths of the critics' hidden layers.
+    """
+
+    horizon_s: float = 1000.0
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    entropy: float = 0.01
+    dual: bool = True
+    num_epochs: int = 4
+    num_minibatches: int = 2
+    learning_rate: float = 1e-3
+    max_gradient_norm: float = 0.5
+    critic_hidden: tuple[int, ...] = (128, 64, 32)
+
+
+class GPOState(NamedTuple):
+    """What the next update needs."""
+
+    actor: PyTree
+    critics: PyTree  # of nodes, of changes
+    actor_optimizer: PyTree
+    critic_optimizer: PyTree
+
+
+class GPOInfo(NamedTuple):
+    """What a person looks at; means over the choices that count."""
+
+    reward: Array  # of a frame's seat, of the actor of nodes
+    policy_loss: Array
+    value_loss: Array
+    node_entropy: Array  # nats
+    change_entropy: Array
+    impossible: Array  # fraction of changes that could not be made at their node
+
+
+class _Batch(NamedTuple):
+    """A trajectory as the losses want it; leaves [..., T, B]."""
+
+    observation: PyTree
+    action: PyTree
+    log_prob: Array  # [2, H, T, B] of node and change, at collection
+    advantage: Array  # [2, H, T, B]
+    target: Array  # [2, H, T, B]
+    weight: Array  # [H, T, B]
+
+
+def gpo(
+    network: StepwiseActor,
+    config: GPOConfig | None = None,
+    node_reward: Reward | None = None,
+    change_reward: Reward | None = None,
+) -> Algorithm:
+    """Learns from its own decisions in an environment.
+
+    Args:
+        network: The actor.
+        config: How to optimise.
+        node_reward, change_reward: What the two actors are rewarded for; the problem's reward if not given.
+
+    Returns:
+        The algorithm; its trajectories must come from its own policy.
+    """
+    config = config or GPOConfig()
+    rewards = [reward or (lambda trajectory: trajectory.reward) for reward in (node_reward, change_reward)]
+    critic = MLP(config.critic_hidden, 1)
+    actor_adam = clipped_adam(config.learning_rate, config.max_gradient_norm)
+    critic_adam = clipped_adam(config.learning_rate / 2.0, config.max_gradient_norm)
+
+    def init(key: Array) -> GPOState:
+        key_actor, *keys = jax.random.split(key, 3)
+        params = network.init(key_actor)
+        critics = tuple(
+            critic.init(one, jnp.zeros((width, 1))) for one, width in zip(keys, network.widths, strict=True)
+        )
+        return GPOState(params, critics, actor_adam.init(params), critic_adam.init(critics))
+
+    def values(critics: PyTree, seen: Judged) -> Array:
+        """[2, H, T, B]; contexts are data here."""
+        contexts = jax.lax.stop_gradient((seen.node_context, seen.change_context))
+        return jnp.stack([apply(critic, one, two)[0] for one, two in zip(critics, contexts, strict=True)])
+
+    def actor_loss(params: PyTree, batch: _Batch) -> tuple[Array, tuple[Array, ...]]:
+        seen = network.judge(params, batch.observation, batch.action)
+        ratio = jnp.stack([seen.node_log_prob, seen.change_log_prob]) - batch.log_prob
+        weight = shares(batch.weight)
+        both = jnp.broadcast_to(weight[None], ratio.shape)
+        loss = weighted_sum(clipped_surrogate(ratio, batch.advantage, config.clip), both)
+        spread = weighted_sum(seen.node_entropy, weight), weighted_sum(seen.change_entropy, weight)
+        impossible = weighted_sum(seen.impossible.astype(jnp.float32), weight)
+        return loss - config.entropy * sum(spread), (loss, *spread, impossible)
+
+    def critic_loss(critics: PyTree, params: PyTree, batch: _Batch) -> Array:
+        error = values(critics, network.judge(params, batch.observation, batch.action)) - batch.target
+        return 0.5 * weighted_mean(error**2, jnp.broadcast_to(batch.weight[None], error.shape))
+
+    def prepared(state: GPOState, trajectory: Trajectory) -> _Batch:
+        observation, action, decided = time_as_stream(
+            (trajectory.observation, trajectory.action, trajectory.active & trajectory.settled)
+        )
+        seen = network.judge(state.actor, observation, action)
+        value = values(state.critics, seen)
+        reward = jnp.stack([time_as_stream(one(trajectory)) for one in rewards])
+        advantage = _advantages(trajectory, value, reward, config)
+        weight = decided.astype(jnp.float32)
+        target = value + advantage
+        if not config.dual:
+            advantage = jnp.broadcast_to(advantage[:1], advantage.shape)
+        scaled = jnp.stack([_in_deviations(one, weight) for one in advantage])
+        log_prob = jnp.stack([seen.node_log_prob, seen.change_log_prob])
+        return _Batch(observation, action, log_prob, scaled, target, weight)
+
+    def step(key: Array, state: GPOState, trajectory: Trajectory) -> tuple[GPOState, GPOInfo]:
+        num_streams = num_streams_of(trajectory)
+        order = jax.random.permutation(key, num_streams)
+        batch = prepared(state, trajectory)
+        batch = jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=-1), batch)
+        width = minibatch_width(num_streams, config.num_minibatches)
+        starts = jnp.tile(width * jnp.arange(config.num_minibatches), config.num_epochs)
+
+        def update(state: GPOState, start: Array) -> tuple[GPOState, tuple[Array, ...]]:
+            part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
+            loss, gradient = jax.value_and_grad(critic_loss)(state.critics, state.actor, part)
+            critics, critic_memory = descend(critic_adam, gradient, state.critic_optimizer, state.critics)
+            gradient, seen = jax.grad(actor_loss, has_aux=True)(state.actor, part)
+            params, memory = descend(actor_adam, gradient, state.actor_optimizer, state.actor)
+            return GPOState(params, critics, memory, critic_memory), (seen[0], loss, *seen[1:])
+
+        state, seen = jax.lax.scan(update, state, starts)
+        reward = weighted_mean(time_as_stream(rewards[0](trajectory)), batch.weight)
+        return state, GPOInfo(reward, *(jnp.mean(one) for one in seen))
+
+    return Algorithm(
+        init,
+        step,
+        lambda state: stepwise_policy(network, state.actor, draws=True),
+        lambda state: stepwise_policy(network, state.actor, draws=False),
+    )
+
+
+def _advantages(trajectory: Trajectory, value: Array, reward: Array, config: GPOConfig) -> Array:
+    """Generalised advantages [2, H, T, B] in units in which a reward of 1 for ever is worth 1.
+
+    What follows the last frame is taken to be worth what the critics say of it.
+    """
+    discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
+    discount = jnp.where(trajectory.terminated, 0.0, discount)
+    known = time_as_stream(trajectory.active & trajectory.settled)
+    passing = 1.0 - elapsed_discount(trajectory.elapsed_s, config.horizon_s)
+    unit = weighted_mean(jnp.broadcast_to(passing[None], known.shape), known.astype(jnp.float32))
+    following = jnp.concatenate([value[:, :, 1:], value[:, :, -1:]], axis=2)
+    error = temporal_difference(reward * unit, discount[None, None], value, following)
+    error = jnp.where(known[None], error, 0.0)
+
+    def onward(error: Array) -> Array:  # [T, B]
+        decay = jnp.full_like(discount, config.gae_lambda)
+        return jax.vmap(generalised_advantage, in_axes=1, out_axes=1)(error, discount, decay)
+
+    return jax.vmap(jax.vmap(onward))(error)
+
+
+def _in_deviations(advantage: Array, weight: Array) -> Array:
+    centre = weighted_mean(advantage, weight)
+    spread = jnp.sqrt(weighted_mean((advantage - centre) ** 2, weight))
+    return (advantage - centre) / (spread + 1e-6)
