@@ -17,14 +17,14 @@ from evaluation.baselines.orchestration_baseline import (
     any_largest,
     host_score,
 )
-from evaluation.simulator.frames.config import FrameConfig
-from evaluation.simulator.frames.state import FrameState, Scaling
-from evaluation.simulator.slots.instance import Instance
 from twin.contracts import Array
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_state import FrameState, Scaling
 from twin.placement.features import one_hot
 
 
-def _rule(case: Instance, config: FrameConfig) -> Orchestrate:
+def _rule(case: EdgeCloud, config: FrameConfig) -> Orchestrate:
     def orchestrate(key: Array, state: FrameState) -> Scaling:
         load = state.load
         queue = jnp.sum(load.waiting, axis=1) + jnp.sum(load.queued, axis=1)

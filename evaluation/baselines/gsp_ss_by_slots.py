@@ -16,10 +16,10 @@ import numpy as np
 from evaluation.baselines.baseline import best_legal
 from evaluation.baselines.gsp_ss import rates, solve, time_ratios
 from evaluation.simulator.conditions import conditions, world_draw
-from evaluation.simulator.frames.response import Dispatch
 from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.problem import SlotState
 from twin.contracts import Array
+from twin.orchestration.frame_mechanics import Dispatch
+from twin.orchestration.slots import SlotState
 
 
 def deployed_schedule(case: Instance) -> np.ndarray:
@@ -27,12 +27,12 @@ def deployed_schedule(case: Instance) -> np.ndarray:
     world, names = case.world, case.names
     today, population = conditions(world, 0.0), world_draw(world)
     in_world = np.argsort(names.world_node)
-    replicas = case.replicas[np.ix_(names.service, in_world)]
+    replicas = case.public.replicas[np.ix_(names.service, in_world)]
     run_s, ratio = time_ratios(world, today, population)
     ratio = np.where(replicas[None] > 0, ratio, np.inf)
     cores = today.core_exists.sum(axis=0).astype(float)
     found = solve(rates(world, population), run_s, cores, ratio, replicas)
-    share = np.zeros((len(case.cluster.sites), *case.run_factor.shape))
+    share = np.zeros((len(case.public.cluster.sites), *case.run_factor.shape))
     share[np.ix_(names.site, names.service, in_world)] = found
     return share
 

@@ -35,11 +35,11 @@ from evaluation.baselines.orchestration_baseline import (
     host_score,
     row_of,
 )
-from evaluation.simulator.frames.config import FrameConfig, history_frames
-from evaluation.simulator.frames.state import FrameState, Measured, Scaling, removable, specified
-from evaluation.simulator.slots.instance import Instance
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig, history_frames
+from twin.orchestration.frame_state import FrameState, Measured, Scaling, removable, specified
 from twin.placement.features import one_hot
 
 
@@ -102,10 +102,10 @@ def stabilised(recommendations: Array, specified: Array) -> Array:
     return jnp.where(latest > specified, latest, jnp.minimum(largest, specified))
 
 
-def horizontal_scaling(rule: HorizontalScaling) -> Callable[[Instance, FrameConfig], Orchestrate]:
+def horizontal_scaling(rule: HorizontalScaling) -> Callable[[EdgeCloud, FrameConfig], Orchestrate]:
     """The rule for an instance, as this module says."""
 
-    def make(case: Instance, config: FrameConfig) -> Orchestrate:
+    def make(case: EdgeCloud, config: FrameConfig) -> Orchestrate:
         window = _window(case, config, rule)
 
         def orchestrate(key: Array, state: FrameState) -> Scaling:
@@ -118,7 +118,9 @@ def horizontal_scaling(rule: HorizontalScaling) -> Callable[[Instance, FrameConf
     return make
 
 
-def carried_out(case: Instance, config: FrameConfig, key: Array, state: FrameState, wanted: Array) -> Scaling:
+def carried_out(
+    case: EdgeCloud, config: FrameConfig, key: Array, state: FrameState, wanted: Array
+) -> Scaling:
     """H changes towards the wanted numbers of replicas [services, *streams]."""
     deployment = state.deployment
     num_services = wanted.shape[0]
@@ -148,7 +150,7 @@ def carried_out(case: Instance, config: FrameConfig, key: Array, state: FrameSta
     return Scaling(jnp.stack(nodes), jnp.stack(changes))
 
 
-def _window(case: Instance, config: FrameConfig, rule: HorizontalScaling) -> int:
+def _window(case: EdgeCloud, config: FrameConfig, rule: HorizontalScaling) -> int:
     """Frames of the stabilisation window."""
     frame_s = case.config.slot_s * case.config.slots_per_frame
     frames = max(1, ceil(rule.stabilisation_s / frame_s - 1e-6))

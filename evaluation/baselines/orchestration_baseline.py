@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.frames.config import FrameConfig
-from evaluation.simulator.frames.state import FrameState, Scaling
-from evaluation.simulator.slots.instance import Instance
 from twin.contracts import Array
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_state import FrameState, Scaling
 
 Orchestrate = Callable[[Array, FrameState], Scaling]
 """(key, state) -> the changes of the frame, leaves [H, *streams]."""
@@ -27,7 +27,7 @@ class OrchestrationBaseline:
 
     name: str
     description: str
-    rule: Callable[[Instance, FrameConfig], Orchestrate]
+    rule: Callable[[EdgeCloud, FrameConfig], Orchestrate]
 
 
 def any_largest(key: Array, score: Array, allowed: Array) -> tuple[Array, Array]:
@@ -54,7 +54,7 @@ def row_of(table: Array, index: Array) -> Array:
     return jnp.take_along_axis(table, jnp.broadcast_to(wide, (1, *table.shape[1:])), axis=0)[0]
 
 
-def host_score(case: Instance, state: FrameState, used_gib: Array, service: Array) -> tuple[Array, Array]:
+def host_score(case: EdgeCloud, state: FrameState, used_gib: Array, service: Array) -> tuple[Array, Array]:
     """Where another replica of a service could go.
 
     Args:

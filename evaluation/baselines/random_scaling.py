@@ -3,14 +3,14 @@
 import jax
 
 from evaluation.baselines.orchestration_baseline import Orchestrate, OrchestrationBaseline
-from evaluation.simulator.frames.config import FrameConfig
-from evaluation.simulator.frames.state import FrameState, Scaling
-from evaluation.simulator.slots.instance import Instance
 from twin.contracts import Array
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_state import FrameState, Scaling
 
 
-def _rule(case: Instance, config: FrameConfig) -> Orchestrate:
-    num_services, num_nodes = case.run_factor.shape
+def _rule(case: EdgeCloud, config: FrameConfig) -> Orchestrate:
+    num_services, num_nodes = case.num_services, case.num_nodes
 
     def orchestrate(key: Array, state: FrameState) -> Scaling:
         key_node, key_change = jax.random.split(key)

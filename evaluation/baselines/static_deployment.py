@@ -3,13 +3,13 @@
 import jax.numpy as jnp
 
 from evaluation.baselines.orchestration_baseline import Orchestrate, OrchestrationBaseline
-from evaluation.simulator.frames.config import FrameConfig
-from evaluation.simulator.frames.state import FrameState, Scaling
-from evaluation.simulator.slots.instance import Instance
 from twin.contracts import Array
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_state import FrameState, Scaling
 
 
-def _rule(_case: Instance, config: FrameConfig) -> Orchestrate:
+def _rule(_case: EdgeCloud, config: FrameConfig) -> Orchestrate:
     def orchestrate(_key: Array, state: FrameState) -> Scaling:
         nothing = jnp.zeros((config.num_changes, *state.clock_s.shape), jnp.int32)
         return Scaling(nothing, nothing)

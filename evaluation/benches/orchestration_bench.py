@@ -25,13 +25,13 @@ from evaluation.simulator.frames import (
     frame_environment,
     observing,
 )
-from evaluation.simulator.frames.config import validate_frames
 from evaluation.simulator.slots import Counts, SlotConfig, hurried
 from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.problem import SlotState
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, EnvironmentState
+from twin.orchestration.frame_config import validate_frames
+from twin.orchestration.slots import SlotState
 
 GSP_SS_NAME = "gsp_ss"
 DISPATCHERS = (*(one.name for one in BASELINES), GSP_SS_NAME)
@@ -153,7 +153,8 @@ def bench_program(case: Instance, config: OrchestrationBenchConfig, pairs: Seque
     dispatchers = [dispatcher(case, name) for name in _first_uses(pair.dispatch for pair in pairs)]
     named = {one.name: one for one in ORCHESTRATION_BASELINES}
     rules = [
-        named[name].rule(case, config.frames) for name in _first_uses(pair.orchestration for pair in pairs)
+        named[name].rule(case.public, config.frames)
+        for name in _first_uses(pair.orchestration for pair in pairs)
     ]
     streams = (config.num_seeds * config.days_per_seed,)
 
@@ -181,8 +182,8 @@ def dispatcher(case: Instance, name: str) -> Dispatch:
     """The baseline called `name`, as slot mode's dispatcher."""
     if name == GSP_SS_NAME:
         return gsp_ss_dispatch(case)
-    policy = {one.name: one for one in BASELINES}[name].policy(case.cluster)
-    return observing(case, policy)
+    policy = {one.name: one for one in BASELINES}[name].policy(case.public.cluster)
+    return observing(case.public, policy)
 
 
 def num_frames_of(case: Instance, config: OrchestrationBenchConfig) -> int:

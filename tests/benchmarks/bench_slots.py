@@ -29,10 +29,9 @@ import numpy as np
 
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.presets import preset
-from evaluation.simulator.slots import SlotConfig, hurried, nodes, queues
+from evaluation.simulator.slots import SlotConfig, hurried
+from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance, instance
-from evaluation.simulator.slots.problem import slot_problem
-from evaluation.simulator.slots.response import draw, slot_response
 from offline_rl.distributions import sample
 from offline_rl.losses import mask_logits
 from offline_rl.networks import ACTOR_HIDDEN
@@ -41,6 +40,9 @@ from tests.reference.slot_loop import SlotLoop
 from twin.contracts import Array, EnvironmentState, Policy, PyTree
 from twin.environment import environment
 from twin.networks import MLP, flatten_features
+from twin.orchestration import nodes, queues
+from twin.orchestration.mechanics import slot_response
+from twin.orchestration.slots import slot_problem
 
 SLOTS = 40
 WARM_SLOTS = 200
@@ -61,12 +63,14 @@ def bench(num_streams: int, num_warm: int = WARM_SLOTS) -> Bench:
     config = SlotConfig()
     world = hurried(preset("kais"), config, 0.7)
     case = instance(world, config)
-    system = environment(slot_problem(case), slot_response(case, begin_s=0.5 * world.day_s))
+    system = environment(
+        slot_problem(case.public), slot_response(case.public, true_chance(case, 0.5 * world.day_s))
+    )
     shape = jax.eval_shape(
         lambda key: system.problem.observe(system.reset(key, ()).problem), jax.random.key(0)
     )
-    inputs = sum(leaf.size for leaf in jax.tree.leaves(shape)) // case.num_seats
-    network = MLP(ACTOR_HIDDEN, case.cluster.num_nodes, output_scale=0.01)
+    inputs = sum(leaf.size for leaf in jax.tree.leaves(shape)) // case.public.num_seats
+    network = MLP(ACTOR_HIDDEN, case.public.num_nodes, output_scale=0.01)
     parameters = jax.jit(network.init)(jax.random.key(1), jnp.zeros((inputs, 1)))
     start = jax.jit(lambda key: system.reset(key, (num_streams,)))(jax.random.key(2))
     warm = _runner(system, random_policy, num_warm)(start)[0] if num_warm else start
@@ -131,25 +135,26 @@ def least_s(runs: dict[str, Callable[[], Any]], rounds: int = 3) -> tuple[dict[s
 
 def phases(case: Bench) -> dict[str, Callable[[], Any]]:
     """Parts of a slot, each by itself on the warm state."""
-    state, day = case.warm, case.case
+    state, day = case.warm, case.case.public
+    chance = true_chance(case.case)
     inner, held, waiting = state.problem, state.response.held, state.response.queues
     from_s = inner.placement.clock_s
-    problem, response = case.system.problem, slot_response(day)
+    problem, response = case.system.problem, slot_response(day, chance)
     action = jnp.zeros((day.num_seats, *from_s.shape), jnp.int32)
-    numbers = draw(day, jax.random.key(4), from_s.shape)
+    numbers = chance.numbers(jax.random.key(4), from_s.shape)
     _, outcome = jax.jit(response.advance)(jax.random.key(5), state.response, inner, action)
     capacity = nodes.Capacity(*(jnp.asarray(value)[:, None] for value in (day.cores, day.at_once)))
 
     def queue(waiting: queues.Queues, numbers: Array, from_s: Array) -> PyTree:
-        left, _ = queues.enter(day, waiting, numbers[4:], from_s + day.config.slot_s, None, 0.0)
+        left, _ = queues.enter(day, chance, waiting, numbers, from_s + day.config.slot_s, None)
         left, _ = queues.drop_late(left, from_s + day.config.slot_s)
-        return queues.in_hand(day, left, queues.first_in_line(left), 0.0)
+        return queues.in_hand(day, chance, left, queues.first_in_line(left))
 
     def serve(held: nodes.Held, from_s: Array) -> PyTree:
         return nodes.serve(held, capacity, from_s, from_s + day.config.slot_s, day.config.drop_served)
 
     parts: dict[str, tuple[Callable[..., Any], tuple]] = {
-        "random numbers": (lambda key: draw(day, key, from_s.shape), (jax.random.key(6),)),
+        "random numbers": (lambda key: chance.numbers(key, from_s.shape), (jax.random.key(6),)),
         "queues of access points": (queue, (waiting, numbers, from_s)),
         "nodes": (serve, (held, from_s)),
         "bookkeeping": (problem.apply, (inner, action, outcome, action)),
@@ -166,8 +171,7 @@ def phases(case: Bench) -> dict[str, Callable[[], Any]]:
 
 def plain_rate(case: Bench, *, network: bool, seconds: float = 3.0) -> tuple[float, float]:
     """Decisions a second of wall and of processor time, of the plain loop from an equally warm state at noon."""
-    day = case.case
-    world, rng = day.world, random.Random(0)
+    day, world, rng = case.case.public, case.case.world, random.Random(0)
     layers = networks_loop.layers_of(case.parameters) if network else None
     loop = SlotLoop(world, conditions(world, 0.0), day.config, day.replicas[1:])
     loop.begin([rng.random() for _ in range(day.num_seats)])

@@ -11,14 +11,15 @@ import numpy as np
 from evaluation.simulator.arrivals import uniforms
 from evaluation.simulator.options import Outage
 from evaluation.simulator.presets import preset
-from evaluation.simulator.slots.deployment import Orchestration
+from evaluation.simulator.slots.chance import draw, true_chance
 from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.nodes import finishes
-from evaluation.simulator.slots.problem import SlotState, slot_problem
-from evaluation.simulator.slots.response import draw, slot_response
 from evaluation.simulator.world import World
 from twin.contracts import Array, Environment, EnvironmentState, PyTree
 from twin.environment import environment
+from twin.orchestration.deployment import Orchestration
+from twin.orchestration.mechanics import slot_response
+from twin.orchestration.nodes import finishes
+from twin.orchestration.slots import SlotState, slot_problem
 from twin.placement.features import one_hot
 
 
@@ -62,7 +63,7 @@ def random_policy(case: Instance) -> Callable[[Array, Array], Array]:
 
 def shuffling(case: Instance) -> Callable[[Array, SlotState], Orchestration]:
     """Changes the deployment by chance; much of what it asks for cannot be."""
-    num_services, num_nodes = case.run_factor.shape
+    num_services, num_nodes = case.public.num_services, case.public.num_nodes
 
     def ask(key: Array, state: SlotState) -> Orchestration:
         key_node, key_change = jax.random.split(key)
@@ -82,10 +83,10 @@ def watch(case: Instance, state: EnvironmentState) -> Watched:
     )
     now = clock[None, None]
     serving = (held.start_s <= now) & (held.end_s > now)
-    same = one_hot(held.service, case.run_factor.shape[0]) & serving[None]
+    same = one_hot(held.service, case.public.num_services) & serving[None]
     trailing = (1,) * clock.ndim
     at_once, memory_gib = (
-        jnp.asarray(one).reshape((-1, *trailing)) for one in (case.at_once, case.memory_gib)
+        jnp.asarray(one).reshape((-1, *trailing)) for one in (case.public.at_once, case.public.memory_gib)
     )
     there = jnp.isfinite(held.arrives_s) & (finishes(held) > now)
     return Watched(
@@ -100,7 +101,7 @@ def watch(case: Instance, state: EnvironmentState) -> Watched:
 def system_of(case: Instance, *, orchestrated: bool = False) -> Environment:
     """The environment of an instance, its deployment shuffled or left alone."""
     orchestrator = shuffling(case) if orchestrated else None
-    return environment(slot_problem(case), slot_response(case, 0.0, orchestrator))
+    return environment(slot_problem(case.public), slot_response(case.public, true_chance(case), orchestrator))
 
 
 def runner(
@@ -123,7 +124,7 @@ def runner(
 
     def run(key: Array) -> Lived:
         key_reset, key_steps = jax.random.split(key)
-        first = uniforms(key_reset, 1, (case.num_seats, *streams))[0]
+        first = uniforms(key_reset, 1, (case.public.num_seats, *streams))[0]
         state, steps = jax.lax.scan(
             one, system.reset(key_reset, streams), jax.random.split(key_steps, num_slots)
         )

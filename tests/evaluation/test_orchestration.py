@@ -16,26 +16,27 @@ from evaluation.baselines.horizontal_scaling import (
     stabilised,
 )
 from evaluation.simulator.frames import FrameConfig, FrameState, Scaling
-from evaluation.simulator.frames.config import history_frames, validate_frames
-from evaluation.simulator.frames.state import Load, Measured, as_orchestration, removable, specified
 from evaluation.simulator.slots import Deployment, Orchestration, SlotConfig, hurried
-from evaluation.simulator.slots.counts import nothing_counted
-from evaluation.simulator.slots.deployment import first_deployed, schedule
-from evaluation.simulator.slots.instance import Instance, instance
+from evaluation.simulator.slots.instance import instance
 from logs_schema.errors import ConfigError
 from tests.evaluation.slot_runs import small_kais
+from twin.orchestration.counts import nothing_counted
+from twin.orchestration.deployment import first_deployed, schedule
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import history_frames, validate_frames
+from twin.orchestration.frame_state import Load, Measured, as_orchestration, removable, specified
 
 TWO = FrameConfig(num_changes=2)
 
 
 @pytest.fixture(scope="module")
-def case() -> Instance:
-    return instance(hurried(small_kais(), SlotConfig()), SlotConfig())
+def case() -> EdgeCloud:
+    return instance(hurried(small_kais(), SlotConfig()), SlotConfig()).public
 
 
-def standing(case: Instance, deployment: Deployment | None = None, **load: np.ndarray) -> FrameState:
+def standing(case: EdgeCloud, deployment: Deployment | None = None, **load: np.ndarray) -> FrameState:
     """A state at rest: nobody waits, all nodes are up."""
-    num_services, num_nodes = case.run_factor.shape
+    num_services, num_nodes = case.num_services, case.num_nodes
     parts = {"running": num_nodes, "waiting": num_nodes, "queued": case.num_seats}
     zero = {name: np.zeros((num_services, width), np.float32) for name, width in parts.items()}
     deployment = first_deployed(case, ()) if deployment is None else deployment
@@ -46,8 +47,8 @@ def standing(case: Instance, deployment: Deployment | None = None, **load: np.nd
     return FrameState(jnp.float32(0.0), up, deployment, loads, measured, nothing_counted(()))
 
 
-def pairs(action: Scaling, case: Instance) -> list[tuple[int, int]]:
-    asked = as_orchestration(action, case.run_factor.shape[0])
+def pairs(action: Scaling, case: EdgeCloud) -> list[tuple[int, int]]:
+    asked = as_orchestration(action, case.num_services)
     return list(zip(asked.node.tolist(), asked.change.tolist(), strict=True))
 
 
@@ -110,7 +111,7 @@ def test_a_removal_must_have_been_wanted_all_through_the_window() -> None:
     assert stabilised(window, jnp.full(5, 5.0)).tolist() == [5, 3, 6, 5, 9]
 
 
-def test_a_window_longer_than_what_is_kept_is_refused(case: Instance) -> None:
+def test_a_window_longer_than_what_is_kept_is_refused(case: EdgeCloud) -> None:
     slots = SlotConfig()
     assert history_frames(slots, FrameConfig()) == 12
     with pytest.raises(ConfigError, match="600 s"):
@@ -120,7 +121,7 @@ def test_a_window_longer_than_what_is_kept_is_refused(case: Instance) -> None:
             validate_frames(slots, wrong)
 
 
-def test_what_lacks_most_is_added_first_where_most_memory_is_left(case: Instance) -> None:
+def test_what_lacks_most_is_added_first_where_most_memory_is_left(case: EdgeCloud) -> None:
     state = standing(case)
     has = specified(state.deployment)
     memory_gib, used_gib = case.memory_gib, np.asarray(state.deployment.used_gib)
@@ -136,7 +137,7 @@ def test_what_lacks_most_is_added_first_where_most_memory_is_left(case: Instance
     assert room[first_node] == pytest.approx(room.max())
 
 
-def test_removals_come_after_additions_and_where_most_replicas_are(case: Instance) -> None:
+def test_removals_come_after_additions_and_where_most_replicas_are(case: EdgeCloud) -> None:
     state = standing(case)
     has = specified(state.deployment)
     most = int(np.argmax(case.replicas.sum(axis=1)))
@@ -157,7 +158,7 @@ def test_removals_come_after_additions_and_where_most_replicas_are(case: Instanc
     assert [change for _, change in content] == [0, 0]
 
 
-def test_two_additions_of_one_frame_do_not_share_the_last_memory(case: Instance) -> None:
+def test_two_additions_of_one_frame_do_not_share_the_last_memory(case: EdgeCloud) -> None:
     service = int(np.argmax(case.replica_gib))
     needs_gib = float(case.replica_gib[service])
     full = first_deployed(case, ())
@@ -171,8 +172,8 @@ def test_two_additions_of_one_frame_do_not_share_the_last_memory(case: Instance)
     assert changes[1][1] == 0
 
 
-def test_greedy_scaling_takes_the_longest_queues_and_the_idlest_nodes(case: Instance) -> None:
-    num_services, num_nodes = case.run_factor.shape
+def test_greedy_scaling_takes_the_longest_queues_and_the_idlest_nodes(case: EdgeCloud) -> None:
+    num_services, num_nodes = case.num_services, case.num_nodes
     waiting, queued, running = (
         np.zeros((num_services, width), np.float32) for width in (num_nodes, case.num_seats, num_nodes)
     )
@@ -192,11 +193,11 @@ def test_greedy_scaling_takes_the_longest_queues_and_the_idlest_nodes(case: Inst
     assert [change for _, change in calm] == [0, 0]
 
 
-def test_every_rule_decides_for_many_streams_at_once(case: Instance) -> None:
+def test_every_rule_decides_for_many_streams_at_once(case: EdgeCloud) -> None:
     state = standing(case)
     wide = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[..., None], (*leaf.shape, 3)), state)
     frames = history_frames(case.config, TWO)
-    unknown = jnp.full((frames, case.run_factor.shape[0], 3), jnp.nan)
+    unknown = jnp.full((frames, case.num_services, 3), jnp.nan)
     wide = wide._replace(measured=Measured(unknown, unknown, unknown, unknown))
     assert len({one.name for one in ORCHESTRATION_BASELINES}) == len(ORCHESTRATION_BASELINES) == 5
     for baseline in ORCHESTRATION_BASELINES:

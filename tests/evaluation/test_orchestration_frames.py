@@ -41,7 +41,6 @@ from evaluation.simulator.frames import (
     observing,
     on_time_share,
 )
-from evaluation.simulator.frames.state import FrameOutcome
 from evaluation.simulator.laws import constant
 from evaluation.simulator.presets import preset
 from evaluation.simulator.slots import SlotConfig, hurried
@@ -52,6 +51,7 @@ from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.networks import example_of
 from tests.evaluation.slot_runs import small_kais
 from twin.contracts import Array, Environment, EnvironmentState
+from twin.orchestration.frame_state import FrameOutcome
 from twin.placement.features import one_hot
 from twin.rollout import follow, rollout
 
@@ -74,8 +74,8 @@ def runner(
     case: Instance, baseline: OrchestrationBaseline, num_frames: int, num_streams: int
 ) -> Callable[[int], Frames]:
     """Runs of a rule under random dispatch, by seed; one program is compiled."""
-    system = frame_environment(case, observing(case, RANDOM.policy(case.cluster)), FRAMES)
-    rule = baseline.rule(case, FRAMES)
+    system = frame_environment(case, observing(case.public, RANDOM.policy(case.public.cluster)), FRAMES)
+    rule = baseline.rule(case.public, FRAMES)
 
     def frame(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, tuple]:
         key_rule, key_frame = jax.random.split(key)
@@ -87,7 +87,7 @@ def runner(
         back_s = held.end_s + jnp.where(jnp.isfinite(held.end_s), held.back_s, 0.0)
         there = jnp.sum(jnp.isfinite(held.arrives_s) & (back_s > now), axis=(0, 1))
         there += jnp.sum(jnp.isfinite(queues.arrival_s), axis=(0, 1))
-        busy = jnp.sum(one_hot(held.service, case.run_factor.shape[0]) & serving[None], axis=2)
+        busy = jnp.sum(one_hot(held.service, case.public.num_services) & serving[None], axis=2)
         return after, (known.counts, known.deployment, known.measured, asked, busy, there)
 
     @jax.jit
@@ -110,7 +110,7 @@ def toy() -> Instance:
 
 def test_scaling_out_serves_what_one_replica_cannot() -> None:
     case = toy()
-    assert case.replicas.sum() == 1
+    assert case.public.replicas.sum() == 1
     frames = runner(case, HPA, 40, 8)(0)
     replicas = frames.deployment.replicas[:, 1, 0]
     assert (replicas[0] == 1).all()
@@ -160,14 +160,14 @@ def test_requests_are_conserved_while_replicas_come_and_go(shuffled: tuple[Insta
 def test_memory_is_kept_to_and_accounted_for(shuffled: tuple[Instance, Frames]) -> None:
     case, frames = shuffled
     deployment = frames.deployment
-    assert (deployment.used_gib <= case.memory_gib[None, :, None] + 1e-3).all()
+    assert (deployment.used_gib <= case.public.memory_gib[None, :, None] + 1e-3).all()
     pulled = np.zeros_like(deployment.used_gib)
-    for one in range(case.config.changes):
+    for one in range(case.public.config.changes):
         adds = (deployment.service[:, one] > 0) & deployment.adds[:, one]
-        gib = np.where(adds, case.replica_gib[deployment.service[:, one]], 0.0)
-        where = deployment.node[:, one, None] == np.arange(case.cluster.num_nodes)[None, :, None]
+        gib = np.where(adds, case.public.replica_gib[deployment.service[:, one]], 0.0)
+        where = deployment.node[:, one, None] == np.arange(case.public.cluster.num_nodes)[None, :, None]
         pulled += np.where(where, gib[:, None], 0.0)
-    held = np.einsum("s,fsnb->fnb", case.replica_gib, deployment.replicas)
+    held = np.einsum("s,fsnb->fnb", case.public.replica_gib, deployment.replicas)
     np.testing.assert_allclose(deployment.used_gib, held + pulled, atol=1e-3)
     changes = np.diff(deployment.replicas, axis=0)
     assert (changes > 0).any()
@@ -186,16 +186,16 @@ def test_an_image_takes_its_time_and_its_bandwidth() -> None:
     world = hurried(small_kais(2, 2), SLOTS, 0.6)
     wan = Link(latency_s=0.1, bandwidth_mib_per_s=11.0)
     case = instance(replace(world, wan=wan), SLOTS)
-    edge = np.flatnonzero(~case.cluster.is_cloud)
-    service, position = np.argwhere(case.replicas[1:, edge] == 0)[0]
+    edge = np.flatnonzero(~case.public.cluster.is_cloud)
+    service, position = np.argwhere(case.public.replicas[1:, edge] == 0)[0]
     service, node = int(service) + 1, int(edge[position])
     frame_s, num_frames = SLOTS.slot_s * SLOTS.slots_per_frame, 8
-    image_mib = SLOTS.image_mib_per_gib * float(case.replica_gib[service])
+    image_mib = SLOTS.image_mib_per_gib * float(case.public.replica_gib[service])
     due_s = wan.latency_s + image_mib / 11.0
     assert frame_s < due_s < (num_frames - 1) * frame_s
     asked = np.zeros((num_frames, 2, 1), np.int32)
     asked[0, 0] = service
-    system = frame_environment(case, observing(case, RANDOM.policy(case.cluster)), FRAMES)
+    system = frame_environment(case, observing(case.public, RANDOM.policy(case.public.cluster)), FRAMES)
     shown = system._replace(
         problem=system.problem._replace(observe=lambda state: _seen(state, service, node))
     )
@@ -235,13 +235,13 @@ def test_gsp_ss_keeps_to_what_replicas_can_serve() -> None:
     case = instance(world, SlotConfig())
     found, names = deployed_schedule(case), case.names
     assert (found.sum(axis=2) <= 1.0 + 1e-6).all()
-    assert (found[:, case.replicas == 0] == 0.0).all()
+    assert (found[:, case.public.replicas == 0] == 0.0).all()
     today, population = conditions(world, 0.0), world_draw(world)
     run_s = time_ratios(world, today, population)[0][:, names.world_node]
     share = found[np.ix_(names.site, names.service)]
     work = np.einsum("bs,bsn,sn->sn", rates(world, population), share, run_s)
-    assert (work <= case.replicas[names.service] + 1e-6).all()
-    assert (work.sum(axis=0) <= case.cores + 1e-6).all()
+    assert (work <= case.public.replicas[names.service] + 1e-6).all()
+    assert (work.sum(axis=0) <= case.public.cores + 1e-6).all()
 
 
 def test_gsp_ss_dispatches_as_scheduled_among_legal_nodes() -> None:
@@ -256,7 +256,9 @@ def test_gsp_ss_dispatches_as_scheduled_among_legal_nodes() -> None:
     request = state.placement.request
     request = request._replace(site=request.site + site, service=request.service + service)
     state = state._replace(placement=state.placement._replace(request=request))
-    legal = np.broadcast_to((case.replicas[service] > 0)[:, None, None], (len(wanted), case.num_seats, num))
+    legal = np.broadcast_to(
+        (case.public.replicas[service] > 0)[:, None, None], (len(wanted), case.public.num_seats, num)
+    )
     dispatch = gsp_ss_dispatch(case)
     node = np.asarray(dispatch(jax.random.key(1), state, jnp.asarray(legal)))
     found = np.bincount(node.ravel(), minlength=len(wanted)) / node.size
@@ -265,14 +267,14 @@ def test_gsp_ss_dispatches_as_scheduled_among_legal_nodes() -> None:
     without = legal & (np.arange(len(wanted)) != off)[:, None, None]
     node = np.asarray(dispatch(jax.random.key(2), state, jnp.asarray(without)))
     assert (node != off).all()
-    assert (case.replicas[service][node] > 0).all()
+    assert (case.public.replicas[service][node] > 0).all()
 
 
 def test_a_later_day_begins_with_the_deployment_of_day_0() -> None:
     world = hurried(preset("kais"), SlotConfig())
     then, made_for = deployed_on(world, SlotConfig(), 30.0), instance(world, SlotConfig(), 30.0)
-    np.testing.assert_array_equal(then.replicas, instance(world, SlotConfig(), 0.0).replicas)
-    assert (then.replicas != made_for.replicas).any()
+    np.testing.assert_array_equal(then.public.replicas, instance(world, SlotConfig(), 0.0).public.replicas)
+    assert (then.public.replicas != made_for.public.replicas).any()
     np.testing.assert_array_equal(then.run_factor, made_for.run_factor)
 
 
@@ -299,7 +301,7 @@ def test_unknown_policies_and_empty_runs_are_refused() -> None:
 
 def small_frames() -> Environment:
     case = instance(hurried(small_kais(2, 1), SLOTS, 0.6), SLOTS)
-    return frame_environment(case, observing(case, RANDOM.policy(case.cluster)), FRAMES)
+    return frame_environment(case, observing(case.public, RANDOM.policy(case.public.cluster)), FRAMES)
 
 
 @pytest.mark.slow

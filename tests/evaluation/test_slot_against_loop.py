@@ -63,10 +63,12 @@ def follow(case: Case, stream: int, *, look: int = 0) -> SlotLoop:
         stream: Which of its streams.
         look: Every how many slots to compare observations; 0: never.
     """
-    config, lived = case.instance.config, case.lived
-    loop = SlotLoop(case.world, conditions(case.world, 0.0), config, case.instance.replicas[1:], single=True)
+    config, lived = case.instance.public.config, case.lived
+    loop = SlotLoop(
+        case.world, conditions(case.world, 0.0), config, case.instance.public.replicas[1:], single=True
+    )
     loop.begin(lived.first[:, stream].tolist())
-    sites = range(case.instance.num_seats)
+    sites = range(case.instance.public.num_seats)
     for slot in range(len(lived.action)):
         active = lived.active[slot, :, stream].tolist()
         assert [loop.active(site) for site in sites] == active, slot
@@ -84,7 +86,7 @@ def follow(case: Case, stream: int, *, look: int = 0) -> SlotLoop:
 
 def changes_at(case: Case, slot: int, stream: int) -> list[tuple[int, int]] | None:
     asked = case.lived.changes
-    if asked is None or slot % case.instance.config.slots_per_frame:
+    if asked is None or slot % case.instance.public.config.slots_per_frame:
         return None
     return list(
         zip(asked.node[slot, :, stream].tolist(), asked.change[slot, :, stream].tolist(), strict=True)
@@ -132,7 +134,7 @@ def test_agrees_with_the_loop_event_by_event(case: Case) -> None:
     if case.lived.changes is not None:
         assert loop.counts["failed"] > 0
         assert loop.counts["refused"] > 0
-        assert loop.replicas != case.instance.replicas[1:].tolist()
+        assert loop.replicas != case.instance.public.replicas[1:].tolist()
 
 
 def test_requests_are_conserved_in_every_slot(case: Case) -> None:
@@ -153,12 +155,12 @@ def test_no_capacity_is_ever_exceeded(case: Case) -> None:
 
 def test_littles_law_holds_exactly_between_states_and_records(case: Case) -> None:
     """Requests at nodes, added up over boundaries, are the boundaries that each record says it was there for."""
-    lived, slot_s = case.lived, case.instance.config.slot_s
+    lived, slot_s = case.lived, case.instance.public.config.slot_s
     for stream in range(3):
         there = 0
         for records in (lived.left, jax.tree.map(lambda leaf: leaf[None], lived.remaining)):
             mine = records.decision[..., stream] >= 0
-            sent = records.decision[..., stream][mine] // case.instance.num_seats
+            sent = records.decision[..., stream][mine] // case.instance.public.num_seats
             finish_s = np.minimum(records.outcome.finish_s[..., stream][mine], (SLOTS + 1) * slot_s)
             status = records.outcome.status[..., stream][mine]
             stayed = np.ceil(finish_s.astype(np.float64) / slot_s) - sent - 1

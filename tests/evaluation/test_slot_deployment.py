@@ -9,44 +9,45 @@ import pytest
 
 from evaluation.simulator.presets import preset
 from evaluation.simulator.slots import DELAY_GREEDY, Deployment, Orchestration, SlotConfig, hurried
-from evaluation.simulator.slots.deployment import carry_out, first_deployed, schedule
-from evaluation.simulator.slots.dequeue import promote
-from evaluation.simulator.slots.instance import Instance, instance
-from evaluation.simulator.slots.nodes import Held, nothing_held
-from evaluation.simulator.slots.queues import Queues, first_in_line
+from evaluation.simulator.slots.instance import instance
 from evaluation.simulator.slots.replicas import first_deployment
 from evaluation.simulator.world import Link, World
 from logs_schema.errors import ConfigError
 from tests.evaluation.slot_runs import small_kais
+from twin.orchestration.deployment import carry_out, first_deployed, schedule
+from twin.orchestration.dequeue import promote
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.nodes import Held, nothing_held
+from twin.orchestration.queues import Queues, first_in_line
 
 
 @pytest.fixture(scope="module")
-def case() -> Instance:
-    return instance(hurried(small_kais(), SlotConfig()), SlotConfig(changes=2))
+def case() -> EdgeCloud:
+    return instance(hurried(small_kais(), SlotConfig()), SlotConfig(changes=2)).public
 
 
-def ask(case: Instance, deployment: Deployment, *pairs: tuple[int, int]) -> tuple[Deployment, float]:
+def ask(case: EdgeCloud, deployment: Deployment, *pairs: tuple[int, int]) -> tuple[Deployment, float]:
     node, change = (jnp.asarray(column, jnp.int32) for column in zip(*pairs, strict=True))
     deployment, pulled_mib = schedule(case, deployment, Orchestration(node, change), jnp.float32(10.0))
     return deployment, float(pulled_mib)
 
 
-def empty(case: Instance) -> Held:
+def empty(case: EdgeCloud) -> Held:
     return nothing_held(case.cluster.num_nodes, 3, ())
 
 
-def absent(case: Instance) -> tuple[int, int]:
+def absent(case: EdgeCloud) -> tuple[int, int]:
     """A service and an edge node that does not host it."""
     edge = np.flatnonzero(~case.cluster.is_cloud)
     service, position = np.argwhere(case.replicas[1:, edge] == 0)[0]
     return int(service) + 1, int(edge[position])
 
 
-def test_an_image_that_is_not_there_is_pulled_first(case: Instance) -> None:
+def test_an_image_that_is_not_there_is_pulled_first(case: EdgeCloud) -> None:
     service, node = absent(case)
     before = first_deployed(case, ())
     asked, pulled_mib = ask(case, before, (node, service))
-    wan = case.world.wan
+    wan = small_kais().wan
     image_mib = 200.0 * case.replica_gib[service]
     assert pulled_mib == pytest.approx(image_mib)
     gained_gib = asked.used_gib[node] - before.used_gib[node]
@@ -59,7 +60,7 @@ def test_an_image_that_is_not_there_is_pulled_first(case: Instance) -> None:
     assert not late.service.any()
 
 
-def test_another_replica_needs_no_pull(case: Instance) -> None:
+def test_another_replica_needs_no_pull(case: EdgeCloud) -> None:
     service, node = (int(one) for one in np.argwhere(case.replicas == 1)[0])
     asked, pulled_mib = ask(case, first_deployed(case, ()), (node, service))
     assert pulled_mib == 0.0
@@ -67,7 +68,7 @@ def test_another_replica_needs_no_pull(case: Instance) -> None:
     assert done.replicas[service, node] == 2
 
 
-def test_only_an_idle_replica_is_removed(case: Instance) -> None:
+def test_only_an_idle_replica_is_removed(case: EdgeCloud) -> None:
     service, node = (int(one) for one in np.argwhere(case.replicas == 1)[0])
     held = empty(case)
     held = held._replace(
@@ -85,11 +86,11 @@ def test_only_an_idle_replica_is_removed(case: Instance) -> None:
     )
 
 
-def test_what_cannot_be_is_no_change(case: Instance) -> None:
+def test_what_cannot_be_is_no_change(case: EdgeCloud) -> None:
     before = first_deployed(case, ())
     service, node = absent(case)
     full = before._replace(used_gib=jnp.asarray(case.memory_gib))
-    num_services, num_nodes = case.run_factor.shape
+    num_services, num_nodes = case.num_services, case.num_nodes
     for deployment, pair in (
         (before, (node, 0)),
         (before, (node, -service)),
@@ -109,9 +110,9 @@ def test_what_cannot_be_is_no_change(case: Instance) -> None:
     assert int((many.service > 0).sum()) == case.config.changes
 
 
-def test_every_service_is_hosted_within_the_memory(case: Instance) -> None:
+def test_every_service_is_hosted_within_the_memory(case: EdgeCloud) -> None:
     for world in (preset("kais"), preset("kmps"), small_kais()):
-        made = instance(world, SlotConfig())
+        made = instance(world, SlotConfig()).public
         assert (made.replicas[1:].sum(axis=1) > 0).all()
         used_gib = made.replica_gib @ made.replicas
         assert (used_gib <= made.memory_gib + 1e-6).all()

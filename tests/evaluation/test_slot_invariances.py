@@ -48,7 +48,7 @@ def test_order_of_nodes_and_empty_places_change_nothing() -> None:
     other = instance(
         world, replace(config, node_places=13, queue_places=20), 0.0, reordered(cluster_of(world), order)
     )
-    np.testing.assert_array_equal(plain.replicas[:, order], other.replicas)
+    np.testing.assert_array_equal(plain.public.replicas[:, order], other.public.replicas)
     first, second = live(runner(plain, 150, 3)), live(runner(other, 150, 3))
     assert first.counts.refused[-1].sum() == first.counts.turned_away[-1].sum() == 0
     np.testing.assert_array_equal(first.active, second.active)

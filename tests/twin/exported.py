@@ -6,18 +6,19 @@ import numpy as np
 
 from evaluation.baselines.random import RANDOM
 from evaluation.simulator.frames import FrameConfig, observing
-from evaluation.simulator.frames.problem import frame_problem
-from evaluation.simulator.frames.response import frame_response
 from evaluation.simulator.slots import SlotConfig, hurried
+from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance, instance
-from evaluation.simulator.slots.problem import slot_problem
-from evaluation.simulator.slots.response import slot_response
 from notebooks.batches.problem import Edges, batches_problem, edges_response
 from tests.evaluation.slot_runs import small_kais
 from tests.ordering.making import jobs_of
 from tests.ordering.pooling import cut_whole, joined
 from twin.contracts import Array, Environment, Outcome, PyTree, Response, Streams
 from twin.environment import environment
+from twin.orchestration.frame_mechanics import frame_response
+from twin.orchestration.frames import frame_problem
+from twin.orchestration.mechanics import slot_response
+from twin.orchestration.slots import slot_problem
 from twin.ordering.config import OrderingConfig
 from twin.ordering.job_windows import JobWindows, drawn_jobs
 from twin.ordering.problem import ordering
@@ -96,17 +97,17 @@ def _crowded(seed: int, num_jobs: int):
 def slots(num_slots: int | None = None, drawn: bool = True) -> Environment:
     """Slot mode; the day is over after so many slots."""
     case = _slot_case()
-    response = slot_response(case, _begin_s(case, num_slots))
-    return environment(slot_problem(case), response if drawn else without_chance(response))
+    response = slot_response(case.public, true_chance(case, _begin_s(case, num_slots)))
+    return environment(slot_problem(case.public), response if drawn else without_chance(response))
 
 
 def frames(num_frames: int | None = None, drawn: bool = True) -> Environment:
     """Orchestration over random dispatch; the day is over after so many frames."""
     case = _slot_case()
     num_slots = None if num_frames is None else num_frames * SLOTS.slots_per_frame
-    dispatch = observing(case, RANDOM.policy(case.cluster))
-    response = frame_response(case, dispatch, FRAMES, _begin_s(case, num_slots))
-    return environment(frame_problem(case, FRAMES), response if drawn else without_chance(response))
+    dispatch = observing(case.public, RANDOM.policy(case.public.cluster))
+    response = frame_response(case.public, true_chance(case, _begin_s(case, num_slots)), dispatch, FRAMES)
+    return environment(frame_problem(case.public, FRAMES), response if drawn else without_chance(response))
 
 
 def _slot_case() -> Instance:

@@ -16,9 +16,9 @@ import pytest
 from tests.toys import SPEED, toy_problem, toy_response
 from tests.twin.exported import batches, frames, queue, slots
 from tests.twin.mechanical import mechanical
-from twin.contracts import Environment, Records
+from twin.contracts import Environment, Given, Records
 from twin.environment import environment
-from twin.legality import choose_legal
+from twin.legality import choose_legal, leaves_of, like_action
 from twin.rollout import credit, follow, rollout
 
 NUM_STREAMS = 3
@@ -77,7 +77,16 @@ every_case = of_cases("toy", "placement")
 
 def any_action(_key, _observation, legal):
     """The last choice everywhere, often illegal."""
-    return jax.tree.map(lambda mask: jnp.full(mask.shape[1:], mask.shape[0] - 1, jnp.int32), legal)
+    last = [
+        jnp.full(mask.shape[num_before:], mask.shape[0] - 1, jnp.int32)
+        for mask, num_before in masks_of(legal)
+    ]
+    return like_action(legal, last)
+
+
+def masks_of(legal):
+    """The mask of every action leaf, and how many of its axes come before seats: 2 where it is `Given` a choice."""
+    return [(one.table, 2) if isinstance(one, Given) else (one, 1) for one in leaves_of(legal)]
 
 
 @functools.cache
@@ -87,11 +96,11 @@ def random_actions(case: Case, streams=(NUM_STREAMS,)):
     legal = jax.eval_shape(lambda: built.problem.legal(built.reset(KEY, ()).problem))
     rng = np.random.default_rng(0)
 
-    def draw(mask):
-        shape = (case.num_steps, mask.shape[1], *streams)
+    def draw(mask, num_before):
+        shape = (case.num_steps, mask.shape[num_before], *streams)
         return rng.integers(0, mask.shape[0] + 1, shape).astype(np.int32)
 
-    return jax.tree.map(draw, legal)
+    return like_action(legal, [draw(*one) for one in masks_of(legal)])
 
 
 @functools.cache
@@ -165,17 +174,20 @@ def test_illegal_actions_are_replaced_and_flagged_and_legal_ones_kept(case):
     asked = random_actions(case)
     trajectory = along(case.fixed)(asked)
     flagged = np.zeros(trajectory.illegal.shape, bool)
-    for ask, took, legal in zip(
-        *map(jax.tree.leaves, (asked, trajectory.action, trajectory.legal)), strict=True
+    before = None
+    for ask, took, (legal, num_before) in zip(
+        *map(jax.tree.leaves, (asked, trajectory.action)), masks_of(trajectory.legal), strict=True
     ):
         ask, took, legal = np.asarray(ask), np.asarray(took), np.asarray(legal)
         for place in np.ndindex(ask.shape):
-            possible = np.flatnonzero(legal[(place[0], slice(None), *place[1:])])
+            given = () if num_before == 1 else (before[place],)
+            possible = np.flatnonzero(legal[(place[0], slice(None), *given, *place[1:])])
             if ask[place] in possible:
                 assert took[place] == ask[place]
             else:
                 assert took[place] == (possible[0] if len(possible) else 0)
                 flagged[place] = True
+        before = took
     np.testing.assert_array_equal(trajectory.illegal, flagged & np.asarray(trajectory.active))
     assert trajectory.illegal.any()
 

@@ -4,11 +4,11 @@
 a replica on each, then a frozen dispatch policy plays every slot until the next frame.
 """
 
-from evaluation.simulator.frames.config import FrameConfig
 from evaluation.simulator.frames.environment import deployed_on, frame_environment
-from evaluation.simulator.frames.problem import few_waiting, on_time_share
-from evaluation.simulator.frames.response import Dispatch, observing
-from evaluation.simulator.frames.state import FrameState, Scaling, specified
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_mechanics import Dispatch, observing
+from twin.orchestration.frame_state import FrameState, Scaling, specified
+from twin.orchestration.frames import few_waiting, on_time_share
 
 __all__ = [
     "Dispatch",

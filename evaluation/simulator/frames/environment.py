@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 
-from evaluation.simulator.frames.config import FrameConfig, validate_frames
-from evaluation.simulator.frames.problem import frame_problem, on_time_share
-from evaluation.simulator.frames.response import Dispatch, frame_response
-from evaluation.simulator.frames.state import FrameOutcome
-from evaluation.simulator.slots.config import SlotConfig
+from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance, instance
 from evaluation.simulator.world import World
 from twin.contracts import Array, Environment
 from twin.environment import environment
+from twin.orchestration.config import SlotConfig
+from twin.orchestration.frame_config import FrameConfig, validate_frames
+from twin.orchestration.frame_mechanics import Dispatch, frame_response
+from twin.orchestration.frame_state import FrameOutcome
+from twin.orchestration.frames import frame_problem, on_time_share
 
 
 def frame_environment(
@@ -36,8 +37,10 @@ def frame_environment(
     Raises:
         ConfigError: the configuration does not fit the instance's slots.
     """
-    config = validate_frames(case.config, config or FrameConfig())
-    return environment(frame_problem(case, config, worth), frame_response(case, dispatch, config, begin_s))
+    public = case.public
+    config = validate_frames(public.config, config or FrameConfig())
+    response = frame_response(public, true_chance(case, begin_s), dispatch, config)
+    return environment(frame_problem(public, config, worth), response)
 
 
 def deployed_on(world: World, config: SlotConfig, day: float, deployed_day: float = 0.0) -> Instance:
@@ -52,4 +55,5 @@ def deployed_on(world: World, config: SlotConfig, day: float, deployed_day: floa
     Returns:
         The instance.
     """
-    return instance(world, config, day)._replace(replicas=instance(world, config, deployed_day).replicas)
+    case, deployed = instance(world, config, day), instance(world, config, deployed_day).public.replicas
+    return case._replace(public=case.public._replace(replicas=deployed))

@@ -5,15 +5,15 @@ one or of the cloud, where a replica of its service serves it or it is dropped l
 replicas may change. It is an `Environment` like any other, with a seat for every access point: `slot_environment`.
 """
 
-from evaluation.simulator.slots.config import Power, SlotConfig
-from evaluation.simulator.slots.counts import Counts
-from evaluation.simulator.slots.deployment import Deployment, Orchestration
-from evaluation.simulator.slots.dequeue import DELAY_GREEDY, FIFO, HYBRID, Dequeue
 from evaluation.simulator.slots.environment import slot_environment
 from evaluation.simulator.slots.playing import Played, in_each, play
-from evaluation.simulator.slots.problem import SlotState
-from evaluation.simulator.slots.response import Orchestrator
 from evaluation.simulator.slots.worlds import hurried
+from twin.orchestration.config import Power, SlotConfig
+from twin.orchestration.counts import Counts
+from twin.orchestration.deployment import Deployment, Orchestration
+from twin.orchestration.dequeue import DELAY_GREEDY, FIFO, HYBRID, Dequeue
+from twin.orchestration.mechanics import Orchestrator
+from twin.orchestration.slots import SlotState
 
 __all__ = [
     "DELAY_GREEDY",

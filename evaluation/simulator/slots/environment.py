@@ -1,12 +1,13 @@
 """Slot mode as an environment: rollouts, learning and metrics work in it as they do anywhere else."""
 
-from evaluation.simulator.slots.config import SlotConfig
+from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import instance
-from evaluation.simulator.slots.problem import slot_problem
-from evaluation.simulator.slots.response import Orchestrator, slot_response
 from evaluation.simulator.world import World
 from twin.contracts import Environment
 from twin.environment import environment
+from twin.orchestration.config import SlotConfig
+from twin.orchestration.mechanics import Orchestrator, slot_response
+from twin.orchestration.slots import slot_problem
 from twin.placement.types import Cluster
 
 
@@ -38,4 +39,5 @@ def slot_environment(
         ConfigError: the world or the configuration cannot be, or the cluster does not know the world's names.
     """
     case = instance(world, config or SlotConfig(), day, cluster)
-    return environment(slot_problem(case, time_unit_s), slot_response(case, begin_s, orchestrator))
+    response = slot_response(case.public, true_chance(case, begin_s), orchestrator)
+    return environment(slot_problem(case.public, time_unit_s), response)

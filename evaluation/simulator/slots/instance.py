@@ -11,22 +11,22 @@ import numpy as np
 
 from evaluation.simulator.conditions import LOCAL, WAN, Conditions, conditions
 from evaluation.simulator.names import Names, names_in
-from evaluation.simulator.slots.config import SlotConfig, validate_config
 from evaluation.simulator.slots.replicas import first_deployment
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import DAYS_A_WEEK, World, validate
 from logs_schema.errors import ConfigError
+from twin.orchestration.config import SlotConfig, validate_config
+from twin.orchestration.edge_cloud import EdgeCloud
 from twin.placement.types import RESOURCES, Cluster
 
 _MEMORY = RESOURCES.index("memory_gib")
 
 
 class Instance(NamedTuple):
-    """A day of a world as slot mode needs it; services, sites and nodes are indices of `cluster`."""
+    """A day of a world as slot mode needs it; services, sites and nodes are indices of `public.cluster`."""
 
+    public: EdgeCloud  # what anybody may know of it
     world: World
-    config: SlotConfig
-    cluster: Cluster  # memory unlimited: it is replicas that take memory, not requests
     names: Names
     by_site: Conditions  # the day, its agents ordered by site
     weekday: int  # 0 for Monday
@@ -34,31 +34,8 @@ class Instance(NamedTuple):
     low: np.ndarray  # [seats]: where a site's agents begin on the distribution function
     share: np.ndarray  # [seats]: and how much of it is theirs
     accepts: np.ndarray  # [links, agents] probability that an agent (own index) accepts
-    seat_site: np.ndarray  # [seats] int32: the site that sits there
     run_factor: np.ndarray  # [services, nodes]: seconds on the node for a second of declared work
-    cores: np.ndarray  # [nodes]
-    at_once: np.ndarray  # [nodes] requests in service at once: one a core, any number where cores are shared
-    hosts: np.ndarray  # [services, nodes] bool: the rules allow a replica
-    output_mib: np.ndarray  # [services]
     link: np.ndarray  # [sites, nodes] int32
-    memory_gib: np.ndarray  # [nodes]
-    replica_gib: np.ndarray  # [services]
-    work_s: np.ndarray  # [services] mean declared work
-    pull_s: np.ndarray  # [services, nodes] time to pull an image that the node does not have
-    pull_mib: (
-        np.ndarray
-    )  # [services, nodes] what that puts on the WAN: nothing in the cloud, where images are kept
-    replicas: np.ndarray  # [services, nodes] int32: the first deployment
-
-    @property
-    def num_seats(self) -> int:
-        """Number of access points."""
-        return len(self.low)
-
-    @property
-    def adapts(self) -> bool:
-        """Whether some queue follows estimates."""
-        return self.config.eap_queue.adapts or self.config.node_queue.adapts
 
 
 def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluster | None = None) -> Instance:
@@ -89,10 +66,24 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
     replicas[names.service] = _deployed(world, today, config)[:, node]
     image_mib = config.image_mib_per_gib * today.memory_gib[service]
     pull = np.where(cluster.is_cloud, LOCAL, WAN)
-    return Instance(
-        world=world,
+    public = EdgeCloud(
         config=config,
         cluster=_without_memory(cluster),
+        seat_site=names.site,
+        cores=cores.astype(np.float32),
+        at_once=np.where(today.shares[node], np.inf, cores).astype(np.float32),
+        memory_gib=memory_gib.astype(np.float32),
+        hosts=today.hosts[np.ix_(service, node)],
+        replica_gib=today.memory_gib[service],
+        work_s=today.work_s[service],
+        output_mib=today.output_mib[service],
+        pull_s=(today.latency_s[pull] + image_mib[:, None] * today.s_per_mib[pull]).astype(np.float32),
+        pull_mib=np.where(cluster.is_cloud, 0.0, image_mib[:, None]).astype(np.float32),
+        replicas=replicas,
+    )
+    return Instance(
+        public=public,
+        world=world,
         names=names,
         by_site=_reorder(today, order),
         weekday=int(day) % DAYS_A_WEEK,
@@ -100,19 +91,8 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
         low=low.astype(np.float32),
         share=share.astype(np.float32),
         accepts=today.accepts,
-        seat_site=names.site,
         run_factor=(1.0 / (today.speed[node] * today.affinity[np.ix_(service, node)])).astype(np.float32),
-        cores=cores.astype(np.float32),
-        at_once=np.where(today.shares[node], np.inf, cores).astype(np.float32),
-        hosts=today.hosts[np.ix_(service, node)],
-        output_mib=today.output_mib[service],
         link=link,
-        memory_gib=memory_gib.astype(np.float32),
-        replica_gib=today.memory_gib[service],
-        work_s=today.work_s[service],
-        pull_s=(today.latency_s[pull] + image_mib[:, None] * today.s_per_mib[pull]).astype(np.float32),
-        pull_mib=np.where(cluster.is_cloud, 0.0, image_mib[:, None]).astype(np.float32),
-        replicas=replicas,
     )
 
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.slots.counts import Counts
 from twin.contracts import Array, Environment, EnvironmentState, Policy, Streams
+from twin.orchestration.counts import Counts
 
 
 class Played(NamedTuple):

@@ -9,9 +9,9 @@ away as papers 001 and 003 have it (10, 30 and 100 ms against slots of 250 ms).
 
 from dataclasses import replace
 
-from evaluation.simulator.slots.config import SlotConfig
 from evaluation.simulator.world import World, validate
 from logs_schema.errors import ConfigError
+from twin.orchestration.config import SlotConfig
 
 REQUESTS_PER_SLOT = 0.35
 """Mean requests that a slot brings to an access point, which can dispatch one; peaks stay below one."""

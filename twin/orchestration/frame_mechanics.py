@@ -9,35 +9,36 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.frames.config import FrameConfig
-from evaluation.simulator.frames.state import FrameNews, FrameState, Load, Scaling, as_orchestration
-from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.nodes import Held
-from evaluation.simulator.slots.problem import SlotState, slot_problem
-from evaluation.simulator.slots.queues import Queues
-from evaluation.simulator.slots.response import slot_response
 from twin.contracts import Array, EnvironmentState, Outcome, Policy, Response, Streams
 from twin.environment import environment
+from twin.orchestration.chance import Chance
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_state import FrameNews, FrameState, Load, Scaling, as_orchestration
+from twin.orchestration.mechanics import Private, slot_response
+from twin.orchestration.nodes import Held
+from twin.orchestration.queues import Queues
+from twin.orchestration.slots import SlotState, slot_problem
 from twin.placement.features import one_hot
 
 Dispatch = Callable[[Array, SlotState, Array], Array]
 """(key, state, legal) -> node of every seat [seats, *streams]; frozen while the orchestrator learns."""
 
 
-def observing(case: Instance, policy: Policy) -> Dispatch:
+def observing(case: EdgeCloud, policy: Policy) -> Dispatch:
     """A policy that sees local observations only, as a way to dispatch."""
     problem = slot_problem(case)
     return lambda key, state, legal: policy(key, problem.observe(state), legal)
 
 
-def frame_response(case: Instance, dispatch: Dispatch, config: FrameConfig, begin_s: float = 0.0) -> Response:
+def frame_response(case: EdgeCloud, chance: Chance, dispatch: Dispatch, config: FrameConfig) -> Response:
     """What comes of the changes of a frame.
 
     Args:
-        case: The instance of slot mode.
+        case: The cluster.
+        chance: What is by chance; episodes begin with an empty system.
         dispatch: Plays the slots.
         config: See `FrameConfig`.
-        begin_s: Time of day at which episodes begin, with an empty system.
 
     Returns:
         The response to `frame_problem(case, config)`; the same key gives the same arrivals whatever is decided.
@@ -47,16 +48,16 @@ def frame_response(case: Instance, dispatch: Dispatch, config: FrameConfig, begi
     num_slots = case.config.slots_per_frame // num_samples
 
     def init(key: Array, streams: Streams) -> tuple[EnvironmentState, Outcome]:
-        state = environment(problem, slot_response(case, begin_s)).reset(key, streams)
-        nothing = jax.tree.map(jnp.zeros_like, _load(case, state))
+        state = environment(problem, slot_response(case, chance)).reset(key, streams)
+        nothing = jax.tree.map(jnp.zeros_like, load_now(case, state.response))
         zero_s = jnp.zeros(streams, jnp.float32)
         return state, Outcome(zero_s, state.terminated, state.done, _news(state, nothing))
 
     def advance(
         key: Array, state: EnvironmentState, _known: FrameState, action: Scaling
     ) -> tuple[EnvironmentState, Outcome]:
-        asked = as_orchestration(action, case.run_factor.shape[0])
-        system = environment(problem, slot_response(case, begin_s, lambda _key, _state: asked))
+        asked = as_orchestration(action, case.num_services)
+        system = environment(problem, slot_response(case, chance, lambda _key, _state: asked))
 
         def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
             key_dispatch, key_slot = jax.random.split(key)
@@ -66,10 +67,10 @@ def frame_response(case: Instance, dispatch: Dispatch, config: FrameConfig, begi
         def sample(carry: tuple[EnvironmentState, Load], keys: Array) -> tuple[tuple, None]:
             state, total = carry
             state, _ = jax.lax.scan(slot, state, keys)
-            return (state, jax.tree.map(jnp.add, total, _load(case, state))), None
+            return (state, jax.tree.map(jnp.add, total, load_now(case, state.response))), None
 
         keys = jax.random.split(key, (num_samples, num_slots))
-        nothing = jax.tree.map(jnp.zeros_like, _load(case, state))
+        nothing = jax.tree.map(jnp.zeros_like, load_now(case, state.response))
         (after, total), _ = jax.lax.scan(sample, (state, nothing), keys)
         mean = jax.tree.map(lambda leaf: leaf / num_samples, total)
         elapsed_s = after.problem.placement.clock_s - state.problem.placement.clock_s
@@ -83,11 +84,11 @@ def _news(state: EnvironmentState, load: Load) -> FrameNews:
     return FrameNews(inner.clock_s, inner.available, view.deployment, load, view.counts)
 
 
-def _load(case: Instance, state: EnvironmentState) -> Load:
+def load_now(case: EdgeCloud, private: Private) -> Load:
     """Requests by service now."""
-    held: Held = state.response.held
-    queues: Queues = state.response.queues
-    num_services = case.run_factor.shape[0]
+    held: Held = private.held
+    queues: Queues = private.queues
+    num_services = case.num_services
     present = jnp.isfinite(held.arrives_s) & jnp.isinf(held.end_s)
     serving = present & jnp.isfinite(held.start_s)
     here = one_hot(held.service, num_services)

@@ -4,8 +4,7 @@ A step leads from one slot boundary to the next: requests in hand are sent, the 
 the deployment that are due are made, requests that arrived meanwhile enter their queues, the late are dropped, and
 every access point takes the next request in hand.
 
-The numbers a slot needs are one array of uniforms, in the order of `draw`, so that any other implementation of the
-rules can be fed the same.
+What is by chance comes from a `Chance`; everything else is computed here, so that twin and truth keep the same books.
 """
 
 from collections.abc import Callable
@@ -14,12 +13,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.arrivals import uniforms
-from evaluation.simulator.conditions import LOCAL, Conditions
-from evaluation.simulator.failures import is_up, on_clock
-from evaluation.simulator.slots import nodes, queues
-from evaluation.simulator.slots.counts import Counts, Events, Sent, counted, nothing_counted
-from evaluation.simulator.slots.deployment import (
+from twin.contracts import Array, Outcome, PyTree, Response, Streams
+from twin.orchestration import nodes, queues
+from twin.orchestration.chance import Chance
+from twin.orchestration.counts import Counts, Events, Sent, counted, nothing_counted
+from twin.orchestration.deployment import (
     Deployment,
     Orchestration,
     carry_out,
@@ -27,22 +25,16 @@ from evaluation.simulator.slots.deployment import (
     replicas_at,
     schedule,
 )
-from evaluation.simulator.slots.estimates import Estimates, first_estimates, learn, note
-from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.nodes import Capacity, Held
-from evaluation.simulator.slots.problem import SlotNews, SlotState, View
-from evaluation.simulator.slots.queues import UNIFORMS_PER_ARRIVAL, Queues
-from twin.contracts import Array, Outcome, Response, Streams
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.estimates import Estimates, first_estimates, learn, note
+from twin.orchestration.nodes import Capacity, Held
+from twin.orchestration.queues import Queues
+from twin.orchestration.slots import SlotNews, SlotState, View
 from twin.placement.bookkeeping import choose_slots
-from twin.placement.features import one_hot
 from twin.placement.types import UNKNOWN, News, Requests
 
 Orchestrator = Callable[[Array, SlotState], Orchestration]
 """(key, state) -> what to change; asked at the beginning of every frame."""
-
-ACCEPTS, WAY_THERE, RUN, WAY_BACK = range(4)
-NUM_DECISION_UNIFORMS = 4
-"""The first rows of what is drawn for a slot: for the request that a site sends."""
 
 
 class Private(NamedTuple):
@@ -55,38 +47,27 @@ class Private(NamedTuple):
     estimates: Estimates | None
 
 
-def draw(case: Instance, key: Array, streams: Streams) -> Array:
-    """[4 + 5 * arrivals_per_slot, sites, *streams] uniform numbers in (0, 1): all the chance of one slot.
-
-    The agent's answer, the way there, the run and the way back of the request sent; then agent, service, size, input
-    and gap of every arrival.
-    """
-    number = NUM_DECISION_UNIFORMS + UNIFORMS_PER_ARRIVAL * case.config.arrivals_per_slot
-    return uniforms(key, number, (case.num_seats, *streams))
-
-
-def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrator | None = None) -> Response:
-    """The mechanics of an instance.
+def slot_response(case: EdgeCloud, chance: Chance, orchestrator: Orchestrator | None = None) -> Response:
+    """The mechanics of a cluster by slots.
 
     Args:
-        case: The instance.
-        begin_s: Time of day at which episodes begin, with empty queues.
+        case: The cluster.
+        chance: What is by chance, with the time of day at which episodes begin, with empty queues.
         orchestrator: Who changes the deployment; nobody by default.
 
     Returns:
-        The response to `slot_problem(case)`. Episodes are truncated at the end of the world's day.
+        The response to `slot_problem(case)`. Episodes are truncated at the end of the day.
     """
-    config, failing = case.config, on_clock(case.world, case.by_site, begin_s)
+    config = case.config
 
     def init(key: Array, streams: Streams) -> tuple[Private, Outcome]:
-        first = uniforms(key, 1, (case.num_seats, *streams))[0]
-        waiting = queues.empty_queues(case, first, begin_s, streams)
-        held = nodes.nothing_held(case.cluster.num_nodes, config.node_places, streams)
-        nobody = jnp.full(first.shape, config.queue_places, jnp.int32)
+        waiting = queues.empty_queues(case, chance.first_s(key, streams))
+        held = nodes.nothing_held(case.num_nodes, config.node_places, streams)
+        nobody = jnp.full(waiting.next_s.shape, config.queue_places, jnp.int32)
         private = Private(jnp.int32(0), waiting, nobody, held, first_estimates(case, streams))
         clock_s = jnp.zeros(streams, jnp.float32)
         view = _view(case, private, first_deployed(case, streams), nothing_counted(streams), clock_s)
-        news = _news(case, private, view, clock_s, begin_s, _available(case, failing, clock_s))
+        news = _news(case, chance, private, view, clock_s, chance.available(None, None, clock_s))
         no = clock_s > 0.0
         return private, Outcome(clock_s, no, no, news)
 
@@ -95,12 +76,13 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         from_s = state.placement.clock_s
         until_s = jnp.full_like(from_s, slot.astype(jnp.float32) * config.slot_s)
         key_drawn, key_orchestrator = jax.random.split(key)
-        numbers = draw(case, key_drawn, from_s.shape)
+        numbers = chance.numbers(key_drawn, from_s.shape)
         deployment, pulled_mib = state.view.deployment, jnp.zeros_like(from_s)
         if orchestrator is not None:
             deployment, pulled_mib = _orchestrate(case, orchestrator, key_orchestrator, private.slot, state)
-        up = _available(case, failing, until_s) if case.world.outages else None
-        held, sent = _send(case, private, state, node, numbers)
+        available = chance.available(numbers, state.placement.available, until_s)
+        up = available if chance.fails else None
+        held, sent = _send(case, chance, private, state, node, numbers)
         held, served = nodes.serve(held, _capacity(case, from_s), from_s, until_s, config.drop_served, up)
         estimates = private.estimates
         if estimates is not None:
@@ -109,8 +91,7 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
             deployment, held = _carry_out(case, deployment, held, until_s)
         waiting = queues.leave(private.queues, private.place, state.placement.active)
         expected_s = None if estimates is None else estimates.eap_s
-        arrivals = numbers[NUM_DECISION_UNIFORMS:]
-        waiting, entered = queues.enter(case, waiting, arrivals, until_s, expected_s, begin_s)
+        waiting, entered = queues.enter(case, chance, waiting, numbers, until_s, expected_s)
         waiting, dropped = queues.drop_late(waiting, until_s)
         if estimates is not None:
             estimates, waiting, held = learn(case, estimates, waiting, held, slot, until_s)
@@ -118,9 +99,8 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
         events = Events(sent, entered, dropped, served, pulled_mib)
         counts = counted(case, state.view.counts, events, held, from_s, until_s)
         view = _view(case, private, deployment, counts, until_s)
-        available = _available(case, failing, until_s)
-        news = _news(case, private, view, until_s, begin_s, available, sent.accepted)
-        done = begin_s + until_s >= case.by_site.day_s
+        news = _news(case, chance, private, view, until_s, available, sent.accepted)
+        done = chance.begin_s + until_s >= chance.day_s
         return private, Outcome(until_s - from_s, jnp.zeros_like(done), done, news)
 
     def foretell(private: Private, state: SlotState) -> SlotState:
@@ -138,7 +118,7 @@ def slot_response(case: Instance, begin_s: float = 0.0, orchestrator: Orchestrat
     return Response(init, advance, foretell)
 
 
-def _capacity(case: Instance, like: Array) -> Capacity:
+def _capacity(case: EdgeCloud, like: Array) -> Capacity:
     cores, at_once = (
         jnp.asarray(value).reshape((-1,) + (1,) * like.ndim) for value in (case.cores, case.at_once)
     )
@@ -146,22 +126,19 @@ def _capacity(case: Instance, like: Array) -> Capacity:
 
 
 def _send(
-    case: Instance, private: Private, state: SlotState, node: Array, numbers: Array
+    case: EdgeCloud, chance: Chance, private: Private, state: SlotState, node: Array, numbers: PyTree
 ) -> tuple[Held, Sent]:
     """Sends the requests in hand to the nodes chosen, [seats, *streams], and files those accepted."""
     inner, held, config = state.placement, private.held, case.config
     request, clock_s = inner.request, inner.clock_s[None]
-    link = jnp.asarray(case.link)[request.site, node]
+    answer = chance.answer(numbers, request, node)
     places = choose_slots(inner, node)
     accepted = inner.active & (places < held.end_s.size).reshape(node.shape)
     if config.agents_answer:
-        accepted &= numbers[ACCEPTS] < jnp.asarray(case.accepts)[link, jnp.maximum(request.agent, 0)]
+        accepted &= answer.accepted
     places = jnp.where(accepted.reshape(places.shape), places, held.end_s.size)
-    way_s = _way_s(case, link, request.input_mib, numbers[WAY_THERE])
-    output_mib = jnp.asarray(case.output_mib)[request.service]
-    arrives_s = clock_s + way_s
+    arrives_s = clock_s + answer.way_there_s
     late_s = state.view.arrived_s + request.deadline_s
-    run_s = request.expected_run_s * case.world.run.quantile(numbers[RUN])
     never = jnp.full_like(arrives_s, jnp.inf)
     new = Held(
         arrives_s=arrives_s,
@@ -169,13 +146,15 @@ def _send(
         key=config.node_queue.key(arrives_s, late_s, _expected_s(private.estimates, request)),
         service=request.service,
         replicas=replicas_at(state.view.deployment, request.service, node),
-        left_s=run_s * jnp.asarray(case.run_factor)[request.service, node],
-        back_s=jnp.where(output_mib > 0.0, _way_s(case, link, output_mib, numbers[WAY_BACK]), 0.0),
+        left_s=answer.run_s,
+        back_s=answer.way_back_s,
         start_s=never,
         end_s=never,
         status=jnp.full(node.shape, UNKNOWN, jnp.int32),
     )
-    away_mib = jnp.where(accepted & (link != LOCAL), request.input_mib, 0.0)
+    home = jnp.asarray(case.cluster.site_of_node, jnp.int32)[node] == request.site
+    away_mib = jnp.where(accepted & ~home, request.input_mib, 0.0)
+    output_mib = jnp.asarray(case.output_mib)[request.service]
     moved_mib = jnp.where(accepted, request.input_mib + output_mib, 0.0)
     sent = Sent(inner.active, accepted, jnp.sum(away_mib, axis=0), jnp.sum(moved_mib, axis=0))
     return nodes.file(held, places, new), sent
@@ -186,16 +165,8 @@ def _expected_s(estimates: Estimates | None, request: Requests) -> Array:
     return request.expected_run_s if estimates is None else queues.look_up(estimates.node_s, request.service)
 
 
-def _way_s(case: Instance, link: Array, mib: Array, uniform: Array) -> Array:
-    """Latency times its noise plus the transfer, by kind of link; any shape."""
-    kinds, today = (case.world.local, case.world.cross_site, case.world.wan), case.by_site
-    noise = jnp.stack([kind.noise.quantile(uniform) for kind in kinds])
-    drawn = jnp.sum(jnp.where(one_hot(link, len(kinds)), noise, 0.0), axis=0)
-    return drawn * jnp.asarray(today.latency_s)[link] + mib * jnp.asarray(today.s_per_mib)[link]
-
-
 def _orchestrate(
-    case: Instance, orchestrator: Orchestrator, key: Array, slot: Array, state: SlotState
+    case: EdgeCloud, orchestrator: Orchestrator, key: Array, slot: Array, state: SlotState
 ) -> tuple[Deployment, Array]:
     deployment, clock_s = state.view.deployment, state.placement.clock_s
     return jax.lax.cond(
@@ -205,7 +176,9 @@ def _orchestrate(
     )
 
 
-def _carry_out(case: Instance, deployment: Deployment, held: Held, until_s: Array) -> tuple[Deployment, Held]:
+def _carry_out(
+    case: EdgeCloud, deployment: Deployment, held: Held, until_s: Array
+) -> tuple[Deployment, Held]:
     return jax.lax.cond(
         jnp.any(deployment.service > 0),
         lambda: carry_out(case, deployment, held, until_s),
@@ -213,12 +186,7 @@ def _carry_out(case: Instance, deployment: Deployment, held: Held, until_s: Arra
     )
 
 
-def _available(case: Instance, failing: Conditions, clock_s: Array) -> Array:
-    """[nodes, *streams] bool: which nodes are up."""
-    return is_up(case.world, failing, clock_s)[case.names.world_node]
-
-
-def _view(case: Instance, private: Private, deployment: Deployment, counts: Counts, clock_s: Array) -> View:
+def _view(case: EdgeCloud, private: Private, deployment: Deployment, counts: Counts, clock_s: Array) -> View:
     waiting = private.queues
     queued, oldest_s = queues.oldest_s(waiting, clock_s)
     arrived_s = queues.pick(waiting.arrival_s, private.place)
@@ -226,15 +194,15 @@ def _view(case: Instance, private: Private, deployment: Deployment, counts: Coun
 
 
 def _news(
-    case: Instance,
+    case: EdgeCloud,
+    chance: Chance,
     private: Private,
     view: View,
     clock_s: Array,
-    begin_s: float,
     available: Array,
     accepted: Array | None = None,
 ) -> SlotNews:
-    request = queues.in_hand(case, private.queues, private.place, begin_s)
+    request = queues.in_hand(case, chance, private.queues, private.place)
     shown = nodes.revealed(private.held, clock_s)
     nobody = jnp.zeros_like(view.holding)
     accepted = nobody if accepted is None else accepted

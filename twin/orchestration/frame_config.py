@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import ceil
 
-from evaluation.simulator.slots.config import SlotConfig
 from logs_schema.errors import ConfigError
+from twin.orchestration.config import SlotConfig
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.slots.dequeue import promote
-from evaluation.simulator.slots.queues import look_up
 from twin.contracts import Array, Streams
+from twin.orchestration.dequeue import promote
+from twin.orchestration.queues import look_up
 from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN
 
 

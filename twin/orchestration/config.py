@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from evaluation.simulator.slots.dequeue import FIFO, Dequeue
 from logs_schema.errors import ConfigError
+from twin.orchestration.dequeue import FIFO, Dequeue
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from evaluation.simulator.slots.counts import Counts
-from evaluation.simulator.slots.deployment import Deployment, Orchestration
 from twin.contracts import Array
+from twin.orchestration.counts import Counts
+from twin.orchestration.deployment import Deployment, Orchestration
 from twin.placement.features import one_hot
 
 

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.nodes import Held, Served, finishes
-from evaluation.simulator.slots.queues import Entered
 from twin.contracts import Array, Streams
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.nodes import Held, Served, finishes
+from twin.orchestration.queues import Entered
 from twin.placement.types import COMPLETED
 
 
@@ -63,7 +63,7 @@ class Events(NamedTuple):
 
 
 def counted(
-    case: Instance, counts: Counts, events: Events, held: Held, from_s: Array, until_s: Array
+    case: EdgeCloud, counts: Counts, events: Events, held: Held, from_s: Array, until_s: Array
 ) -> Counts:
     """The totals after a slot.
 

@@ -8,18 +8,15 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from evaluation.simulator.arrivals import DAYS_A_WEEK, accepting, ask, gap_s
-from evaluation.simulator.conditions import Conditions
-from evaluation.simulator.slots.dequeue import promote
-from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.world import CALENDAR_DAY_S
-from twin.contracts import Array, Streams
+from twin.contracts import Array, PyTree
 from twin.environment import beside
+from twin.orchestration.chance import Chance
+from twin.orchestration.dequeue import promote
+from twin.orchestration.edge_cloud import EdgeCloud
 from twin.placement.features import one_hot
 from twin.placement.types import NUM_RESOURCES, Requests
 
-UNIFORMS_PER_ARRIVAL = 5
-"""Agent, service, size, input, and the gap to the next arrival."""
+DAY_S, DAYS_A_WEEK = 86_400.0, 7.0
 
 
 class Queues(NamedTuple):
@@ -48,61 +45,45 @@ class Entered(NamedTuple):
     turned_away: Array
 
 
-def empty_queues(case: Instance, uniform: Array, begin_s: float, streams: Streams) -> Queues:
-    """Nobody waits; `uniform` [sites, *streams] draws the first arrivals."""
-    shape = (case.config.queue_places, case.num_seats, *streams)
+def empty_queues(case: EdgeCloud, next_s: Array) -> Queues:
+    """Nobody waits; `next_s` [sites, *streams] are the first arrivals."""
+    shape = (case.config.queue_places, *next_s.shape)
     zero, never = jnp.zeros(shape, jnp.float32), jnp.full(shape, jnp.inf, jnp.float32)
     index = jnp.zeros(shape, jnp.int32)
-    next_s = gap_s(_site_days(case, len(streams)), jnp.full_like(uniform, begin_s), uniform)
     return Queues(never, zero, zero, index, index, index, zero, zero, next_s)
 
 
 def enter(
-    case: Instance, queues: Queues, uniforms: Array, until_s: Array, estimate_s: Array | None, begin_s: float
+    case: EdgeCloud, chance: Chance, queues: Queues, numbers: PyTree, until_s: Array, estimate_s: Array | None
 ) -> tuple[Queues, Entered]:
     """Lets in who has arrived by `until_s`, at most `arrivals_per_slot` a site.
 
     Args:
-        case: The instance.
+        case: The cluster.
+        chance: Says who arrives, and when the next one does.
         queues: The queues.
-        uniforms: [5 * arrivals_per_slot, sites, *streams].
+        numbers: Of the slot, see `Chance.numbers`.
         until_s: [*streams].
         estimate_s: [services, *streams] for the hybrid strategy, else None.
-        begin_s: Time of day at which the clock was zero.
 
     Returns:
-        The queues, and how many came and found no place. Arrivals form a Poisson process at every site, exactly:
-        one that finds the slot's number of arrivals used up keeps its time and enters with the next slot.
+        The queues, and how many came and found no place. One that finds the slot's number of arrivals used up keeps
+        its time and enters with the next slot.
     """
     arrived = turned_away = jnp.zeros(until_s.shape, jnp.int32)
-    days, until = _site_days(case, until_s.ndim), until_s[None]
+    until = until_s[None]
     for one in range(case.config.arrivals_per_slot):
-        drawn = uniforms[one * UNIFORMS_PER_ARRIVAL : (one + 1) * UNIFORMS_PER_ARRIVAL]
-        time_of_day_s = begin_s + queues.next_s
-        comes = (queues.next_s <= until) & (time_of_day_s < case.by_site.day_s)
-        queues, entered = _insert(case, queues, _ask(case, drawn[:4], time_of_day_s), comes, estimate_s)
+        comes = (queues.next_s <= until) & (chance.begin_s + queues.next_s < chance.day_s)
+        request, gap_s = chance.arrival(numbers, one, queues.next_s)
+        queues, entered = _insert(case, queues, request, comes, estimate_s)
         arrived += jnp.sum(comes, axis=0, dtype=jnp.int32)
         turned_away += jnp.sum(comes & ~entered, axis=0, dtype=jnp.int32)
-        gap = gap_s(days, time_of_day_s, drawn[4])
-        queues = queues._replace(next_s=jnp.where(comes, queues.next_s + gap, queues.next_s))
+        queues = queues._replace(next_s=jnp.where(comes, queues.next_s + gap_s, queues.next_s))
     return queues, Entered(arrived, turned_away)
 
 
-def _site_days(case: Instance, num_streams: int) -> Conditions:
-    """The day with the rate of arrivals of each site [sites, 1...]."""
-    rate = case.by_site.rate_per_s * case.share
-    return case.by_site._replace(rate_per_s=rate.reshape((-1,) + (1,) * num_streams))
-
-
-def _ask(case: Instance, uniforms: Array, time_of_day_s: Array) -> Requests:
-    """The requests of the sites' agents; leaves [sites, *streams]."""
-    low, share = (value.reshape((-1,) + (1,) * (uniforms.ndim - 2)) for value in (case.low, case.share))
-    whose = jnp.concatenate([(low + share * uniforms[0])[None], uniforms[1:]])
-    return ask(case.world, case.by_site, case.names, whose, time_of_day_s, case.weekday)
-
-
 def _insert(
-    case: Instance, queues: Queues, request: Requests, comes: Array, estimate_s: Array | None
+    case: EdgeCloud, queues: Queues, request: Requests, comes: Array, estimate_s: Array | None
 ) -> tuple[Queues, Array]:
     places = queues.arrival_s.shape[0]
     index = jnp.arange(places, dtype=jnp.int32).reshape((-1,) + (1,) * comes.ndim)
@@ -148,19 +129,17 @@ def pick(leaf: Array, place: Array) -> Array:
     return jnp.sum(jnp.where(one_hot(place, leaf.shape[0]), leaf, 0), axis=0, dtype=leaf.dtype)
 
 
-def in_hand(case: Instance, queues: Queues, place: Array, begin_s: float) -> Requests:
+def in_hand(case: EdgeCloud, chance: Chance, queues: Queues, place: Array) -> Requests:
     """The requests at the places; leaves [sites, *streams], 0 where there is none."""
     arrival_s = pick(queues.arrival_s, place)
     zero, index = jnp.zeros_like(arrival_s), jnp.zeros_like(place)
     seat = jnp.asarray(case.seat_site).reshape((-1,) + (1,) * (place.ndim - 1))
-    day_fraction = (begin_s + arrival_s) / CALENDAR_DAY_S
-    agent = jnp.asarray(case.agent)[pick(queues.agent, place)]
+    day_fraction = (chance.begin_s + arrival_s) / DAY_S
     return Requests(
         site=jnp.broadcast_to(seat, place.shape),
         scenario=pick(queues.scenario, place),
         service=pick(queues.service, place),
         queue=index,
-        agent=agent,
         rule=index,
         demand=jnp.stack([zero + 1.0, *[zero] * (NUM_RESOURCES - 1)]),
         num_nodes=zero + 1.0,
@@ -168,8 +147,8 @@ def in_hand(case: Instance, queues: Queues, place: Array, begin_s: float) -> Req
         deadline_s=pick(queues.deadline_s, place),
         input_mib=pick(queues.input_mib, place),
         day_fraction=day_fraction,
-        week_fraction=(case.weekday + day_fraction) / DAYS_A_WEEK,
-        **accepting(case.names, agent),
+        week_fraction=(chance.weekday + day_fraction) / DAYS_A_WEEK,
+        **chance.identity(pick(queues.agent, place)),
     )
 
 

@@ -19,10 +19,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.nodes import Held
 from twin.contracts import Array, Streams
 from twin.environment import beside
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.nodes import Held
 from twin.placement.features import one_hot
 
 
@@ -44,7 +44,7 @@ class Deployment(NamedTuple):
     due_s: Array  # [changes, *streams] when the image is there
 
 
-def first_deployed(case: Instance, streams: Streams) -> Deployment:
+def first_deployed(case: EdgeCloud, streams: Streams) -> Deployment:
     """The instance's first deployment, in every stream."""
     replicas = jnp.asarray(case.replicas, jnp.float32)
     used_gib = jnp.asarray(case.replica_gib @ case.replicas, jnp.float32)
@@ -64,7 +64,7 @@ def first_deployed(case: Instance, streams: Streams) -> Deployment:
 
 
 def schedule(
-    case: Instance, deployment: Deployment, action: Orchestration, clock_s: Array
+    case: EdgeCloud, deployment: Deployment, action: Orchestration, clock_s: Array
 ) -> tuple[Deployment, Array]:
     """Enters the changes asked for.
 
@@ -85,9 +85,9 @@ def schedule(
 
 
 def _enter(
-    case: Instance, deployment: Deployment, node: Array, change: Array, clock_s: Array
+    case: EdgeCloud, deployment: Deployment, node: Array, change: Array, clock_s: Array
 ) -> tuple[Deployment, Array]:
-    num_services, num_nodes = case.run_factor.shape
+    num_services, num_nodes = case.num_services, case.num_nodes
     service, adds = jnp.abs(change), change > 0
     exists = (service > 0) & (service < num_services) & (node >= 0) & (node < num_nodes)
     service, node = jnp.where(exists, service, 0), jnp.where(exists, node, 0)
@@ -138,9 +138,9 @@ def replicas_at(deployment: Deployment, service: Array, node: Array) -> Array:
     return deployment.replicas.reshape(-1)[flat].reshape(node.shape)
 
 
-def carry_out(case: Instance, deployment: Deployment, held: Held, until_s: Array) -> tuple[Deployment, Held]:
+def carry_out(case: EdgeCloud, deployment: Deployment, held: Held, until_s: Array) -> tuple[Deployment, Held]:
     """Makes the changes that are due at `until_s` [*streams]: replicas whose image is there join, idle ones go."""
-    num_services, num_nodes = case.run_factor.shape
+    num_services, num_nodes = case.num_services, case.num_nodes
     present = jnp.isfinite(held.arrives_s) & jnp.isinf(held.end_s)
     for one in range(deployment.service.shape[0]):
         service, node = deployment.service[one], deployment.node[one]

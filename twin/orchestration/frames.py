@@ -10,8 +10,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.frames.config import FrameConfig, history_frames
-from evaluation.simulator.frames.state import (
+from twin.contracts import Array, Given, Outcome, Problem, PyTree, Records
+from twin.orchestration.counts import Counts
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig, history_frames
+from twin.orchestration.frame_state import (
     FrameFacts,
     FrameNews,
     FrameOutcome,
@@ -22,16 +25,19 @@ from evaluation.simulator.frames.state import (
     removable,
     specified,
 )
-from evaluation.simulator.slots.counts import Counts
-from evaluation.simulator.slots.instance import Instance
-from twin.contracts import Array, Outcome, Problem, PyTree, Records
 
 
 class FrameObservation(NamedTuple):
-    """What a seat sees; leaves [features, choices, seats, *streams]."""
+    """What a seat sees, the same for all but for `seat`; loads are of the frame that has just ended."""
 
-    node: Array  # up, free memory, replicas, in service and waiting for each core
-    service: Array  # replicas, busy, waiting at nodes, queued at access points
+    node: (
+        Array  # [5, nodes, seats, *streams]: up, free memory, replicas, in service and waiting for each core
+    )
+    service: (
+        Array  # [4, services, seats, *streams]: replicas, busy, waiting at nodes, queued at access points
+    )
+    hosted: Array  # [3, services, nodes, seats, *streams]: log1p of replicas, in service, waiting
+    queued: Array  # [services, access points, seats, *streams]: log1p of requests at the access points
     seat: Array  # [1, H, seats, *streams] which seat it is
 
 
@@ -46,19 +52,19 @@ def few_waiting(outcome: FrameOutcome) -> Array:
 
 
 def frame_problem(
-    case: Instance, config: FrameConfig, worth: Callable[[FrameOutcome], Array] = on_time_share
+    case: EdgeCloud, config: FrameConfig, worth: Callable[[FrameOutcome], Array] = on_time_share
 ) -> Problem:
     """The orchestration problem of an instance.
 
     Args:
-        case: The instance of slot mode.
+        case: The description of the cluster.
         config: See `FrameConfig`.
         worth: Of a frame.
 
     Returns:
-        The problem; actions are `Scaling`, leaves [H, *streams]. Legal are nodes that are up, additions that some node
-        has room for, and removals of services that have a replica; whether the two go together, slot mode decides
-        (`slots.deployment`): what cannot be is no change.
+        The problem; actions are `Scaling`, leaves [H, *streams]. Legal are nodes that are up; on the node chosen, no
+        change, additions that it has room for and removals of what it hosts. Two changes of one frame may still
+        exclude each other (`deployment.schedule`): what cannot be is no change.
     """
     num_seats, num_frames = config.num_changes, history_frames(case.config, config)
 
@@ -96,7 +102,7 @@ def frame_problem(
         start=start,
         observe=lambda state: _observation(case, state, num_seats),
         observe_global=lambda state: _described(case, state),
-        legal=lambda state: _seats(num_seats, _legal(case, state), axis=1),
+        legal=lambda state: _legal(case, state, num_seats),
         active=lambda state: jnp.ones((num_seats, *state.clock_s.shape), bool),
         apply=apply,
         remaining=remaining,
@@ -138,21 +144,21 @@ def _waiting(load: Load) -> Array:
     return jnp.sum(load.waiting, axis=(0, 1)) + jnp.sum(load.queued, axis=(0, 1))
 
 
-def _legal(case: Instance, state: FrameState) -> Scaling:
-    """Masks [nodes, *streams] and [2 * services - 1, *streams]."""
+def _legal(case: EdgeCloud, state: FrameState, num_seats: int) -> PyTree:
+    """Masks of nodes [nodes, seats, *streams], and `Given` the node of changes [2 * services - 1, nodes, seats, ...]."""
     trailing = (1,) * state.clock_s.ndim
     free_gib = jnp.asarray(case.memory_gib).reshape((-1, *trailing)) - state.deployment.used_gib
     needs_gib = jnp.asarray(case.replica_gib).reshape((-1, 1, *trailing))
     fits = jnp.asarray(case.hosts).reshape((*case.hosts.shape, *trailing)) & (
         needs_gib <= free_gib[None] + 1e-4
     )
-    adds = jnp.any(fits & state.available[None], axis=1)[1:]
-    removes = jnp.any(removable(state.deployment) > 0.0, axis=1)[1:]
-    nothing = jnp.ones((1, *state.clock_s.shape), bool)
-    return Scaling(state.available, jnp.concatenate([nothing, adds, removes]))
+    adds, removes = (fits & state.available[None])[1:], (removable(state.deployment) > 0.0)[1:]
+    changes = jnp.concatenate([jnp.ones((1, *adds.shape[1:]), bool), adds, removes])
+    given: PyTree = Given(_seats(num_seats, changes, 2))
+    return Scaling(_seats(num_seats, state.available, 1), given)
 
 
-def _described(case: Instance, state: FrameState) -> tuple[Array, Array]:
+def _described(case: EdgeCloud, state: FrameState) -> tuple[Array, Array]:
     """Features of nodes [5, nodes, *streams] and of services [4, services, *streams]."""
     trailing = (1,) * state.clock_s.ndim
     memory_gib, cores = (jnp.asarray(one).reshape((-1, *trailing)) for one in (case.memory_gib, case.cores))
@@ -177,8 +183,16 @@ def _described(case: Instance, state: FrameState) -> tuple[Array, Array]:
     return node, service
 
 
-def _observation(case: Instance, state: FrameState, num_seats: int) -> FrameObservation:
+def _observation(case: EdgeCloud, state: FrameState, num_seats: int) -> FrameObservation:
     node, service = _described(case, state)
+    deployment, load = state.deployment, state.load
+    hosted = jnp.log1p(jnp.stack([deployment.replicas, load.running, load.waiting]))
     identity = jnp.eye(num_seats).reshape((1, num_seats, num_seats) + (1,) * state.clock_s.ndim)
     which = jnp.broadcast_to(identity, (1, num_seats, num_seats, *state.clock_s.shape))
-    return FrameObservation(_seats(num_seats, node, 2), _seats(num_seats, service, 2), which)
+    return FrameObservation(
+        _seats(num_seats, node, 2),
+        _seats(num_seats, service, 2),
+        _seats(num_seats, hosted, 3),
+        _seats(num_seats, jnp.log1p(load.queued), 2),
+        which,
+    )

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.slots.counts import Counts
-from evaluation.simulator.slots.deployment import Deployment
-from evaluation.simulator.slots.instance import Instance
 from twin.contracts import Array, Outcome, Problem, Records
+from twin.orchestration.counts import Counts
+from twin.orchestration.deployment import Deployment
+from twin.orchestration.edge_cloud import EdgeCloud
 from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.placement.features import NODE_FEATURES, Feature
 from twin.placement.slots import fold_slots
@@ -70,14 +70,14 @@ class SlotNews(NamedTuple):
     view: View
 
 
-def placement_config(case: Instance, time_unit_s: float = 1.0) -> PlacementConfig:
+def placement_config(case: EdgeCloud, time_unit_s: float = 1.0) -> PlacementConfig:
     """The configuration of the placement problem underneath."""
     return PlacementConfig(
         depth=case.config.node_places, time_unit_s=time_unit_s, reward="on_time", num_seats=case.num_seats
     )
 
 
-def slot_problem(case: Instance, time_unit_s: float = 1.0) -> Problem:
+def slot_problem(case: EdgeCloud, time_unit_s: float = 1.0) -> Problem:
     """The slot problem of an instance.
 
     Legal is every node that is up, hosts a replica of the request's service and has a place for it; with
@@ -134,7 +134,7 @@ def _beside(value: Array, other: Array) -> Array:
     return value.reshape((1,) * (other.ndim - value.ndim) + value.shape)
 
 
-def _legal(case: Instance, here: Here, available: Array) -> Array:
+def _legal(case: EdgeCloud, here: Here, available: Array) -> Array:
     """[nodes, seats, *streams] bool."""
     legal = (here.replicas > 0.0) & (available & (here.held < case.config.node_places))[:, None]
     if case.config.only_where_room:
@@ -168,7 +168,7 @@ def _here(state: PlacementState, deployment: Deployment) -> Here:
     return Here(replicas, same, held)
 
 
-def _node_features(case: Instance, state: SlotState, in_full: bool) -> Array:
+def _node_features(case: EdgeCloud, state: SlotState, in_full: bool) -> Array:
     """[3, nodes, seats, *streams]."""
     here, deployment = state.here, state.view.deployment
     site = case.cluster.site_of_node

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.slots import nodes, queues
-from evaluation.simulator.slots.instance import Instance
-from evaluation.simulator.slots.nodes import Held
-from evaluation.simulator.slots.queues import Queues
 from twin.contracts import Array, Streams
+from twin.orchestration import nodes, queues
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.nodes import Held
+from twin.orchestration.queues import Queues
 from twin.placement.features import one_hot
 from twin.placement.types import COMPLETED, InFlight
 
@@ -28,7 +28,7 @@ class Estimates(NamedTuple):
     completed: Array  # how many those are
 
 
-def first_estimates(case: Instance, streams: Streams) -> Estimates | None:
+def first_estimates(case: EdgeCloud, streams: Streams) -> Estimates | None:
     """What services declare; None where no strategy asks."""
     if not case.adapts:
         return None
@@ -68,7 +68,7 @@ def note(estimates: Estimates, held: Held, table: InFlight, from_s: Array, until
 
 
 def learn(
-    case: Instance, estimates: Estimates, waiting: Queues, held: Held, slot: Array, until_s: Array
+    case: EdgeCloud, estimates: Estimates, waiting: Queues, held: Held, slot: Array, until_s: Array
 ) -> tuple[Estimates, Queues, Held]:
     """At the end of a long slot, new estimates, and the requests that have become urgent promoted."""
     config = case.config

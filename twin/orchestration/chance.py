@@ -1,0 +1,42 @@
+"""What is by chance in a cluster run by slots: the one argument in which its truth and its twin differ.
+
+`slot_response` does the bookkeeping of queues, replicas and nodes; whatever it cannot compute it takes from a `Chance`:
+who arrives when, how long ways and runs take, whether an offer is accepted, which nodes are up.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from twin.contracts import Array, PyTree, Streams
+from twin.placement.types import Requests
+
+
+class Answer(NamedTuple):
+    """What becomes of the requests in hand where they are sent; leaves [seats, *streams]."""
+
+    accepted: Array  # bool: the agent takes the offer
+    way_there_s: Array  # until the input is at the node
+    run_s: Array  # service there, alone on a core
+    way_back_s: Array  # until the answer is with the client
+
+
+class Chance(NamedTuple):
+    """All chance of a day; `begin_s` is the time of day at which the episode's clock is zero."""
+
+    begin_s: float
+    day_s: float  # time of day at which requests end to come, and the episode with them
+    weekday: int  # 0 for Monday
+    numbers: Callable[
+        [Array, Streams], PyTree
+    ]  # (key, streams) -> what the next five are made of, for one slot
+    first_s: Callable[
+        [Array, Streams], Array
+    ]  # (key, streams) -> [seats, *streams] first arrivals, on the clock
+    arrival: Callable[[PyTree, int, Array], tuple[Requests, Array]]
+    # (numbers, which of a slot's arrivals, when [seats, *streams]) -> the request, the gap to the next one
+    answer: Callable[[PyTree, Requests, Array], Answer]  # (numbers, requests in hand, node [seats, *streams])
+    available: Callable[[PyTree | None, Array | None, Array], Array]
+    # (numbers, available [nodes, *streams] before, clock_s [*streams]) -> available; without the first two at the start
+    fails: bool  # whether a node can ever be down
+    identity: Callable[[Array], dict[str, Any]]
+    # agent as `arrival` names it [seats, *streams] -> `agent` and `accepts_*` of `Requests`

@@ -1,0 +1,190 @@
+"""Both time scales in one trajectory: dispatchers decide in every slot, an orchestrator in the first of every frame.
+
+Two groups of seats (`twin.groups`): DISPATCH, one seat an access point, is the slot problem; ORCHESTRATE, H seats that
+are active when a frame begins, is the frame problem. Their changes are entered before the slot's requests are sent. A
+dispatched request is worth what the slot problem says, when its fate is known; a frame is worth what the frame problem
+says, when it ends. A frame that an episode cuts short is not settled.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from twin.contracts import Array, Environment, Outcome, Problem, PyTree, Response, Streams
+from twin.environment import beside, environment
+from twin.orchestration.chance import Chance
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig, validate_frames
+from twin.orchestration.frame_mechanics import load_now
+from twin.orchestration.frame_state import FrameNews, FrameOutcome, FrameState, Load, as_orchestration
+from twin.orchestration.frames import frame_problem, on_time_share
+from twin.orchestration.mechanics import Private, slot_response
+from twin.orchestration.slots import SlotNews, SlotState, slot_problem
+
+DISPATCH, ORCHESTRATE = "dispatch", "orchestrate"
+"""The groups of seats."""
+
+
+class JointNews(NamedTuple):
+    """What a slot tells."""
+
+    slot: SlotNews
+    load: Load  # at the end of the slot
+
+
+class JointState(NamedTuple):
+    """The books of both time scales."""
+
+    slot: SlotState
+    frame: FrameState  # as the present frame began
+    phase: Array  # [*streams] int32: slots of the frame that have passed
+    total: Load  # sums over the samples of the frame so far
+    pending: Array  # [H, *streams] int32: the decisions of the present frame, -1 where there are none
+
+
+def joint_problem(
+    case: EdgeCloud,
+    config: FrameConfig,
+    worth: Callable[[FrameOutcome], Array] = on_time_share,
+    time_unit_s: float = 1.0,
+) -> Problem:
+    """The problem of both groups; everything by seat is a mapping from group to what its own problem says.
+
+    Args:
+        case: The cluster.
+        config: Of frames.
+        worth: Of a frame.
+        time_unit_s: Unit of durations in dispatchers' features.
+    """
+    slots, frames = slot_problem(case, time_unit_s), frame_problem(case, config, worth)
+    every, length = case.config.slots_per_frame // config.samples_per_frame, case.config.slots_per_frame
+
+    def start(outcome: Outcome) -> JointState:
+        news: JointNews = outcome.news
+        slot = slots.start(outcome._replace(news=news.slot))
+        nothing = jax.tree.map(jnp.zeros_like, news.load)
+        frame = frames.start(outcome._replace(news=_frame_news(slot, nothing)))
+        zero = jnp.zeros(outcome.elapsed_s.shape, jnp.int32)
+        return JointState(
+            slot, frame, zero, nothing, jnp.full((frames.num_seats, *zero.shape), -1, jnp.int32)
+        )
+
+    def apply(
+        state: JointState, action: PyTree, outcome: Outcome, decision: PyTree
+    ) -> tuple[JointState, PyTree]:
+        news: JointNews = outcome.news
+        slot_outcome = outcome._replace(news=news.slot)
+        slot, left = slots.apply(state.slot, action[DISPATCH], slot_outcome, decision[DISPATCH])
+        pending = jnp.where((state.phase == 0)[None], decision[ORCHESTRATE], state.pending)
+        passed = state.phase + 1
+        total = jax.tree.map(
+            lambda sofar, now: sofar + jnp.where(beside(passed % every == 0, now), now, 0.0),
+            state.total,
+            news.load,
+        )
+        ends = passed == length
+        mean = jax.tree.map(lambda leaf: leaf / config.samples_per_frame, total)
+        frame_outcome = outcome._replace(news=_frame_news(slot, mean))
+        frame, settled = frames.apply(state.frame, action[ORCHESTRATE], frame_outcome, pending)
+
+        def when_it_ends(new: PyTree, old: PyTree) -> PyTree:
+            return jax.tree.map(lambda a, b: jnp.where(beside(ends, a), a, b), new, old)
+
+        number = jnp.where(ends[None], settled.decision, -1)
+        following = JointState(
+            slot,
+            when_it_ends(frame, state.frame),
+            jnp.where(ends, 0, passed),
+            when_it_ends(jax.tree.map(jnp.zeros_like, total), total),
+            jnp.where(ends[None], -1, pending),
+        )
+        return following, {
+            DISPATCH: left,
+            ORCHESTRATE: settled._replace(decision=number, settled=number >= 0),
+        }
+
+    def remaining(state: JointState) -> PyTree:
+        unknown = frames.remaining(state.frame)
+        return {
+            DISPATCH: slots.remaining(state.slot),
+            ORCHESTRATE: unknown._replace(decision=state.pending),
+        }
+
+    def both(part: str) -> Callable[[JointState], dict[str, PyTree]]:
+        return lambda state: {
+            DISPATCH: getattr(slots, part)(state.slot),
+            ORCHESTRATE: getattr(frames, part)(state.frame),
+        }
+
+    def reward(facts: PyTree, outcome: PyTree) -> PyTree:
+        parts = {DISPATCH: slots, ORCHESTRATE: frames}
+        return {name: part.reward(facts[name], outcome[name]) for name, part in parts.items()}
+
+    def active(state: JointState) -> PyTree:
+        begins = jnp.broadcast_to((state.phase == 0)[None], state.pending.shape)
+        return {DISPATCH: slots.active(state.slot), ORCHESTRATE: begins}
+
+    return Problem(
+        num_seats=slots.num_seats + frames.num_seats,
+        start=start,
+        observe=both("observe"),
+        observe_global=both("observe_global"),
+        legal=both("legal"),
+        active=active,
+        apply=apply,
+        remaining=remaining,
+        facts=lambda state, action: {
+            DISPATCH: slots.facts(state.slot, action[DISPATCH]),
+            ORCHESTRATE: frames.facts(state.frame, action[ORCHESTRATE]),
+        },
+        reward=reward,
+        groups={DISPATCH: slots.num_seats, ORCHESTRATE: frames.num_seats},
+    )
+
+
+def joint_response(case: EdgeCloud, chance: Chance) -> Response:
+    """The mechanics of slot mode, in which the orchestrators' changes are entered when a frame begins."""
+
+    def revealed(private: Private, outcome: Outcome) -> tuple[Private, Outcome]:
+        return private, outcome._replace(news=JointNews(outcome.news, load_now(case, private)))
+
+    def init(key: Array, streams: Streams) -> tuple[Private, Outcome]:
+        return revealed(*slot_response(case, chance).init(key, streams))
+
+    def advance(key: Array, private: Private, state: JointState, action: PyTree) -> tuple[Private, Outcome]:
+        asked = as_orchestration(action[ORCHESTRATE], case.num_services)
+        response = slot_response(case, chance, lambda _key, _state: asked)
+        return revealed(*response.advance(key, private, state.slot, action[DISPATCH]))
+
+    def foretell(private: Private, state: JointState) -> JointState:
+        return state._replace(slot=slot_response(case, chance).foretell(private, state.slot))
+
+    return Response(init, advance, foretell)
+
+
+def joint_environment(
+    case: EdgeCloud,
+    chance: Chance,
+    config: FrameConfig | None = None,
+    worth: Callable[[FrameOutcome], Array] = on_time_share,
+) -> Environment:
+    """Dispatchers and an orchestrator, learning or deciding together.
+
+    Args:
+        case: The cluster.
+        chance: Of the truth or of a twin.
+        config: Of frames.
+        worth: Of a frame.
+
+    Raises:
+        ConfigError: the frames do not fit the slots.
+    """
+    config = validate_frames(case.config, config or FrameConfig())
+    return environment(joint_problem(case, config, worth), joint_response(case, chance))
+
+
+def _frame_news(slot: SlotState, load: Load) -> FrameNews:
+    inner, view = slot.placement, slot.view
+    return FrameNews(inner.clock_s, inner.available, view.deployment, load, view.counts)
