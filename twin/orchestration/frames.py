@@ -145,7 +145,7 @@ def _waiting(load: Load) -> Array:
 
 
 def _legal(case: EdgeCloud, state: FrameState, num_seats: int) -> PyTree:
-    """Masks of nodes [nodes, seats, *streams], and `Given` the node of changes [2 * services - 1, nodes, seats, ...]."""
+    """Masks of nodes [nodes, seats, *streams] and, `Given` the node, of changes [2 * services - 1, nodes, ...]."""
     trailing = (1,) * state.clock_s.ndim
     free_gib = jnp.asarray(case.memory_gib).reshape((-1, *trailing)) - state.deployment.used_gib
     needs_gib = jnp.asarray(case.replica_gib).reshape((-1, 1, *trailing))
