@@ -73,9 +73,14 @@ def example_in(trajectory: Trajectory) -> Example:
     return jax.tree.map(one, seen)
 
 
-def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN) -> Actor:
+def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN, *, positive: bool = False) -> Actor:
     """The actor for these shapes: an MLP with one output for each choice of each action leaf, two for a number, and so
-    many for every choice of the leaf before where one depends on it."""
+    many for every choice of the leaf before where one depends on it.
+
+    With `positive` an output x counts `relu(x) + 1`, and a legal choice's probability is its share of the sum over
+    legal choices: the context filtering of KaiS and KMPS (Han et al. 2021, equations 4 and 5). Otherwise outputs are
+    logits of a softmax over legal choices.
+    """
     sizes = [_num_outputs(entry) for entry in leaves_of(example.legal)]
     network = MLP(tuple(hidden), sum(sizes), output_scale=0.01)
 
@@ -84,6 +89,7 @@ def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN) -> Actor:
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         scores = jnp.asarray(network.apply(params, _features(observation, num_trailing(legal))))
+        scores = jnp.log1p(jax.nn.relu(scores)) if positive else scores
         parts, start = [], 0
         for entry, size in zip(leaves_of(legal), sizes, strict=True):
             parts.append(_distribution(scores[start : start + size], entry))

@@ -79,7 +79,8 @@ class StepwiseActor(NamedTuple):
     init: Callable[[Array], PyTree]  # key -> params
     choose: Callable[[PyTree, Array | None, PyTree, PyTree], PyTree]
     # (params, key or None for the likeliest, observation, legal) -> action, leaves [H, *streams]
-    judge: Callable[[PyTree, PyTree, PyTree], Judged]  # (params, observation, action) -> what it comes to
+    judge: Callable[[PyTree, PyTree, PyTree, PyTree], Judged]
+    # (params, observation, legal, action) -> what it comes to
     widths: tuple[int, int]  # of the contexts of nodes and of changes
 
 
@@ -156,7 +157,7 @@ def possible(view: ChangeView, node: Array) -> Array:
 
 def stepwise_actor(
     example: ChangeView,
-    read: Callable[[PyTree], ChangeView],
+    read: Callable[[PyTree, PyTree], ChangeView],
     point_of_node: tuple[int, ...],
     num_changes: int,
     config: StepwiseConfig | None = None,
@@ -165,7 +166,7 @@ def stepwise_actor(
 
     Args:
         example: Shapes of what is seen, without batch axes.
-        read: What is seen, in a seat's observation of the problem (leaves [..., *batch] of one seat).
+        read: (observation, legal) of a problem, leaves [..., seats, *batch] -> what is seen, the same for all seats.
         point_of_node: [nodes] access point of every node.
         num_changes: H, the number of seats.
         config: See `StepwiseConfig`.
@@ -196,7 +197,7 @@ def stepwise_actor(
         return found
 
     def choose(params: PyTree, key: Array | None, observation: PyTree, legal: PyTree) -> PyTree:
-        view = read(observation)
+        view = read(observation, legal)
         keys = None if key is None else jax.random.split(key, 2 * num_changes)
 
         def pick(index: int, logits: Array) -> Array:
@@ -205,9 +206,9 @@ def stepwise_actor(
         found = steps(params, view, pick)
         return like_action(legal, [jnp.stack([one[part] for one in found]) for part in (1, 3)])
 
-    def judge(params: PyTree, observation: PyTree, action: PyTree) -> Judged:
+    def judge(params: PyTree, observation: PyTree, legal: PyTree, action: PyTree) -> Judged:
         taken = jax.tree.leaves(action)
-        found = steps(params, read(observation), lambda index, _: taken[index % 2][index // 2])
+        found = steps(params, read(observation, legal), lambda index, _: taken[index % 2][index // 2])
         parts = [_judged(*one) for one in found]
         stacked = [jnp.stack(part) for part in zip(*parts, strict=True)]
         contexts = [jnp.moveaxis(one, 0, 1) for one in stacked[5:]]

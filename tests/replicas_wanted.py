@@ -17,7 +17,7 @@ from twin.contracts import Array, Environment, PyTree, Streams
 NUM_SERVICES, NUM_CHANGES = 3, 2
 
 
-def read(observation: ChangeView) -> ChangeView:
+def read(observation: ChangeView, _legal: PyTree) -> ChangeView:
     """What the first seat sees, which all do."""
     axes = (2, 2, 2, 3, 3, 1)
     return ChangeView(*(jnp.take(leaf, 0, axis=axis) for leaf, axis in zip(observation, axes, strict=True)))

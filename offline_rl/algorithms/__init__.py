@@ -2,6 +2,7 @@
 
 from offline_rl.algorithms.advantage_weighted import AdvantageWeightedConfig, advantage_weighted
 from offline_rl.algorithms.behaviour_cloning import BehaviourCloningConfig, behaviour_cloning
+from offline_rl.algorithms.cmmac import CMMACConfig, cmmac
 from offline_rl.algorithms.conservative_q import ConservativeQConfig, conservative_q
 from offline_rl.algorithms.direct_method import DirectMethodConfig, direct_method
 from offline_rl.algorithms.gpg import GPGConfig, gpg
@@ -14,6 +15,7 @@ from offline_rl.algorithms.td3_bc import TD3BCConfig, td3_bc
 __all__ = [
     "AdvantageWeightedConfig",
     "BehaviourCloningConfig",
+    "CMMACConfig",
     "ConservativeQConfig",
     "DirectMethodConfig",
     "GPGConfig",
@@ -24,6 +26,7 @@ __all__ = [
     "TD3BCConfig",
     "advantage_weighted",
     "behaviour_cloning",
+    "cmmac",
     "conservative_q",
     "direct_method",
     "gpg",

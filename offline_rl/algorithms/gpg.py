@@ -72,11 +72,16 @@ def gpg(network: StepwiseActor, config: GPGConfig | None = None) -> Algorithm:
         return GPGState(params, optimizer.init(params))
 
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, GPGInfo]:
-        observation, action, decided = time_as_stream(
-            (trajectory.observation, trajectory.action, trajectory.active & trajectory.settled)
+        observation, legal, action, decided = time_as_stream(
+            (
+                trajectory.observation,
+                trajectory.legal,
+                trajectory.action,
+                trajectory.active & trajectory.settled,
+            )
         )
         weight = shares(decided.astype(jnp.float32))
-        seen = network.judge(params, observation, action)
+        seen = network.judge(params, observation, legal, action)
         advantage = jnp.broadcast_to(_advantage(trajectory, config)[None], weight.shape)
         loss = -weighted_sum((seen.node_log_prob + seen.change_log_prob) * advantage, weight)
         spread = weighted_sum(seen.node_entropy, weight), weighted_sum(seen.change_entropy, weight)

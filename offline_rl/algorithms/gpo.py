@@ -81,6 +81,7 @@ class _Batch(NamedTuple):
     """A trajectory as the losses want it; leaves [..., T, B]."""
 
     observation: PyTree
+    legal: PyTree
     action: PyTree
     log_prob: Array  # [2, H, T, B] of node and change, at collection
     advantage: Array  # [2, H, T, B]
@@ -124,7 +125,7 @@ def gpo(
         return jnp.stack([apply(critic, one, two)[0] for one, two in zip(critics, contexts, strict=True)])
 
     def actor_loss(params: PyTree, batch: _Batch) -> tuple[Array, tuple[Array, ...]]:
-        seen = network.judge(params, batch.observation, batch.action)
+        seen = network.judge(params, batch.observation, batch.legal, batch.action)
         ratio = jnp.stack([seen.node_log_prob, seen.change_log_prob]) - batch.log_prob
         weight = shares(batch.weight)
         both = jnp.broadcast_to(weight[None], ratio.shape)
@@ -134,14 +135,22 @@ def gpo(
         return loss - config.entropy * sum(spread), (loss, *spread, impossible)
 
     def critic_loss(critics: PyTree, params: PyTree, batch: _Batch) -> Array:
-        error = values(critics, network.judge(params, batch.observation, batch.action)) - batch.target
+        error = (
+            values(critics, network.judge(params, batch.observation, batch.legal, batch.action))
+            - batch.target
+        )
         return 0.5 * weighted_mean(error**2, jnp.broadcast_to(batch.weight[None], error.shape))
 
     def prepared(state: GPOState, trajectory: Trajectory) -> _Batch:
-        observation, action, decided = time_as_stream(
-            (trajectory.observation, trajectory.action, trajectory.active & trajectory.settled)
+        observation, legal, action, decided = time_as_stream(
+            (
+                trajectory.observation,
+                trajectory.legal,
+                trajectory.action,
+                trajectory.active & trajectory.settled,
+            )
         )
-        seen = network.judge(state.actor, observation, action)
+        seen = network.judge(state.actor, observation, legal, action)
         value = values(state.critics, seen)
         reward = jnp.stack([time_as_stream(one(trajectory)) for one in rewards])
         advantage = _advantages(trajectory, value, reward, config)
@@ -151,7 +160,7 @@ def gpo(
             advantage = jnp.broadcast_to(advantage[:1], advantage.shape)
         scaled = jnp.stack([_in_deviations(one, weight) for one in advantage])
         log_prob = jnp.stack([seen.node_log_prob, seen.change_log_prob])
-        return _Batch(observation, action, log_prob, scaled, target, weight)
+        return _Batch(observation, legal, action, log_prob, scaled, target, weight)
 
     def step(key: Array, state: GPOState, trajectory: Trajectory) -> tuple[GPOState, GPOInfo]:
         num_streams = num_streams_of(trajectory)

@@ -7,7 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
+from offline_rl.algorithms import (
+    BehaviourCloningConfig,
+    CMMACConfig,
+    PPOConfig,
+    behaviour_cloning,
+    cmmac,
+    ppo,
+)
 from offline_rl.errors import TrainingError
 from offline_rl.networks import Example, example_in, example_of
 from offline_rl.training_loop import from_logs, in_twin, train
@@ -82,6 +89,17 @@ def test_ppo_comes_within_five_percent_of_the_enumerated_optimum():
     assert info.reward[-10:].mean() > info.reward[:3].mean() + 1.0
     assert 0.9 < info.settled.mean() < 1.0  # late outcomes at the end of a rollout stay open
     assert float(info.illegal.max()) == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("central", [True, False])
+def test_cmmac_and_plain_actor_critic_come_within_ten_percent_of_the_optimum(central):
+    config = CMMACConfig(0.01, central=central, positive=False, learning_rate=5e-3, entropy=0.003,
+                         actor_hidden=(32, 32), critic_hidden=(32,))  # fmt: skip
+    algorithm = cmmac(example_of(ENVIRONMENT), config)
+    state, info = train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 16, (64,)), 300)
+    assert advantage_over_random(algorithm.greedy(state)) > 0.9
+    assert float(info.value_loss[-10:].mean()) < float(info.value_loss[:3].mean())
 
 
 @functools.cache

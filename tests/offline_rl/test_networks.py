@@ -125,3 +125,20 @@ def test_an_example_holds_shapes_of_one_stream():
     assert jax.tree.map(jnp.shape, EXAMPLE) == jax.tree.map(
         jnp.shape, Example(observation, legal, everything)
     )
+
+
+def test_positive_outputs_are_shares_of_the_legal_ones():
+    """KaiS, equations 4 and 5: with p = relu(x) + 1, a legal choice's probability is p over the sum of legal p."""
+    seen, mask = (
+        np.linspace(-1.0, 1.0, 6, dtype=np.float32).reshape(3, 2),
+        np.array([[1, 1], [0, 1], [1, 1]]) > 0,
+    )
+    example = Example(seen, mask, None)
+    plain, shares = actor(example, (8,)), actor(example, (8,), positive=True)
+    params = jax.tree.map(lambda leaf: 30.0 * leaf, plain.init(jax.random.key(0)))
+    everything = np.ones_like(mask)
+    output = np.maximum(np.asarray(plain.logits(params, seen, everything)), 0.0) + 1.0
+    wanted = output * mask / np.sum(output * mask, axis=0)
+    found = jax.nn.softmax(shares.logits(params, seen, mask), axis=0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert output.max() > 1.5

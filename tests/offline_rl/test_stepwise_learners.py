@@ -110,7 +110,7 @@ def few(num_nodes=3):
     node, point, service, pair = (random.normal(size=shape).astype(np.float32) for shape in shapes)
     able = np.array([[[True, False, True]], [[False, True, True]]])
     view = ChangeView(node, point, service, pair, able, np.array([True, True, True]))
-    return view, stepwise_actor(view, lambda seen: seen, (0, 0, 0), NUM_CHANGES, SMALL)
+    return view, stepwise_actor(view, lambda seen, _: seen, (0, 0, 0), NUM_CHANGES, SMALL)
 
 
 def test_probabilities_of_all_pairs_of_changes_add_up_to_one():
@@ -120,7 +120,7 @@ def test_probabilities_of_all_pairs_of_changes_add_up_to_one():
     all_taken = np.array(list(product(range(3), range(3), range(3), range(3))), np.int32).T
     wide = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[..., None], all_taken.shape[1], -1), view)
     action = {"a_node": all_taken[0::2], "change": all_taken[1::2]}
-    judged = jax.jit(lambda one: actor.judge(params, wide, one))(action)
+    judged = jax.jit(lambda one: actor.judge(params, wide, None, one))(action)
     each = np.exp(np.asarray(judged.node_log_prob + judged.change_log_prob).sum(axis=0))
     assert each.sum() == pytest.approx(1.0, abs=1e-5)
     assert each[all_taken[0] == all_taken[2]].max() < 1e-12
@@ -140,7 +140,7 @@ def test_draws_have_the_probabilities_that_they_are_judged_by():
     legal = {"a_node": wide.up, "change": wide.up}
     draw = jax.jit(lambda key: actor.choose(params, key, wide, legal))
     drawn = jax.tree.map(np.asarray, draw(KEY))
-    judged = jax.jit(lambda one: actor.judge(params, wide, one))(drawn)
+    judged = jax.jit(lambda one: actor.judge(params, wide, None, one))(drawn)
     for node in range(3):
         here = drawn["a_node"][0] == node
         assert here.any()

@@ -1,0 +1,180 @@
+"""cMMAC: decentralised actors that share a policy, one central critic, a target network renewed after every episode.
+
+    L(v) = (V_v(s_b,t) - (u_t + discount * V_v'(s_b,t+1)))^2        V has a value for every seat b
+    grad J = grad log pi(a_b,t | s_b,t) * (u_t + discount * V_v(s_b,t+1) - V_v(s_b,t))
+
+Actors see their own observation, the critic the global one. The target v' is the critic as the episode found it: an
+update is one episode, so the state needs no second network. Without `central` every seat is valued from its own
+observation, which is the actor-critic (AC) that KMPS compares with. Source: Han et al. 2021, equations 2 to 7.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.descent import clipped_adam, descend, minibatch_width
+from offline_rl.distributions import joint_entropy, joint_log_prob
+from offline_rl.losses import shares, weighted_mean, weighted_sum
+from offline_rl.networks import (
+    ACTOR_HIDDEN,
+    CRITIC_HIDDEN,
+    Actor,
+    Example,
+    actor,
+    greedy_policy,
+    sampling_policy,
+)
+from offline_rl.returns import elapsed_discount, temporal_difference
+from twin.contracts import Array, PyTree, Trajectory
+from twin.networks import MLP, apply, flatten_features
+
+
+@dataclass(frozen=True)
+class CMMACConfig:
+    """How to optimise; the defaults follow KaiS, section IV-C, where it names a value.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        central: The critic sees the global observation.
+        positive: Probabilities are shares of positive outputs, as in the papers, not a softmax.
+        entropy: Weight of the entropy bonus (none in the paper).
+        num_minibatches: Parts that the streams are cut into, a gradient step each.
+        learning_rate: Of Adam, for actor and critic.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+        actor_hidden, critic_hidden: Widths of the hidden layers.
+    """
+
+    horizon_s: float = 25.0
+    central: bool = True
+    positive: bool = True
+    entropy: float = 0.01
+    num_minibatches: int = 4
+    learning_rate: float = 5e-4
+    max_gradient_norm: float = 1.0
+    actor_hidden: tuple[int, ...] = ACTOR_HIDDEN
+    critic_hidden: tuple[int, ...] = CRITIC_HIDDEN
+
+
+class CMMACParams(NamedTuple):
+    """What the gradient moves."""
+
+    actor: PyTree
+    critic: PyTree
+
+
+class CMMACState(NamedTuple):
+    """What the next update needs."""
+
+    params: CMMACParams
+    optimizer: PyTree
+
+
+class CMMACInfo(NamedTuple):
+    """What a person looks at; means over the decisions that count."""
+
+    reward: Array
+    policy_loss: Array
+    value_loss: Array
+    entropy: Array  # nats
+    settled: Array  # fraction of active decisions whose outcome is known
+
+
+class _Batch(NamedTuple):
+    """A trajectory as the losses want it; leaves [..., T, B]."""
+
+    observation: PyTree
+    legal: PyTree
+    action: PyTree
+    critic_input: Array  # [inputs, T, B], or [inputs, seats, T, B] without `central`
+    target: Array  # [seats, T, B]
+    advantage: Array  # [seats, T, B]
+    weight: Array  # [seats, T, B]
+
+
+def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | None = None) -> Algorithm:
+    """Learns from its own decisions in an environment.
+
+    Args:
+        example: Shapes of what actor and critic see.
+        config: How to optimise.
+        network: The actor to train; an MLP of the configured widths if not given.
+
+    Returns:
+        The algorithm; its trajectories must come from its own policy. Every seat is credited with its own rewards; for
+        the reward that the seats of a paper share, see `offline_rl.rewards`.
+    """
+    config = config or CMMACConfig()
+    network = network or actor(example, config.actor_hidden, positive=config.positive)
+    num_seats = jax.tree.leaves(example.legal)[0].shape[-1]
+    critic = MLP(config.critic_hidden, num_seats if config.central else 1)
+    optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
+
+    def init(key: Array) -> CMMACState:
+        key_actor, key_critic = jax.random.split(key)
+        seen = example.global_observation if config.central else example.observation
+        size = sum(leaf.size for leaf in jax.tree.leaves(seen)) // (1 if config.central else num_seats)
+        params = CMMACParams(network.init(key_actor), critic.init(key_critic, jnp.zeros((size, 1))))
+        return CMMACState(params, optimizer.init(params))
+
+    def values(params: PyTree, inputs: Array) -> Array:
+        """[seats, T, B]."""
+        found = apply(critic, params, inputs)
+        return found if config.central else found[0]
+
+    def prepared(params: CMMACParams, trajectory: Trajectory) -> _Batch:
+        observation, legal, action, reward, active, settled = time_as_stream(
+            (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward, trajectory.active,
+             trajectory.settled)
+        )  # fmt: skip
+        if config.central:
+            inputs = flatten_features(time_as_stream(trajectory.global_observation), 2).astype(jnp.float32)
+        else:
+            own = flatten_features(observation, 3).astype(jnp.float32)
+            inputs = jnp.concatenate([own, own[..., -1:, :]], axis=-2)
+        value = values(params.critic, inputs)  # [seats, T + 1, B]
+        discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
+        unit = 1.0 - jnp.exp(-jnp.mean(trajectory.elapsed_s) / config.horizon_s)
+        discount = jnp.where(trajectory.terminated, 0.0, discount)[None]
+        error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
+        weight = (active & settled).astype(jnp.float32)
+        spread = jnp.sqrt(weighted_mean(error**2, weight))
+        target = value[:, :-1] + error
+        return _Batch(
+            observation, legal, action, inputs[..., :-1, :], target, error / (spread + 1e-6), weight
+        )
+
+    def loss_of(params: CMMACParams, batch: _Batch) -> tuple[Array, tuple[Array, ...]]:
+        logits = network.logits(params.actor, batch.observation, batch.legal)
+        weight = shares(batch.weight)
+        policy_loss = -weighted_sum(joint_log_prob(logits, batch.action) * batch.advantage, weight)
+        spread = weighted_sum(joint_entropy(logits), weight)
+        value_loss = weighted_sum((values(params.critic, batch.critic_input) - batch.target) ** 2, weight)
+        return policy_loss + value_loss - config.entropy * spread, (policy_loss, value_loss, spread)
+
+    def step(key: Array, state: CMMACState, trajectory: Trajectory) -> tuple[CMMACState, CMMACInfo]:
+        num_streams = num_streams_of(trajectory)
+        width = minibatch_width(num_streams, config.num_minibatches)
+        order = jax.random.permutation(key, num_streams)
+        batch = jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=-1), prepared(state.params, trajectory))
+
+        def update(state: CMMACState, start: Array) -> tuple[CMMACState, tuple[Array, ...]]:
+            part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
+            gradient, seen = jax.grad(loss_of, has_aux=True)(state.params, part)
+            return CMMACState(*descend(optimizer, gradient, state.optimizer, state.params)), seen
+
+        state, seen = jax.lax.scan(update, state, width * jnp.arange(config.num_minibatches))
+        active = trajectory.active.astype(jnp.float32)
+        reward = weighted_mean(trajectory.reward, active * trajectory.settled)
+        settled = weighted_mean(trajectory.settled.astype(jnp.float32), active)
+        policy_loss, value_loss, spread = (jnp.mean(one) for one in seen)
+        return state, CMMACInfo(reward, policy_loss, value_loss, spread, settled)
+
+    return Algorithm(
+        init,
+        step,
+        lambda state: sampling_policy(network, state.params.actor),
+        lambda state: greedy_policy(network, state.params.actor),
+    )

@@ -1,0 +1,88 @@
+"""Rewards of the papers, by hand on a trajectory of two access points, three nodes and four slots."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from offline_rl.rewards import (
+    KaisDispatchReward,
+    KmpsChangeReward,
+    KmpsDispatchReward,
+    KmpsNodeReward,
+    settled_in_slot,
+)
+from twin.orchestration.slots import SLOT_NODE_FEATURES
+from twin.placement.types import COMPLETED, DROPPED, Observation, PlacementOutcome
+
+SLOT_S, NUM_SLOTS = 0.25, 4
+ROW = {feature.name: row for row, feature in enumerate(SLOT_NODE_FEATURES)}
+
+
+def dispatched():
+    """Seat 0 dispatches in slots 0 and 1, seat 1 in slot 0; the rest of it is not active.
+
+    The first is back at .3 s, in time; the second is dropped when its deadline passes, at .9 s; the third is late: back
+    at .7 s with a deadline at .5 s, which belongs to slot 1, as what ends at a boundary does.
+    """
+    shape = (NUM_SLOTS, 2, 1)
+    active, arrival, deadline, finish = np.zeros(shape, bool), np.zeros(shape), np.ones(shape), np.ones(shape)
+    status = np.full(shape, COMPLETED)
+    for at, values in {(0, 0): (0.0, 0.4, 0.3), (1, 0): (0.2, 0.7, np.inf), (0, 1): (0.0, 0.5, 0.7)}.items():
+        active[at], arrival[at], deadline[at], finish[at] = True, *values
+    status[1, 0] = DROPPED
+    node = np.zeros((NUM_SLOTS + 1, len(SLOT_NODE_FEATURES), 3, 2, 1))
+    node[:, ROW["is_cloud"], 2] = 1.0
+    node[:, ROW["free_cpu_cores"]] = np.array([1.0, 0.2, 0.0])[:, None, None]
+    node[:, ROW["free_replica_memory"]] = np.array([0.5, 0.5, 0.0])[:, None, None]
+    return SimpleNamespace(
+        active=active,
+        settled=np.ones(shape, bool),
+        facts=SimpleNamespace(arrival_s=arrival, deadline_s=deadline),
+        outcome=PlacementOutcome(np.zeros(shape), finish, status),
+        elapsed_s=np.full((NUM_SLOTS, 1), SLOT_S),
+        global_observation=Observation(node, node),
+        reward=np.zeros(shape),
+    )
+
+
+def test_requests_are_settled_in_the_slot_of_their_answer_or_of_their_deadline():
+    on_time, late = settled_in_slot(dispatched())
+    np.testing.assert_array_equal(on_time[..., 0], [[0, 0], [1, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(late[..., 0], [[0, 0], [0, 1], [0, 0], [1, 0]])
+
+
+def test_reward_of_kais_falls_with_late_requests_and_with_imbalance():
+    found = np.asarray(KaisDispatchReward(epsilon=2.0)(dispatched()))
+    nu = 1.0 / (1.0 + np.exp(-0.5 * (0.4 + 0.0)))  # usage 0 and .8 of cores, .5 and .5 of memory
+    late_share = np.array([0.0, 0.5, 0.0, 1.0])
+    np.testing.assert_allclose(found[:, 0, 0], np.exp(-late_share - 2.0 * nu), rtol=1e-6)
+    np.testing.assert_array_equal(found[:, 0], found[:, 1])
+
+
+def test_reward_of_kmps_counts_each_seat_s_own_and_overloaded_nodes():
+    quiet = np.asarray(KmpsDispatchReward(overload=1.0)(dispatched()))
+    np.testing.assert_allclose(quiet[..., 0], [[0, 0], [1, -1], [0, 0], [-1, 0]])
+    crowded = np.asarray(KmpsDispatchReward(overload=1.0, limit=0.75)(dispatched()))
+    np.testing.assert_allclose(crowded, quiet - 0.5)
+
+
+def test_rewards_of_kmps_for_nodes_and_changes():
+    """Two frames, H = 1: two of four on time, then three; then both nodes are equally busy. Service 2 is in demand."""
+    ones = np.ones((2, 1, 1))
+    node, service = np.zeros((2, 5, 2, 1, 1)), np.zeros((2, 4, 3, 1, 1))
+    node[0, 3, 0], node[1, 3] = 1.0, 1.0
+    service[:, 0, 1:], service[:, 3, 2] = np.log1p(1.0), np.log1p(5.0)
+    frames = SimpleNamespace(
+        observation=SimpleNamespace(node=node, service=service),
+        outcome=SimpleNamespace(arrived=4.0 * ones, on_time=np.array([2.0, 3.0])[:, None, None]),
+        action=SimpleNamespace(change=np.array([2, 1])[:, None, None]),
+        settled=ones > 0,
+    )
+    nodes = np.asarray(KmpsNodeReward(gain=1.0, imbalance=0.5)(frames))
+    np.testing.assert_allclose(nodes[:, 0, 0], [0.0, 0.25], atol=1e-5)
+    changes = np.asarray(KmpsChangeReward(wanted=0.3, unwanted=0.2)(frames))
+    np.testing.assert_allclose(changes[:, 0, 0], [0.3, -0.2], rtol=1e-6)
+    frames.action.change[:] = 4  # removals earn nothing
+    assert not np.asarray(KmpsChangeReward()(frames)).any()
+    assert np.asarray(nodes)[1] == pytest.approx(0.25, abs=1e-5)
