@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
+from evaluation.commands.reproduce_corais import add_table as add_corais
 from evaluation.commands.reproduce_figure4 import add_table as add_figure4
 from evaluation.commands.reproduce_table1 import add_table as add_table1
 from evaluation.commands.reproduce_table2 import add_table as add_table2
@@ -16,6 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_table1(tables)
     add_table2(tables)
     add_figure4(tables)
+    add_corais(tables)
 
 
 def run(arguments: Namespace) -> int:

@@ -1,0 +1,71 @@
+"""The solvers of paper 002's tables by name, and those that stand beside them."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from offline_rl.assignment.exact import exact
+from offline_rl.assignment.insertion import insertion
+from offline_rl.assignment.local_search import SearchConfig, improve, insertion_local_search
+from offline_rl.assignment.rounding import lp_rounding
+from offline_rl.assignment.simple import best_of_random, local, predicted
+from twin.assignment.types import Instance
+
+
+class Answer(NamedTuple):
+    """What a solver says of one instance."""
+
+    edge: np.ndarray  # [Z] the edge of every request
+    bound_s: float = 0.0  # what it has shown that no assignment undercuts
+
+
+Solve = Callable[[Instance, np.random.Generator], Answer]
+"""(one instance, generator) -> answer."""
+
+MAX_EXACT_PAIRS, MAX_LP_PAIRS = 60_000, 40_000
+"""Requests x edges up to which the exact solver, and the relaxation, are asked."""
+
+
+def hand_written(exact_s: float, search_s: float) -> Mapping[str, Solve]:
+    """The solvers that learn nothing.
+
+    Args:
+        exact_s: Time limit of the exact solver and of the relaxation.
+        search_s: Time limit of the local search with restarts.
+    """
+    search = SearchConfig(time_s=search_s, restarts=True)
+    plain: dict[str, Callable[[Instance, np.random.Generator], np.ndarray]] = {
+        "local": lambda instance, _: local(instance.costs),
+        "predicted": lambda instance, _: predicted(instance.costs, instance.requests.predicted),
+        "random_1": partial(_random, 1),
+        "random_100": partial(_random, 100),
+        "random_1000": partial(_random, 1000),
+        "insertion": lambda instance, _: insertion(instance.costs),
+        "insertion_local_search": lambda instance, _: insertion_local_search(instance.costs),
+        "insertion_local_search_restarts": lambda instance, rng: improve(
+            instance.costs, insertion(instance.costs), search, rng
+        ),
+        "lp_rounding": lambda instance, _: lp_rounding(instance.costs, exact_s),
+    }
+    return {name: answering(solver) for name, solver in plain.items()} | {"exact": partial(_exact, exact_s)}
+
+
+def answering(solver: Callable[[Instance, np.random.Generator], np.ndarray]) -> Solve:
+    """A solver that shows no bound."""
+    return lambda instance, rng: Answer(solver(instance, rng))
+
+
+def takes(name: str, num_pairs: int) -> bool:
+    """Whether a solver is asked for instances of so many pairs."""
+    return {"exact": MAX_EXACT_PAIRS, "lp_rounding": MAX_LP_PAIRS}.get(name, num_pairs) >= num_pairs
+
+
+def _random(num_samples: int, instance: Instance, rng: np.random.Generator) -> np.ndarray:
+    return best_of_random(rng, instance.costs, num_samples)
+
+
+def _exact(time_s: float, instance: Instance, _rng: np.random.Generator) -> Answer:
+    found = exact(instance.costs, time_s)
+    return Answer(found.edge, found.bound_s)

@@ -1,0 +1,36 @@
+"""Paper 002's tables as a person reads them, in the terminal."""
+
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from evaluation.comparison.formatting import number
+
+
+def as_table(found: dict[str, Any]) -> Group:
+    """One table a scale: every solver's gaps and time."""
+    scales = dict.fromkeys(row["scale"] for row in found["rows"])
+    return Group(*(_of_scale(scale, found) for scale in scales))
+
+
+def _of_scale(scale: str, found: dict[str, Any]) -> Table:
+    rows = [row for row in found["rows"] if row["scale"] == scale]
+    title = f"(edges, of the region, requests) = {scale}, {rows[0]['num_instances']} instances [{found['interval']}]"
+    table = Table(title=Text(title))
+    table.add_column("solver")
+    for name in ("makespan over the best found", "worst", "over the lower bound", "makespan, s", "seconds"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            row["solver"], _interval(row, "gap_to_best"), number(row["worst_gap_to_best"]),
+            _interval(row, "gap_to_bound"), number(row["makespan_s"]), number(row["seconds"]),
+        )  # fmt: skip
+    return table
+
+
+def _interval(row: dict[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    text = number(row[name])
+    return text if low is None else f"{text} [{number(low)}, {number(high)}]"
