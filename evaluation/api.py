@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number, shift_label, with_interval
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
@@ -155,7 +155,7 @@ def compare(
     test: ShiftedDays,
     *,
     judge: JudgeConfig | None = None,
-    intervals: BootstrapConfig | None = None,
+    intervals: IntervalConfig | None = None,
     progress: Progress | None = None,
 ) -> Compared:
     """Judges policies side by side on time-shifted days: replay, twins of those days and, where known, the truth.
@@ -177,8 +177,6 @@ def compare(
     Raises:
         ConfigError: No shift has days in the log, or a name stands for another policy.
     """
-    case = Case(
-        test.archive, twin, None, test.plan, judge or JUDGED, intervals or BootstrapConfig(), policies
-    )
+    case = Case(test.archive, twin, None, test.plan, judge or JUDGED, intervals or IntervalConfig(), policies)
     facts = archive_facts(test.archive)
     return Compared(compare_case(case, progress or SilentProgress(), facts=facts))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.problems.ordering.config import OrderConfig
 from logs_schema.errors import ConfigError
@@ -104,7 +104,7 @@ class JudgeConfig:
     """How policies are judged.
 
     Attributes:
-        copies: Lives of every test window in a twin; a multiple of the ensemble's members.
+        copies: Replications of every test window in a twin; a multiple of the ensemble's members.
         num_steps: Longest stretch of requests judged in one piece; longer days are cut, each piece starting from
             the logged state.
         num_fit_steps: Gradient steps of the twins of shifted days.
@@ -147,7 +147,7 @@ class RunConfig:
     train: TrainingConfig = field(default_factory=TrainingConfig)
     shifts: ShiftConfig = field(default_factory=ShiftConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
-    intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
+    intervals: IntervalConfig = field(default_factory=IntervalConfig)
     certify: CertifyConfig = field(default_factory=CertifyConfig)
     order: OrderConfig | None = None
 

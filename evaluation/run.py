@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.certify.building import certificate_plan
-from evaluation.certify.keeping import KIND
+from evaluation.certify.persistence import KIND
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.problems.kit import Job

@@ -26,7 +26,7 @@ class Column:
         type: Arrow type (`INSTANT`, `LABEL`, `LABELS`, float64, int32, int64, bool or string).
         description: One sentence for the documentation table.
         unit: SI-like unit, or an empty string for labels and counts.
-        nullable: Whether a log may leave the value unsaid.
+        nullable: Whether a log may leave the value unspecified.
         lower: Smallest allowed value (inclusive), None for no bound.
         upper: Largest allowed value (inclusive), None for no bound.
         allowed: For labels of a closed vocabulary, the allowed values; empty for an open one.

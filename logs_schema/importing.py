@@ -25,7 +25,7 @@ from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
 from logs_schema.formats.files import find_files, head
-from logs_schema.formats.reading import Chunk, Given, Reject
+from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.tables import REQUESTS
 
@@ -106,7 +106,7 @@ def import_log(
     refuse_other_formats(module, files)
     if origin is not None and origin.tzinfo is None:
         origin = origin.replace(tzinfo=UTC)
-    given = Given(origin, dict(capacity or {}))
+    given = ReadingOptions(origin, dict(capacity or {}))
     if given.capacity and not getattr(module, "TAKES_CAPACITY", False):
         refuse_capacity(module, files)
     facts = module.facts(files, given) | {"origin": origin.isoformat() if origin else None}

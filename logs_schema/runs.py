@@ -34,7 +34,7 @@ class Runs:
 
     def __init__(self, folder: Path, spec: TableSpec, run_bytes: int = RUN_BYTES) -> None:
         self.folder, self.spec, self.run_bytes = folder, spec, run_bytes
-        self.runs: list[_Run] = []
+        self.runs: list[_RunFile] = []
         self._gathered: list[pa.Table] = []
         self._num_bytes = 0
 
@@ -75,11 +75,11 @@ class Runs:
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, rows.schema) as writer:
             for first in range(0, rows.num_rows, BATCH_ROWS):
                 writer.write_table(compact_labels(rows.slice(first, BATCH_ROWS)))
-        self.runs.append(_Run(file, self.spec, times[::BATCH_ROWS].tolist()))
+        self.runs.append(_RunFile(file, self.spec, times[::BATCH_ROWS].tolist()))
 
 
 @dataclass
-class _Run:
+class _RunFile:
     """One run file while it is read back; `first_times` holds the first time of every batch."""
 
     file: Path

@@ -71,7 +71,7 @@ REQUESTS = TableSpec(
         Column("request_id", pa.string(), "Identity of the request, unique in the archive.", nullable=False),
         _instant("arrival", "When the request was submitted.", nullable=False),
         _label("site", "Site where the request arrived: the site that decides.", nullable=False),
-        _label("scenario", "Scenario (class of use) of the agent who asks."),
+        _label("scenario", "Scenario (class of use) of the requesting agent."),
         _label("service", "Service, executable, task type or queue asked for."),
         _label("agent", "Who asks: a user, or a service group's instance."),
         _label("queue", "Queue or priority class the request was submitted to."),

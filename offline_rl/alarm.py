@@ -30,7 +30,7 @@ def alarm_facts(unlike: np.ndarray, ratio: np.ndarray, node: np.ndarray, num_day
 
     Args:
         unlike: [decisions] bool, in order: the request was unlike those of training.
-        ratio: [runs] in the order of their ends: run time over what is usual of its service on its node.
+        ratio: [runs] in the order of their ends: run time over what is the mean run time of its service on its node.
         node: [runs] where it ran.
         num_days: Training days.
 

@@ -126,7 +126,7 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
     def run(rollouts: Rollouts, seeds: tuple[int, ...], progress: Progress) -> Trained:
         config = TrainingConfig(
             seeds=seeds, num_streams=rollouts.streams, disagreement=rollouts.disagreement,
-            stray_nodes=rollouts.randomisation.nodes, stray_services=rollouts.randomisation.services,
+            randomise_nodes=rollouts.randomisation.nodes, randomise_services=rollouts.randomisation.services,
             network=start.network_name,
         )  # fmt: skip
         config = replace(config, **settings)

@@ -14,7 +14,7 @@ MASKED_LOGIT = -1e9
 
 
 def mask_logits(logits: Array, legal: Array) -> Array:
-    """Logits [choices, ...] with `MASKED_LOGIT` where `legal` [choices, ...] is false (paper 003, equation
+    """Logits [choices, ...] with `MASKED_LOGIT` where `legal` [choices, ...] is false (KMPS, equation
     2)."""
     return jnp.where(legal, logits, MASKED_LOGIT)
 

@@ -19,7 +19,7 @@ from twin.legality import leaves_of, like_action, num_trailing
 from twin.networks import MLP, flatten_features
 
 ACTOR_HIDDEN = (256, 128, 32)
-"""Widths of the actor's hidden layers (paper 003, section IV, training settings)."""
+"""Widths of the actor's hidden layers (KMPS, section IV, training settings)."""
 CRITIC_HIDDEN = (256, 128, 64, 32)
 """Widths of the critic's hidden layers (the same)."""
 LOG_DEVIATION = (-3.0, 1.0)

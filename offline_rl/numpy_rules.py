@@ -48,7 +48,7 @@ MEANINGS: Mapping[str, str] = {
 Numbers = Mapping[str, np.ndarray]
 
 
-class Rows(NamedTuple):
+class FeatureRows(NamedTuple):
     """Where a rule finds its features: name -> row, of a choice and of the context."""
 
     of_choice: Mapping[str, int]
@@ -60,7 +60,7 @@ def rule_of(contract: PolicyContract) -> str | None:
     return contract.network.kind if contract.network.kind in RULES else contract.network.corrects
 
 
-def rows_of(contract: PolicyContract) -> Rows:
+def rows_of(contract: PolicyContract) -> FeatureRows:
     """The places of a rule's features in a contract; ProductError where one is missing."""
 
     def places(facts: tuple[FeatureFacts, ...], wanted: tuple[str, ...]) -> dict[str, int]:
@@ -74,7 +74,9 @@ def rows_of(contract: PolicyContract) -> Rows:
             )
         return {name: names.index(name) for name in wanted}
 
-    return Rows(places(contract.choice_features, OF_CHOICE), places(contract.context_features, OF_CONTEXT))
+    return FeatureRows(
+        places(contract.choice_features, OF_CHOICE), places(contract.context_features, OF_CONTEXT)
+    )
 
 
 def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:

@@ -8,8 +8,8 @@ import numpy as np
 from offline_rl.contract import NOT_STATED, AlarmFacts, FeatureFacts, NetworkFacts, PolicyContract
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, Feature, request_features
+from twin.placement.service_times import ADAPTATION_RATE, MAX_LOG_ERROR
 from twin.placement.types import RESOURCES
-from twin.placement.usual import FOLLOW, MOST_NEWS
 
 LEGALITY = (
     "A node may take a request if it is available, among the request's candidates (where it lists any), and could ever "
@@ -116,8 +116,8 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "node_of_machine": machines,
         "sees_all": encoding.problem.view == "full",
         "knows_week": encoding.cluster.knows_week,
-        "follow": FOLLOW,
-        "most_news": MOST_NEWS,
+        "follow": ADAPTATION_RATE,
+        "most_news": MAX_LOG_ERROR,
     }
 
 

@@ -134,7 +134,7 @@ def settled_in_slot(trajectory: Trajectory) -> tuple[Array, Array]:
 
     Every request counts at the seat that dispatched it; those settled after the last slot count nowhere.
     """
-    known, came = trajectory.facts, trajectory.outcome
+    known, came = trajectory.decision_info, trajectory.outcome
     late_s = known.arrival_s + known.deadline_s
     is_known = trajectory.active & trajectory.settled
     on_time = is_known & (came.status == COMPLETED) & (came.finish_s <= late_s)

@@ -1,6 +1,6 @@
 """Training that is looked at from time to time and keeps the state that looked best, with an early stop.
 
-What a look measures must not be what is trained on: a member of the twin's ensemble kept aside, or days kept aside.
+What a look measures must not be what is trained on: a member of the twin's ensemble held out, or days held out.
 """
 
 from collections.abc import Callable

@@ -61,7 +61,7 @@ class StepwiseConfig:
     filtered: bool = True
 
 
-class Judged(NamedTuple):
+class ScoredSteps(NamedTuple):
     """What a frame's choices come to under some parameters; leaves [H, *batch], contexts [width, H, *batch]."""
 
     node_log_prob: Array
@@ -79,7 +79,7 @@ class StepwiseActor(NamedTuple):
     init: Callable[[Array], PyTree]  # key -> params
     choose: Callable[[PyTree, Array | None, PyTree, PyTree], PyTree]
     # (params, key or None for the likeliest, observation, legal) -> action, leaves [H, *streams]
-    judge: Callable[[PyTree, PyTree, PyTree, PyTree], Judged]
+    judge: Callable[[PyTree, PyTree, PyTree, PyTree], ScoredSteps]
     # (params, observation, legal, action) -> what it comes to
     widths: tuple[int, int]  # of the contexts of nodes and of changes
 
@@ -206,13 +206,13 @@ def stepwise_actor(
         found = steps(params, view, pick)
         return like_action(legal, [jnp.stack([one[part] for one in found]) for part in (1, 3)])
 
-    def judge(params: PyTree, observation: PyTree, legal: PyTree, action: PyTree) -> Judged:
+    def judge(params: PyTree, observation: PyTree, legal: PyTree, action: PyTree) -> ScoredSteps:
         taken = jax.tree.leaves(action)
         found = steps(params, read(observation, legal), lambda index, _: taken[index % 2][index // 2])
         parts = [_judged(*one) for one in found]
         stacked = [jnp.stack(part) for part in zip(*parts, strict=True)]
         contexts = [jnp.moveaxis(one, 0, 1) for one in stacked[5:]]
-        return Judged(*stacked[:5], *contexts)
+        return ScoredSteps(*stacked[:5], *contexts)
 
     width = config.graph.width
     described = 3 + example.pair.shape[0] + example.service.shape[0] + 1

@@ -49,17 +49,17 @@ def game(
 
     return Problem(
         num_seats=num_seats,
-        start=lambda outcome: outcome.news,
+        start=lambda outcome: outcome.observed_events,
         observe=lambda shown: observe(shown.state),
         observe_global=lambda shown: shown.state,
         legal=lambda shown: legal(shown.state),
         active=active,
         apply=lambda _shown, _action, outcome, decision: (
-            outcome.news,
-            records(decision, outcome.news.earned),
+            outcome.observed_events,
+            records(decision, outcome.observed_events.earned),
         ),
         remaining=lambda shown: records(jnp.full(shown.earned.shape, -1, jnp.int32), shown.earned),
-        facts=lambda _shown, _action: (),
+        decision_info=lambda _shown, _action: (),
         reward=lambda _facts, earned: earned,
     )
 

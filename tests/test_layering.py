@@ -78,3 +78,13 @@ def test_no_command_or_job_branches_on_a_problems_name():
             if any(map(is_name, compared)):
                 found.append(f"{file.relative_to(ROOT)}:{node.lineno}")
     assert found == []
+
+
+def test_a_class_name_means_one_thing_in_the_whole_house():
+    places: dict[str, list[str]] = {}
+    for floor in FLOORS:
+        for file in sorted((ROOT / floor).rglob("*.py")):
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

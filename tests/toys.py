@@ -45,7 +45,7 @@ class ToyOutcome(NamedTuple):
     largest_s: Array  # the largest weighted response time of its batch
 
 
-class ToyNews(NamedTuple):
+class ToyEvents(NamedTuple):
     """Outcomes that fell due, and the next batch."""
 
     due: Array  # [depth, *streams] bool
@@ -108,7 +108,7 @@ def toy_problem() -> Problem:
     """The bookkeeping of the assignment."""
 
     def start(outcome: Outcome) -> ToyState:
-        batch = outcome.news.batch
+        batch = outcome.observed_events.batch
         shape = (DEPTH, *batch.size.shape)
         empty = ToyOutcome(jnp.full(shape, jnp.nan, jnp.float32), jnp.full(shape, jnp.nan, jnp.float32))
         pending = Pending(jnp.full(shape, -1, jnp.int32), jnp.zeros(shape, bool), empty)
@@ -124,11 +124,13 @@ def toy_problem() -> Problem:
             state.pending.settled & ~here,
             jax.tree.map(lambda leaf: jnp.where(here, jnp.nan, leaf), state.pending.outcome),
         )
-        due = jnp.broadcast_to(outcome.news.due[:, None], here.shape) & (fresh.decision >= 0)
-        told = jax.tree.map(lambda old, new: jnp.where(due, new, old), fresh.outcome, outcome.news.outcome)
+        due = jnp.broadcast_to(outcome.observed_events.due[:, None], here.shape) & (fresh.decision >= 0)
+        told = jax.tree.map(
+            lambda old, new: jnp.where(due, new, old), fresh.outcome, outcome.observed_events.outcome
+        )
         pending = Pending(fresh.decision, fresh.settled | due, told)
         following = ToyState(
-            state.clock_s + outcome.elapsed_s, state.num_steps + 1, outcome.news.batch, pending
+            state.clock_s + outcome.elapsed_s, state.num_steps + 1, outcome.observed_events.batch, pending
         )
         return following, Records(*left)
 
@@ -144,13 +146,13 @@ def toy_problem() -> Problem:
         active=lambda state: jnp.ones(state.batch.size.shape, bool),
         apply=apply,
         remaining=remaining,
-        facts=lambda state, action: {"fee_s": URGENT_FEE_S * action["urgent"]},
-        reward=lambda facts, outcome: -outcome.largest_s / NUM_REQUESTS - facts["fee_s"],
+        decision_info=lambda state, action: {"fee_s": URGENT_FEE_S * action["urgent"]},
+        reward=lambda decision_info, outcome: -outcome.largest_s / NUM_REQUESTS - decision_info["fee_s"],
     )
 
 
 def toy_response(
-    *, noise: float = 0.3, length: int = 1000, foretells: bool = False, drawn: bool = True
+    *, noise: float = 0.3, length: int = 1000, resolves_pending: bool = False, drawn: bool = True
 ) -> Response:
     """Draws batches, noise and delays; without `drawn` all three follow from the step alone.
 
@@ -171,9 +173,9 @@ def toy_response(
         private = ToyPrivate(
             steps, jnp.int32(length) - shorter, batch, nothing, jnp.zeros((DEPTH, *streams), jnp.int32)
         )
-        news = ToyNews(jnp.zeros((DEPTH, *streams), bool), nothing, batch)
+        observed_events = ToyEvents(jnp.zeros((DEPTH, *streams), bool), nothing, batch)
         no = jnp.zeros(streams, bool)  # batches do not influence each other: what ends here goes on elsewhere
-        return private, Outcome(jnp.zeros(streams), no, steps >= private.length, news)
+        return private, Outcome(jnp.zeros(streams), no, steps >= private.length, observed_events)
 
     def advance(
         key: Array, private: ToyPrivate, state: ToyState, action: PyTree
@@ -199,15 +201,15 @@ def toy_response(
         batch = draw_batch(key_batch, streams) if drawn else _batch_of(steps + 1)
         following = ToyPrivate(steps + 1, private.length, batch, outcome, wait)
         ends, no = steps + 1 >= private.length, jnp.zeros(streams, bool)
-        return following, Outcome(elapsed_s, no, ends, ToyNews(due, told, batch))
+        return following, Outcome(elapsed_s, no, ends, ToyEvents(due, told, batch))
 
-    def foretell(private: ToyPrivate, state: ToyState) -> ToyState:
+    def resolve_pending(private: ToyPrivate, state: ToyState) -> ToyState:
         pending = state.pending
         fill = (pending.decision >= 0) & ~pending.settled
         outcome = jax.tree.map(lambda old, new: jnp.where(fill, new, old), pending.outcome, private.outcome)
         return state._replace(pending=Pending(pending.decision, pending.settled | fill, outcome))
 
-    return Response(init, advance, foretell if foretells else lambda _private, state: state)
+    return Response(init, advance, resolve_pending if resolves_pending else lambda _private, state: state)
 
 
 def draw_batch(key: Array, streams: Streams) -> Batch:

@@ -51,7 +51,7 @@ def frames_problem() -> Problem:
     def start(outcome: Outcome) -> Frames:
         zero = jnp.zeros(outcome.elapsed_s.shape, jnp.int32)
         nothing = Records(zero[None] - 1, zero[None] > 0, jnp.zeros((1, *zero.shape)))
-        return Frames(zero, outcome.news, zero, nothing)
+        return Frames(zero, outcome.observed_events, zero, nothing)
 
     def apply(
         state: Frames, action: PyTree, outcome: Outcome, decision: PyTree
@@ -66,7 +66,7 @@ def frames_problem() -> Problem:
             "orchestrate": Records(jnp.where(ends, number, -1), ends, share),
         }
         deployed = jnp.where(opens[0], action["orchestrate"][0], state.deployed)
-        return Frames((state.phase + 1) % FRAME, outcome.news, deployed, kept), left
+        return Frames((state.phase + 1) % FRAME, outcome.observed_events, deployed, kept), left
 
     def remaining(state: Frames) -> dict[str, Records]:
         none = jnp.full(state.slot.colour.shape, -1, jnp.int32)
@@ -101,7 +101,7 @@ def frames_problem() -> Problem:
         active=active,
         apply=apply,
         remaining=remaining,
-        facts=lambda _state, _action: {name: () for name in GROUPS},
+        decision_info=lambda _state, _action: {name: () for name in GROUPS},
         reward=lambda _facts, outcome: outcome,
         groups=GROUPS,
     )

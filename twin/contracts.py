@@ -2,7 +2,7 @@
 
 A `Problem` is exact bookkeeping: what the state is, what may be observed, which actions are legal, how what was
 observed changes the state, what a settled decision is worth. It knows no chance and no particular cluster.
-A `Response` is the only source of chance: from one decision to the next, what happened and who asks now. Its own
+A `Response` is the only source of chance: from one decision to the next, what happened and the next requests. Its own
 state is private; it reveals a thing when it becomes observable, not before.
 `twin.environment.environment(problem, response)` joins them and owns every invariant.
 
@@ -33,8 +33,10 @@ class Outcome(NamedTuple):
     elapsed_s: Array  # [*streams], >= 0: time from this decision to the next one
     terminated: Array  # [*streams] bool: the episode is over for good: nothing is earned after it
     truncated: Array  # [*streams] bool: no further decision follows here, but the system it models goes on
-    news: PyTree  # of the problem's own kind: answers, starts, finishes, the next requests
-    note: PyTree = None  # leaves [..., seats, *streams]: what the answers depended on and nobody observes
+    observed_events: PyTree  # of the problem's own kind: answers, starts, finishes, the next requests
+    response_aux: PyTree = (
+        None  # leaves [..., seats, *streams]: what the answers depended on and nobody observes
+    )
 
 
 class Records(NamedTuple):
@@ -73,7 +75,7 @@ class Problem(NamedTuple):
     apply: Callable[[PyTree, PyTree, Outcome, Array], tuple[PyTree, Records]]
     # (state, action, outcome, decision[seats, *streams]) -> next state, the records that left the state
     remaining: Callable[[PyTree], Records]  # state -> the records still held by it, settled or not
-    facts: Callable[[PyTree, PyTree], PyTree]
+    decision_info: Callable[[PyTree, PyTree], PyTree]
     # (state, action) -> what is known of the decisions at once and needed to value them; leaves [..., seats, *streams]
     reward: Callable[
         [PyTree, PyTree], Array
@@ -90,7 +92,7 @@ class Response(NamedTuple):
     init: Callable[[Array, Streams], tuple[PyTree, Outcome]]  # (key, streams) -> private state, first outcome
     advance: Callable[[Array, PyTree, PyTree, PyTree], tuple[PyTree, Outcome]]
     # (key, private state, problem state, action) -> private state, outcome
-    foretell: Callable[[PyTree, PyTree], PyTree]
+    resolve_pending: Callable[[PyTree, PyTree], PyTree]
     # (private state, problem state) -> problem state with every fate that is already drawn filled in, to credit
     # decisions that are unfinished at truncation; never observed. A response that cannot tell returns the state.
 
@@ -113,9 +115,9 @@ class Transition(NamedTuple):
     terminated: Array  # [*streams] bool: the episode ended for good with this step
     done: Array  # [*streams] bool: the episode is over after this step, terminated or truncated
     illegal: Array  # [seats, *streams] bool: the action was illegal and replaced by the first legal one
-    facts: PyTree  # leaves [..., seats, *streams]: `Problem.facts` of the action taken
+    decision_info: PyTree  # leaves [..., seats, *streams]: `Problem.decision_info` of the action taken
     left: Records  # the records that left the state in this step
-    note: PyTree = None  # leaves [..., seats, *streams]: `Outcome.note` of the action taken
+    response_aux: PyTree = None  # leaves [..., seats, *streams]: `Outcome.response_aux` of the action taken
 
 
 class Environment(NamedTuple):
@@ -145,7 +147,7 @@ class Trajectory(NamedTuple):
         Array  # [T, seats, *streams]: worth of the decision's own outcome, 0 where not settled or not active
     )
     settled: Array  # [T, seats, *streams] bool: the outcome is final (or its fate already drawn)
-    facts: PyTree  # leaves [T, ..., seats, *streams]: what was known of every decision at once
+    decision_info: PyTree  # leaves [T, ..., seats, *streams]: what was known of every decision at once
     outcome: PyTree  # leaves [T, seats, *streams]: what came of it, however late; as far as known where not settled
     elapsed_s: Array  # [T, *streams]: time to the next decision
     terminated: (
@@ -153,4 +155,6 @@ class Trajectory(NamedTuple):
     )
     done: Array  # [T, *streams] bool: the episode is over after this step; what follows is padding
     illegal: Array  # [T, seats, *streams] bool
-    note: PyTree = None  # leaves [T, ..., seats, *streams]: `Outcome.note`; never shown to a policy
+    response_aux: PyTree = (
+        None  # leaves [T, ..., seats, *streams]: `Outcome.response_aux`; never shown to a policy
+    )

@@ -44,7 +44,7 @@ def environment(problem: Problem, response: Response) -> Environment:
         pairs = by_group(problem, lambda _, taken, allowed: legalised(taken, allowed), action, legal)
         action = by_group(problem, lambda _, pair: pair[0], pairs)
         illegal = by_group(problem, lambda _, pair, acts: pair[1] & acts & ~state.done[None], pairs, active)
-        facts = problem.facts(state.problem, action)
+        decision_info = problem.decision_info(state.problem, action)
         private, outcome = response.advance(key, state.response, state.problem, action)
         elapsed_s = jnp.where(state.done, 0.0, outcome.elapsed_s)
         outcome = outcome._replace(elapsed_s=elapsed_s)
@@ -58,10 +58,12 @@ def environment(problem: Problem, response: Response) -> Environment:
             )
         left = by_group(problem, lambda _, records: _of_going(state, records), left)
         following = EnvironmentState(public, private, state.step + 1, done, state.terminated | terminated)
-        return following, Transition(action, elapsed_s, terminated, done, illegal, facts, left, outcome.note)
+        return following, Transition(
+            action, elapsed_s, terminated, done, illegal, decision_info, left, outcome.response_aux
+        )
 
     def settle(state: EnvironmentState) -> Records:
-        return problem.remaining(response.foretell(state.response, state.problem))
+        return problem.remaining(response.resolve_pending(state.response, state.problem))
 
     return Environment(problem, reset, step, settle)
 

@@ -24,7 +24,7 @@ def by_group(problem: Problem, function: Callable[..., Any], *trees: PyTree) -> 
 
 
 def of_group(trajectory: Trajectory, name: str, num_steps: int | None = None) -> Trajectory:
-    """What one group lived, on its own clock: a step is a step at which one of its seats decides.
+    """What one group did, on its own clock: a step is a step at which one of its seats decides.
 
     The time until the next such step is its `elapsed_s`; an end in between is an end of the step. Streams with fewer
     decisions are padded with inactive steps.
@@ -63,7 +63,7 @@ def of_group(trajectory: Trajectory, name: str, num_steps: int | None = None) ->
             "action",
             "reward",
             "settled",
-            "facts",
+            "decision_info",
             "outcome",
             "illegal",
         )
@@ -78,7 +78,7 @@ def of_group(trajectory: Trajectory, name: str, num_steps: int | None = None) ->
         elapsed_s=jnp.where(decides, _rows(clock_s, following) - _rows(clock_s, at), 0.0),
         terminated=decides & (_rows(num_ends, following) > _rows(num_ends, at)),
         done=_rows(trajectory.done, following - 1),
-        note=None if trajectory.note is None else own(trajectory.note[name]),
+        response_aux=None if trajectory.response_aux is None else own(trajectory.response_aux[name]),
     )
 
 

@@ -109,11 +109,12 @@ def unroll(
     settled, outcome = (by_group(problem, lambda _, pair, part=part: pair[part], pairs) for part in (0, 1))
     reward = by_group(
         problem, lambda _, worth, final, acts: jnp.where(final & acts, worth, 0.0),
-        problem.reward(transition.facts, outcome), settled, active,
+        problem.reward(transition.decision_info, outcome), settled, active,
     )  # fmt: skip
     return Trajectory(
-        observation, global_observation, legal, active, transition.action, reward, settled, transition.facts, outcome,
-        transition.elapsed_s, transition.terminated, transition.done, transition.illegal, transition.note,
+        observation, global_observation, legal, active, transition.action, reward, settled,
+        transition.decision_info, outcome,
+        transition.elapsed_s, transition.terminated, transition.done, transition.illegal, transition.response_aux,
     )  # fmt: skip
 
 

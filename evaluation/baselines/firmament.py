@@ -16,7 +16,7 @@ the fewest requests, and nothing is solved. With several seats (slot mode) the s
 knows of every node what the site of that node sees, if that site has a seat, and solves outside the compiled program.
 
 Source: I. Gog et al., Firmament: fast, centralized cluster scheduling at scale, OSDI 2016 (load-spreading policy);
-a baseline of paper 001, section V.
+a baseline of KaiS, section V.
 """
 
 import jax

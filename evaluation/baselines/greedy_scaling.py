@@ -5,7 +5,7 @@ utilisation is the share of its cores in service, averaged likewise. With H chan
 service with the k-th longest queue and to the least utilised node that can host it and was not chosen before. It never
 removes a replica, so that at last the memory is full.
 
-Source: paper 003, section IV, baseline 3 of service orchestration ("Greedy", figure 16).
+Source: KMPS, section IV, baseline 3 of service orchestration ("Greedy", figure 16).
 """
 
 import jax

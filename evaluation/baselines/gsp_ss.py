@@ -11,14 +11,14 @@ to node n:
 so it serves as many requests as the nodes can compute in time, among such schedules keeps the busiest node least busy,
 and among those takes the shortest times. A request is sent to node n with probability `x[b, s, n] / sum_n x[b, s, n]`;
 what cannot be served is spread over all nodes by their speed and cores. It looks at no queue: where the load is mild
-that is good, and under high load it cannot balance, which is how paper 001 describes it.
+that is good, and under high load it cannot balance, which is how KaiS describes it.
 
 What it knows: the world's mean rates of day 0, mean work, the nodes' declared speeds and cores, links without noise.
 Not: affinities, preferences, drift, daily cycles. In these worlds every node holds every service its rules allow, so
 there is no placement left to do, and only the scheduling half of GSP-SS remains.
 
 Source: V. Farhadi et al., Service placement and request scheduling for data-intensive applications in edge clouds,
-INFOCOM 2019; baseline (iii) of paper 001, section V.
+INFOCOM 2019; baseline (iii) of KaiS, section V.
 """
 
 from functools import lru_cache
@@ -30,7 +30,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array, csr_array, vstack
 
 from evaluation.baselines.truth_baseline import TruthBaseline
-from evaluation.simulator.conditions import Conditions, Population, conditions, service_mix, world_draw
+from evaluation.simulator.conditions import DayConditions, WorldAgents, conditions, service_mix, world_draw
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from twin.contracts import Array
@@ -60,7 +60,7 @@ def shadow_schedule(world: World) -> np.ndarray:
     return np.where(whole > 1e-6, share / np.maximum(whole, 1e-6), fallback)
 
 
-def time_ratios(world: World, today: Conditions, population: Population) -> tuple[np.ndarray, np.ndarray]:
+def time_ratios(world: World, today: DayConditions, population: WorldAgents) -> tuple[np.ndarray, np.ndarray]:
     """Mean run times [services, nodes] s and, [sites, services, nodes], way there and run over the mean deadline."""
     run_s = today.work_s[:, None] / today.speed[None]
     way_s = today.latency_s[today.link][:, None] + (
@@ -70,7 +70,7 @@ def time_ratios(world: World, today: Conditions, population: Population) -> tupl
     return run_s, np.where(allowed(world)[None], ratio, np.inf)
 
 
-def rates(world: World, population: Population) -> np.ndarray:
+def rates(world: World, population: WorldAgents) -> np.ndarray:
     """[sites, services] mean requests per second while the nominal day lasts."""
     mix = service_mix(world, population, 0.0)
     per_agent = population.share * world.requests_per_day / world.day_s
@@ -142,13 +142,13 @@ def _within_replicas(
     return vstack([matrix, rows]).tocsr(), np.concatenate([limit, replicas.ravel()])
 
 
-def _deadlines(today: Conditions, population: Population) -> np.ndarray:
+def _deadlines(today: DayConditions, population: WorldAgents) -> np.ndarray:
     """[services] mean deadline over the agents."""
     scenario_share = np.bincount(population.scenario, population.share, today.deadline_s.shape[1])
     return today.deadline_s @ scenario_share
 
 
-def _decide(key: Array, world: World, names: Names, _today: Conditions, state: PlacementState) -> Array:
+def _decide(key: Array, world: World, names: Names, _today: DayConditions, state: PlacementState) -> Array:
     cumulative = np.cumsum(shadow_schedule(world), axis=2)
     in_world = np.argsort(names.world_node)
     site = jnp.asarray(names.world_site)[state.request.site]

@@ -18,7 +18,7 @@ request, so this is its CPU utilisation; 80 % is the default of autoscaling/v2);
 hand, waiting ones included, for each replica, target 1, as a custom per-pod metric would.
 
 Source: Kubernetes documentation, "Horizontal Pod Autoscaling", algorithm details; pkg/controller/podautoscaler. The
-baseline "Native" of papers 001 and 003.
+baseline "Native" of KaiS and KMPS.
 """
 
 from collections.abc import Callable

@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.behaviour import Behaviour, View
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.behaviour import Behaviour, BehaviourView
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.hosting import allowed_nodes
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from twin.contracts import Array
 from twin.placement.types import EMPTY, PlacementState
 
-Knowing = Callable[[Array, World, Names, Conditions, PlacementState], Array]
+Knowing = Callable[[Array, World, Names, DayConditions, PlacementState], Array]
 """(key, world, names, known day's numbers, state) -> action [1, *streams] in the cluster's vocabulary."""
 
 
@@ -41,11 +41,11 @@ class TruthBaseline:
 def as_behaviour(behaviour: Behaviour) -> Knowing:
     """The decision of a policy that writes logs, taken from the bookkeeping's view of the world."""
 
-    def decide(key: Array, world: World, names: Names, today: Conditions, state: PlacementState) -> Array:
+    def decide(key: Array, world: World, names: Names, today: DayConditions, state: PlacementState) -> Array:
         in_world = np.argsort(names.world_node)  # node of the vocabulary that every node of the world is
         view = _view(world, names, today, in_world, state)
 
-        def one(key: Array, view: View) -> Array:
+        def one(key: Array, view: BehaviourView) -> Array:
             return jax.random.choice(key, len(world.nodes), p=behaviour.probabilities(today, view))
 
         keys = jax.random.split(key, state.clock_s.shape[0])
@@ -55,7 +55,9 @@ def as_behaviour(behaviour: Behaviour) -> Knowing:
     return decide
 
 
-def _view(world: World, names: Names, today: Conditions, in_world: np.ndarray, state: PlacementState) -> View:
+def _view(
+    world: World, names: Names, today: DayConditions, in_world: np.ndarray, state: PlacementState
+) -> BehaviourView:
     """What a behaviour sees, in the world's own indices; leaves [..., streams]."""
     table, clock = state.in_flight, state.clock_s[None, None]
     held = (table.decision != EMPTY) & (table.finish_s > clock)
@@ -67,4 +69,4 @@ def _view(world: World, names: Names, today: Conditions, in_world: np.ndarray, s
         service=jnp.asarray(names.world_service)[request.service],
     )
     allowed = allowed_nodes(world, today, request.service, state.available[in_world])
-    return View(request, count, work_s, allowed)
+    return BehaviourView(request, count, work_s, allowed)

@@ -1,6 +1,6 @@
 """How fast the errors of a twin compound, by the way its answers were learned.
 
-Every method learns from the same logged windows and then lives other logged windows on its own, along the logged
+Every method learns from the same logged windows and then simulates other logged windows on its own, along the logged
 decisions. After 1, 5, 20, ... decisions the states of all windows are two samples, the method's and the log's; their
 distance is `twin.imitation.fidelity.state_distance`. The floor is the same distance between the log and another real
 log (other days, or another history of the same simulated world).
@@ -34,7 +34,7 @@ HORIZONS = (1, 5, 20, 50, 100, 400)
 FLOOR = "another real log"
 
 
-class Lives(Protocol):
+class Simulates(Protocol):
     """A method: learns from `train`, gives states [horizons, state features, nodes, m * W] along `test`."""
 
     def __call__(
@@ -44,7 +44,7 @@ class Lives(Protocol):
         ...
 
 
-class Measured(NamedTuple):
+class MethodErrors(NamedTuple):
     """One method's distances."""
 
     name: str
@@ -52,10 +52,10 @@ class Measured(NamedTuple):
     note: str = ""
 
 
-def imitated(config: ImitationConfig) -> Lives:
+def imitated(config: ImitationConfig) -> Simulates:
     """Answers as `fit_imitation` learns them, and how the fit ended."""
 
-    def lives(
+    def simulate(
         key: Array, train: Windows, test: Windows, encoding: Encoding, horizons: Sequence[int]
     ) -> np.ndarray:
         key_fit, key_play = jax.random.split(key)
@@ -68,26 +68,26 @@ def imitated(config: ImitationConfig) -> Lives:
 
         return np.asarray(play(key_play, model, repeated(test, config.num_members)))
 
-    return lives
+    return simulate
 
 
-def ensemble(config: AnswerConfig) -> Lives:
+def ensemble(config: AnswerConfig) -> Simulates:
     """The default twin: the ensemble of one-step likelihood models."""
 
-    def lives(
+    def simulate(
         key: Array, train: Windows, test: Windows, encoding: Encoding, horizons: Sequence[int]
     ) -> np.ndarray:
         key_fit, key_play = jax.random.split(key)
         model, _ = fit_answers(key_fit, labelled_offers(train, encoding), encoding, config)
         return _ensemble_states(key_play, model, test, encoding, config, horizons)
 
-    return lives
+    return simulate
 
 
-def refined_ensemble(config: AnswerConfig, game: GameConfig) -> Lives:
+def refined_ensemble(config: AnswerConfig, game: GameConfig) -> Simulates:
     """The ensemble after an adversarial game, as `[imitation]` asks for it."""
 
-    def lives(
+    def simulate(
         key: Array, train: Windows, test: Windows, encoding: Encoding, horizons: Sequence[int]
     ) -> np.ndarray:
         key_fit, key_play = jax.random.split(key)
@@ -95,7 +95,7 @@ def refined_ensemble(config: AnswerConfig, game: GameConfig) -> Lives:
         played = refined(key_fit, model, report, train, encoding, config, game)
         return _ensemble_states(key_play, played.model, test, encoding, config, horizons)
 
-    return lives
+    return simulate
 
 
 def _ensemble_states(
@@ -113,17 +113,17 @@ def _ensemble_states(
     return np.asarray(play(key, repeated(test, config.num_members), model))
 
 
-def black_box(*, num_steps: int = 1000) -> Lives:
+def black_box(*, num_steps: int = 1000) -> Simulates:
     """A network that predicts the next state."""
 
-    def lives(
+    def simulate(
         key: Array, train: Windows, test: Windows, encoding: Encoding, horizons: Sequence[int]
     ) -> np.ndarray:
         key_fit, key_play = jax.random.split(key)
         model = fit_black_box(key_fit, train, encoding, num_steps=num_steps)
         return black_box_states(key_play, model, test, encoding, tuple(horizons))
 
-    return lives
+    return simulate
 
 
 def logged_states(windows: Windows, encoding: Encoding, horizons: Sequence[int]) -> np.ndarray:
@@ -133,7 +133,7 @@ def logged_states(windows: Windows, encoding: Encoding, horizons: Sequence[int])
 
 
 def compounding(
-    methods: dict[str, Lives],
+    methods: dict[str, Simulates],
     train: Windows,
     test: Windows,
     other: Windows,
@@ -141,7 +141,7 @@ def compounding(
     *,
     horizons: Sequence[int] = HORIZONS,
     seed: int = 0,
-) -> list[Measured]:
+) -> list[MethodErrors]:
     """Distances of every method and of the floor.
 
     Args:
@@ -151,7 +151,7 @@ def compounding(
         other: Windows of another real log, for the floor.
         encoding: What they mean.
         horizons: Decisions after which to look.
-        seed: Of the fits and lives; `together` joins what several seeds gave.
+        seed: Of the fits and replications; `together` joins what several seeds gave.
 
     Returns:
         The floor first; one seed each.
@@ -167,17 +167,19 @@ def compounding(
     def distances(told: np.ndarray) -> list[float]:
         return [state_distance(one, two) for one, two in zip(real, told, strict=True)]
 
-    found = [Measured(FLOOR, np.array([distances(partner)]))]
+    found = [MethodErrors(FLOOR, np.array([distances(partner)]))]
     key = jax.random.fold_in(jax.random.key(7), seed)
-    for name, lives in methods.items():
-        found.append(Measured(name, np.array([distances(lives(key, train, test, encoding, horizons))])))
+    for name, simulate in methods.items():
+        found.append(
+            MethodErrors(name, np.array([distances(simulate(key, train, test, encoding, horizons))]))
+        )
     return found
 
 
-def together(seeds: Sequence[Sequence[Measured]]) -> list[Measured]:
+def together(seeds: Sequence[Sequence[MethodErrors]]) -> list[MethodErrors]:
     """What several seeds gave for the same methods in the same order, as one."""
     return [
-        Measured(some[0].name, np.concatenate([one.distance for one in some]))
+        MethodErrors(some[0].name, np.concatenate([one.distance for one in some]))
         for some in zip(*seeds, strict=True)
     ]
 
@@ -192,7 +194,7 @@ def _long_enough(windows: Windows, horizon: int) -> Windows:
     return select(windows, reaches)
 
 
-def as_table(found: Sequence[Measured], horizons: Sequence[int]) -> str:
+def as_table(found: Sequence[MethodErrors], horizons: Sequence[int]) -> str:
     """Means over seeds, their standard errors where there are several, and growth exponents, as lines of text."""
     head = f"{'model of the answers':34s}" + "".join(f"{horizon:>14d}" for horizon in horizons) + "  growth"
     lines = [head]
@@ -207,7 +209,7 @@ def as_table(found: Sequence[Measured], horizons: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
-def as_ratios(found: Sequence[Measured], horizons: Sequence[int], default: str, at: int) -> str:
+def as_ratios(found: Sequence[MethodErrors], horizons: Sequence[int], default: str, at: int) -> str:
     """Distances after `at` decisions and their ratios to those of `default`, paired by seed, as lines of text.
 
     Both are means over seeds with Student's 95 % interval (`over_seeds`).

@@ -20,7 +20,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from evaluation.benches.oracle_view import NODE_NUMBERS, mean_work_s, oracle_global_view, oracle_view
-from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
@@ -116,7 +116,7 @@ def oracle_choice(
     params: PyTree,
     world: World,
     names: Names,
-    known: Conditions,
+    known: DayConditions,
     state: PlacementState,
     legal: Array,
 ) -> Array:
@@ -125,7 +125,7 @@ def oracle_choice(
 
 
 def _seeing(
-    world: World, config: PlacementConfig, today: Conditions, begin_s: Array | float = 0.0
+    world: World, config: PlacementConfig, today: DayConditions, begin_s: Array | float = 0.0
 ) -> Environment:
     """The truth of a day, observed as an oracle of that day observes it."""
     cluster = cluster_of(world)
@@ -188,15 +188,15 @@ def _shape(world: World, config: OracleConfig) -> tuple[int, int]:
     return steps, 4 * max(round(config.requests_per_update / steps / 4), 1)
 
 
-def _begin_s(key: Array, today: Conditions, num_streams: int) -> Array:
+def _begin_s(key: Array, today: DayConditions, num_streams: int) -> Array:
     return jax.random.uniform(key, (num_streams,)) * jnp.asarray(today.day_s)
 
 
-def _own(world: World, books: PlacementConfig, today: Conditions, config: OracleConfig) -> Experience:
-    """Episodes that the learner's own policy lives."""
+def _own(world: World, books: PlacementConfig, today: DayConditions, config: OracleConfig) -> Experience:
+    """Episodes that the learner's own policy plays."""
     num_steps, num_streams = _shape(world, config)
 
-    def act(today: Conditions, key: Array, policy: Policy) -> Trajectory:
+    def act(today: DayConditions, key: Array, policy: Policy) -> Trajectory:
         key_begin, key_run = jax.random.split(key)
         system = _seeing(world, books, today, _begin_s(key_begin, today, num_streams))
         return rollout(key_run, system, policy, num_steps, (num_streams,))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.conditions import CROSS_SITE, LOCAL, WAN, Conditions
+from evaluation.simulator.conditions import CROSS_SITE, LOCAL, WAN, DayConditions
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from twin.contracts import Array
@@ -44,7 +44,7 @@ class Expected(NamedTuple):
     link: Array  # int32
 
 
-def oracle_view(world: World, names: Names, known: Conditions, state: PlacementState) -> Observation:
+def oracle_view(world: World, names: Names, known: DayConditions, state: PlacementState) -> Observation:
     """What the oracle sees before it decides.
 
     Args:
@@ -83,7 +83,9 @@ def oracle_view(world: World, names: Names, known: Conditions, state: PlacementS
     return Observation(jnp.stack(node)[:, :, None], _request_numbers(known, state, expected, unit_s))
 
 
-def oracle_global_view(world: World, names: Names, known: Conditions, state: PlacementState) -> Observation:
+def oracle_global_view(
+    world: World, names: Names, known: DayConditions, state: PlacementState
+) -> Observation:
     """What the oracle's critic sees: busy cores, backlog and waiting, each the mean over all cores and over all speed
     [6, *streams]; the request and the best chance it has [REQUEST_NUMBERS + 1, *streams]."""
     expected, unit_s = expect(world, names, known, state), mean_work_s(world)
@@ -100,7 +102,7 @@ def oracle_global_view(world: World, names: Names, known: Conditions, state: Pla
     )
 
 
-def expect(world: World, names: Names, known: Conditions, state: PlacementState) -> Expected:
+def expect(world: World, names: Names, known: DayConditions, state: PlacementState) -> Expected:
     """What the request in hand may expect of every node, by the known day's tables; see `Expected`."""
     table, clock, request = state.in_flight, state.clock_s[None, None], state.request
     cores, speed = _of_nodes(names, known, state.clock_s.ndim)
@@ -135,7 +137,7 @@ def mean_work_s(world: World) -> float:
     return float(np.mean([service.work_s for service in world.services]))
 
 
-def _of_nodes(names: Names, known: Conditions, num_streams: int) -> tuple[Array, Array]:
+def _of_nodes(names: Names, known: DayConditions, num_streams: int) -> tuple[Array, Array]:
     """Cores and speeds [nodes, 1, ...] in the vocabulary's order."""
     trailing = (1,) * num_streams
     cores = jnp.sum(jnp.asarray(known.core_exists), axis=0, dtype=jnp.float32)[names.world_node]
@@ -153,7 +155,7 @@ def _accepts(world: World, names: Names, link: Array, scenario: Array) -> Array:
     return jnp.sum(jnp.where(kinds, of_kind[:, None], 0.0), axis=0)
 
 
-def _request_numbers(known: Conditions, state: PlacementState, expected: Expected, unit_s: float) -> Array:
+def _request_numbers(known: DayConditions, state: PlacementState, expected: Expected, unit_s: float) -> Array:
     """[REQUEST_NUMBERS, 1, *streams]."""
     request = state.request
     turn = TWO_PI * request.day_fraction * (CALENDAR_DAY_S / jnp.asarray(known.day_s))

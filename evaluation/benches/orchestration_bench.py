@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES, gsp_ss_dispatch
-from evaluation.comparison.bootstrap import BootstrapConfig, Estimate, estimate
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
 from evaluation.simulator.frames import (
     Dispatch,
     FrameConfig,
@@ -25,7 +25,7 @@ from evaluation.simulator.frames import (
     frame_environment,
     observing,
 )
-from evaluation.simulator.slots import Counts, SlotConfig, hurried
+from evaluation.simulator.slots import Counts, SlotConfig, time_scaled
 from evaluation.simulator.slots.instance import Instance
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
@@ -57,7 +57,7 @@ class OrchestrationBenchConfig:
 
     Attributes:
         num_seeds: Independent repetitions.
-        days_per_seed: Times that each lives the day.
+        days_per_seed: Times that each plays the day.
         num_frames: Frames after which a day is cut short; None: the whole day.
         seed: Of everything drawn.
         slots, frames: See there.
@@ -79,7 +79,7 @@ class OrchestrationBenchConfig:
             )  # fmt: skip
 
 
-class Score(NamedTuple):
+class PairScore(NamedTuple):
     """What came of a pair on a day."""
 
     pair: Pair
@@ -93,7 +93,7 @@ Program = Callable[[Array, Array, Array], Counts]
 """(key, index of the dispatcher, index of the orchestrator) -> totals at the end of the run [seeds * days_per_seed]."""
 
 
-def usual_pairs(
+def default_pairs(
     dispatch: Sequence[str], orchestration: Sequence[str], frozen: str = "least_loaded"
 ) -> list[Pair]:
     """Every dispatcher with the static deployment, then every orchestrator over the frozen dispatcher."""
@@ -108,11 +108,11 @@ def bench_orchestration(
     pairs: Sequence[Pair],
     config: OrchestrationBenchConfig | None = None,
     progress: Callable[[int, str], None] = lambda done, what: None,
-) -> list[Score]:
+) -> list[PairScore]:
     """Scores every pair on every day.
 
     Args:
-        world: A validated world; it is hurried to the pace of slots.
+        world: A validated world; it is scaled in time to the pace of slots.
         days: Days since day 0, >= 0.
         pairs: Who dispatches and who orchestrates; the static deployment under the same dispatch is added as reference.
         config: How much to simulate.
@@ -128,8 +128,8 @@ def bench_orchestration(
     validate_pairs(days, pairs)
     validate_frames(config.slots, config.frames)
     played = list(dict.fromkeys([*(pair._replace(orchestration=STATIC) for pair in pairs), *pairs]))
-    pace = hurried(world, config.slots)
-    scores: list[Score] = []
+    pace = time_scaled(world, config.slots)
+    scores: list[PairScore] = []
     for day in days:
         case = deployed_on(pace, config.slots, day)
         program, frame_s = (
@@ -140,7 +140,7 @@ def bench_orchestration(
         reference: dict[str, np.ndarray] = {}
         for pair in played:
             progress(len(scores), f"{pair.dispatch} and {pair.orchestration}, day {day}")
-            counts = _lived(program, config, pair, played)
+            counts = _simulated(program, config, pair, played)
             if pair.orchestration == STATIC:
                 reference[pair.dispatch] = _on_time(counts)
             scores.append(_score(pair, day, counts, num_s, reference[pair.dispatch]))
@@ -197,7 +197,9 @@ def _first_uses(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _lived(program: Program, config: OrchestrationBenchConfig, pair: Pair, pairs: Sequence[Pair]) -> Counts:
+def _simulated(
+    program: Program, config: OrchestrationBenchConfig, pair: Pair, pairs: Sequence[Pair]
+) -> Counts:
     kinds = (
         _first_uses(one.dispatch for one in pairs).index(pair.dispatch),
         _first_uses(one.orchestration for one in pairs).index(pair.orchestration),
@@ -205,7 +207,7 @@ def _lived(program: Program, config: OrchestrationBenchConfig, pair: Pair, pairs
     return program(jax.random.key(config.seed), *(jnp.int32(kind) for kind in kinds))
 
 
-def _score(pair: Pair, day: int, counts: Counts, num_s: float, reference: np.ndarray) -> Score:
+def _score(pair: Pair, day: int, counts: Counts, num_s: float, reference: np.ndarray) -> PairScore:
     """Ratios of sums over runs, each run being a unit of the bootstrap."""
     totals = {name: np.asarray(value, np.float64) for name, value in counts._asdict().items()}
     arrived, whole_s = totals["arrived"], np.full_like(totals["arrived"], num_s)
@@ -216,7 +218,7 @@ def _score(pair: Pair, day: int, counts: Counts, num_s: float, reference: np.nda
     )  # fmt: skip
     measures = {name: _ratio(*part) for name, part in zip(MEASURES, parts, strict=True)}
     per_run = _on_time(counts)
-    return Score(pair, day, measures, _ratio(per_run - reference, np.ones_like(per_run)), per_run)
+    return PairScore(pair, day, measures, _ratio(per_run - reference, np.ones_like(per_run)), per_run)
 
 
 def _on_time(counts: Counts) -> np.ndarray:
@@ -225,7 +227,7 @@ def _on_time(counts: Counts) -> np.ndarray:
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
     return estimate(
-        lambda weights: weights @ above / np.maximum(weights @ below, 1e-9), len(above), BootstrapConfig()
+        lambda weights: weights @ above / np.maximum(weights @ below, 1e-9), len(above), IntervalConfig()
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evaluation.benches.orchestration_bench import MEASURES, OrchestrationBenchConfig, Score
+from evaluation.benches.orchestration_bench import MEASURES, OrchestrationBenchConfig, PairScore
 from evaluation.comparison.bootstrap import Estimate
 from evaluation.simulator.world import World
 
@@ -16,7 +16,7 @@ _HEADINGS = {
 }
 
 
-def as_json(world: World, config: OrchestrationBenchConfig, scores: Sequence[Score]) -> dict[str, Any]:
+def as_json(world: World, config: OrchestrationBenchConfig, scores: Sequence[PairScore]) -> dict[str, Any]:
     """The scores as plain data: `rows` of dispatch, orchestration, day, and every measure with its interval."""
     return {
         "preset": world.name,
@@ -29,7 +29,7 @@ def as_json(world: World, config: OrchestrationBenchConfig, scores: Sequence[Sco
     }
 
 
-def _row(score: Score) -> dict[str, Any]:
+def _row(score: PairScore) -> dict[str, Any]:
     row: dict[str, Any] = {
         "dispatch": score.pair.dispatch,
         "orchestration": score.pair.orchestration,
@@ -49,7 +49,7 @@ def _interval(name: str, value: Estimate) -> dict[str, Any]:
     }
 
 
-def as_table(world: World, config: OrchestrationBenchConfig, scores: Sequence[Score]) -> Any:
+def as_table(world: World, config: OrchestrationBenchConfig, scores: Sequence[PairScore]) -> Any:
     """The scores as a table for people."""
     from rich.table import Table
 

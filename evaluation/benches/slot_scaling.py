@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines.baseline import best_legal
-from evaluation.simulator.slots import SlotConfig, hurried, slot_environment
+from evaluation.simulator.slots import SlotConfig, slot_environment, time_scaled
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, Environment, EnvironmentState
@@ -46,7 +46,7 @@ class Point(NamedTuple):
     slot_s: float  # seconds of wall time for a slot of all environments
 
 
-class Scaling(NamedTuple):
+class ScalingCurve(NamedTuple):
     """What was measured and the fitted exponents."""
 
     preset: str
@@ -58,11 +58,11 @@ class Scaling(NamedTuple):
 
 def measure_scaling(
     world: World, config: ScalingConfig, progress: Callable[[int, str], None] | None = None
-) -> Scaling:
+) -> ScalingCurve:
     """Measures the cost of a slot.
 
     Args:
-        world: Any world; it is hurried to the pace of slots.
+        world: Any world; it is scaled in time to the pace of slots.
         config: What to measure.
         progress: Told the number of points done and what the last one was.
 
@@ -85,7 +85,7 @@ def measure_scaling(
     few = config.environments[0]
     by_nodes = tuple(point(factor, few) for factor in config.node_factors)
     by_environments = tuple(point(config.node_factors[0], number) for number in config.environments)
-    return Scaling(
+    return ScalingCurve(
         world.name,
         by_nodes,
         by_environments,
@@ -121,7 +121,7 @@ def _validate(config: ScalingConfig) -> None:
 
 def _time(world: World, num_environments: int, config: ScalingConfig) -> Point:
     slots = SlotConfig()
-    run = _runner(slot_environment(hurried(world, slots), slots), num_environments, config.num_slots)
+    run = _runner(slot_environment(time_scaled(world, slots), slots), num_environments, config.num_slots)
     key, times = jax.random.key(0), []
     jax.block_until_ready(run(key))
     for _ in range(config.repetitions):
@@ -153,7 +153,7 @@ def _runner(
     return jax.jit(run)
 
 
-def as_json(scaling: Scaling) -> dict[str, Any]:
+def as_json(scaling: ScalingCurve) -> dict[str, Any]:
     """The measurements, as plain data."""
     return {
         "preset": scaling.preset,
@@ -164,7 +164,7 @@ def as_json(scaling: Scaling) -> dict[str, Any]:
     }
 
 
-def as_text(scaling: Scaling) -> str:
+def as_text(scaling: ScalingCurve) -> str:
     """The measurements, as a person reads them."""
     lines = [f"{'nodes':>8} {'environments':>13} {'ms a slot':>10}"]
     lines += [
@@ -178,7 +178,7 @@ def as_text(scaling: Scaling) -> str:
     return "\n".join(lines)
 
 
-def plot_scaling(scaling: Scaling, path: Path) -> None:
+def plot_scaling(scaling: ScalingCurve, path: Path) -> None:
     """Writes the plot: time over size, both logarithmic, with a linear line through the first point."""
     from matplotlib.figure import Figure
 

@@ -1,6 +1,6 @@
 """How well do policies do in a simulated world? The proof that a preset tells policies apart.
 
-Every policy lives the same whole days, from an empty midnight to the day's last request, as do the days of a log and
+Every policy plays the same whole days, from an empty midnight to the day's last request, as do the days of a log and
 those of the truth that judges (`evaluation.judges.truth`): the same keys give the same requests. One program is
 compiled for a world, whatever the policy and the day: which policy decides is an argument, and a conditional in the
 program, so only that one is computed.
@@ -16,9 +16,9 @@ import numpy as np
 
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.benches.oracle import Oracle, oracle_choice, oracle_network, problem_config
-from evaluation.comparison.bootstrap import BootstrapConfig, Estimate, estimate
-from evaluation.judges.players import Seen, of_policy, of_reference, play
-from evaluation.simulator.conditions import Conditions, conditions, longest_day
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
+from evaluation.judges.players import PlayerInput, of_policy, of_reference, play
+from evaluation.simulator.conditions import DayConditions, conditions, longest_day
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
@@ -46,7 +46,7 @@ class TruthBenchConfig:
 
     Attributes:
         num_seeds: Independent repetitions, each with its own streams of chance.
-        days_per_seed: Times that each lives the day.
+        days_per_seed: Times that each plays the day.
         num_steps: Requests of a day after which it is cut short; None: the whole day.
         depth: Requests that a node's books hold; one that finds no room is late.
         seed: Of everything drawn.
@@ -74,7 +74,7 @@ class TruthBenchConfig:
             )
 
 
-class Score(NamedTuple):
+class PolicyScore(NamedTuple):
     """What came of one policy on one day."""
 
     policy: str
@@ -83,7 +83,7 @@ class Score(NamedTuple):
     per_day: np.ndarray  # [seeds, days_per_seed] share of requests accepted and on time
 
 
-Program = Callable[[Array, Array, PyTree, Conditions, Conditions], Array]
+Program = Callable[[Array, Array, PyTree, DayConditions, DayConditions], Array]
 """(key, index of the policy or after the last one for an oracle, its parameters, the day's numbers, those it knows)
 -> on-time share [seeds, days_per_seed]."""
 
@@ -107,17 +107,17 @@ def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str
     length = config.num_steps or longest_day(conditions(world, 0))
     streams = (config.num_seeds * config.days_per_seed,)
 
-    def run(key: Array, kind: Array, params: PyTree, today: Conditions, known: Conditions) -> Array:
+    def run(key: Array, kind: Array, params: PyTree, today: DayConditions, known: DayConditions) -> Array:
         response = truth_response(world, cluster, config.depth, today, names)
 
-        def oracle(params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
+        def oracle(params: PyTree, _key: Array, seen: PlayerInput, legal: Array) -> Array:
             return oracle_choice(network, params, world, names, known, seen.state, legal)
 
         references = {name: of_reference(one, world, names, known) for name, one in knowing.items()}
         players = {name: (observing | references)[name] for name in policies} | {ORACLE: oracle}
-        lived = play(key, problem, response, players, kind, params, num_steps=length, streams=streams)
-        worth = jnp.where(lived.active, lived.reward, 0.0)
-        share = worth.sum(axis=(0, 1)) / jnp.maximum(lived.active.sum(axis=(0, 1)), 1)
+        episodes = play(key, problem, response, players, kind, params, num_steps=length, streams=streams)
+        worth = jnp.where(episodes.active, episodes.reward, 0.0)
+        share = worth.sum(axis=(0, 1)) / jnp.maximum(episodes.active.sum(axis=(0, 1)), 1)
         return share.reshape(config.num_seeds, config.days_per_seed)
 
     return jax.jit(run)
@@ -132,7 +132,7 @@ def bench_truth(
     oracles: Sequence[Oracle] = (),
     doubled: Sequence[Oracle] = (),
     progress: Callable[[int, str], None] = lambda done, what: None,
-) -> list[Score]:
+) -> list[PolicyScore]:
     """Scores every policy on every day.
 
     Args:
@@ -145,7 +145,7 @@ def bench_truth(
         progress: Told how many scores are known, and what comes next.
 
     Returns:
-        One score a policy and day; on one day all have lived the same requests.
+        One score a policy and day; on one day all have simulated the same requests.
 
     Raises:
         ConfigError: an unknown policy, a negative day.
@@ -153,7 +153,7 @@ def bench_truth(
     validate_bench(days, policies)
     program = bench_program(world, config, policies)
     nobody = jax.jit(oracle_network(world).init)(jax.random.key(0))
-    scores: list[Score] = []
+    scores: list[PolicyScore] = []
     for case in _cases(days, policies, oracles, doubled, nobody):
         progress(len(scores), f"{case.name}, day {case.day}")
         key = jax.random.fold_in(jax.random.key(config.seed), case.day)
@@ -184,13 +184,13 @@ def _cases(
             yield _Case(name, len(policies), oracle.params, day, oracle.day)
 
 
-def _score(name: str, day: int, shares: np.ndarray) -> Score:
+def _score(name: str, day: int, shares: np.ndarray) -> PolicyScore:
     units = shares.ravel()
 
     def mean(weights: np.ndarray) -> np.ndarray:
         return weights @ units / weights.sum(axis=1)
 
-    return Score(name, day, estimate(mean, len(units), BootstrapConfig()), shares)
+    return PolicyScore(name, day, estimate(mean, len(units), IntervalConfig()), shares)
 
 
 def validate_bench(days: Sequence[int], policies: Sequence[str]) -> None:

@@ -18,10 +18,10 @@ from evaluation.benches.truth_bench import (
     ORACLE,
     STALE,
     STALE_ORACLE,
-    Score,
+    PolicyScore,
     TruthBenchConfig,
 )
-from evaluation.comparison.bootstrap import BootstrapConfig, Estimate, estimate
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
 from evaluation.comparison.formatting import shift_label, with_interval
 from evaluation.simulator.conditions import peak_load
 from evaluation.simulator.parts import even_load
@@ -67,7 +67,7 @@ class Check:
     sure: bool
 
 
-def checks(scores: Sequence[Score], wanted: Sequence[Wanted] = WANTED) -> list[Check]:
+def checks(scores: Sequence[PolicyScore], wanted: Sequence[Wanted] = WANTED) -> list[Check]:
     """What came of the things asked for, for every day on which both policies were scored."""
     by_case = {(score.policy, score.day): score for score in scores}
     found = []
@@ -82,18 +82,18 @@ def checks(scores: Sequence[Score], wanted: Sequence[Wanted] = WANTED) -> list[C
     return found
 
 
-def paired(one: Score, other: Score) -> Estimate:
-    """The difference of two policies on the same lived days, with its interval."""
+def paired(one: PolicyScore, other: PolicyScore) -> Estimate:
+    """The difference of two policies on the same simulated days, with its interval."""
     units = (one.per_day - other.per_day).ravel()
 
     def mean(weights: np.ndarray) -> np.ndarray:
         return weights @ units / weights.sum(axis=1)
 
-    return estimate(mean, len(units), BootstrapConfig())
+    return estimate(mean, len(units), IntervalConfig())
 
 
 def as_json(
-    world: World, config: TruthBenchConfig, scores: Sequence[Score], oracles: Sequence[Kept] = ()
+    world: World, config: TruthBenchConfig, scores: Sequence[PolicyScore], oracles: Sequence[Kept] = ()
 ) -> dict[str, Any]:
     """Plain values: `rows` of policy, day, on_time, low, high; `checks`; what was simulated; the oracles used."""
     days = _days(scores)
@@ -103,7 +103,7 @@ def as_json(
         "least_load": {str(day): round(peak_load(world, day), 4) for day in days},
         "config": asdict(config),
         "metric": "share of requests accepted and finished within their deadline",
-        "interval": "95 % over whole lived days (seeds x days of each)",
+        "interval": "95 % over whole simulated days (seeds x days of each)",
         "rows": [
             {
                 "policy": score.policy,
@@ -121,9 +121,9 @@ def as_json(
     }
 
 
-def as_table(world: World, scores: Sequence[Score], oracles: Sequence[Kept] = ()) -> Group:
+def as_table(world: World, scores: Sequence[PolicyScore], oracles: Sequence[Kept] = ()) -> Group:
     """Policies by days, then what is asked of the world, then the oracles used."""
-    title = f"{world.name}: share of requests accepted and on time [95 % interval over lived days]"
+    title = f"{world.name}: share of requests accepted and on time [95 % interval over simulated days]"
     table = Table(title=Text(title))
     table.add_column("policy")
     for day in _days(scores):
@@ -155,9 +155,9 @@ def _oracle_row(kept: Kept) -> dict[str, Any]:
     }
 
 
-def _notes(scores: Sequence[Score]) -> list[str]:
+def _notes(scores: Sequence[PolicyScore]) -> list[str]:
     return [] if any(score.policy == ORACLE for score in scores) else [ORACLE_ABSENT]
 
 
-def _days(scores: Sequence[Score]) -> list[int]:
+def _days(scores: Sequence[PolicyScore]) -> list[int]:
     return sorted({score.day for score in scores})

@@ -22,7 +22,7 @@ from evaluation.certify.behaving import fit_behaviour
 from evaluation.certify.believed import of_twin
 from evaluation.certify.building import certificate_plan
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.keeping import DATA
+from evaluation.certify.persistence import DATA
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.jobs.job import Step, run_job
 from evaluation.jobs.records import to_plain
@@ -61,12 +61,12 @@ class WorldsBenchConfig:
     """How much is simulated and played.
 
     Attributes:
-        seeds: Of logs, twins and lives.
+        seeds: Of logs, twins and replications.
         shifts: Days from training to the days that are played and certified on; 0 plays the last days of training.
         train_days: Days that a twin is fitted on.
         held_out_days: Days played, and certified on, at every shift.
         num_requests: Mean requests of a day: days are shortened to have so many at the same rate; None: as they are.
-        num_lives: Times that every day is lived by every policy, a multiple of the members.
+        num_replications: Times that every day is simulated by every policy, a multiple of the members.
         updates: Of the policy that is trained in the twin; 0: none is.
         behaviour: Who wrote the logs.
         answers: Of the twins.
@@ -78,7 +78,7 @@ class WorldsBenchConfig:
     train_days: int = 2
     held_out_days: int = 2
     num_requests: int | None = None
-    num_lives: int = 5
+    num_replications: int = 5
     updates: int = 0
     behaviour: str = "mix"
     answers: AnswerConfig = field(default_factory=AnswerConfig)
@@ -95,9 +95,9 @@ class WorldsBenchConfig:
                 f"{self.train_days} days to learn from, {self.held_out_days} to play, {self.num_requests} requests",
                 where="bench worlds", allowed="1 or more days of each, 500 or more requests a day",
             )  # fmt: skip
-        if self.num_lives < 1 or self.num_lives % self.answers.num_members:
+        if self.num_replications < 1 or self.num_replications % self.answers.num_members:
             raise ConfigError(
-                f"{self.num_lives} lives of a day", where="bench worlds",
+                f"{self.num_replications} replications of a day", where="bench worlds",
                 allowed=f"a multiple of the twin's {self.answers.num_members} members",
             )  # fmt: skip
 
@@ -120,7 +120,7 @@ class WorldsBenchConfig:
 def quick(config: WorldsBenchConfig) -> WorldsBenchConfig:
     """A first look: short days, small twins, two shifts."""
     return replace(
-        config, shifts=(1, 30), num_requests=4_000, num_lives=4,
+        config, shifts=(1, 30), num_requests=4_000, num_replications=4,
         answers=AnswerConfig(num_members=2, hidden=(64, 64), num_steps=800),
         certify=replace(config.certify, num_replicates=200, clone_updates=300, num_steps=256),
     )  # fmt: skip
@@ -148,7 +148,7 @@ def bench_world(
 
     Args:
         world: A validated world.
-        seed: Of the log, the twin and the lives.
+        seed: Of the log, the twin and the replications.
         config: How much.
         workdir: Folder of the products.
         progress: Where to show how far it is.
@@ -215,9 +215,9 @@ def _values_plan(world: World, seed: int, shift: int, config: WorldsBenchConfig)
         names, players = tuple(known), tuple(known.values())
         keys = jax.random.split(jax.random.key(seed))
         with progress.stage(f"{len(names)} policies in the twin"):
-            told = promised_values(keys[0], archive, twin, days, players, config.num_lives)
+            told = promised_values(keys[0], archive, twin, days, players, config.num_replications)
         with progress.stage(f"{len(names)} policies in the world"):
-            true = true_values(keys[1], archive, world, twin, days, players, config.num_lives)
+            true = true_values(keys[1], archive, world, twin, days, players, config.num_replications)
         content = {
             "reward": twin.encoding.problem.reward,
             "promised": as_table(told, names),
@@ -228,7 +228,7 @@ def _values_plan(world: World, seed: int, shift: int, config: WorldsBenchConfig)
 
     settings = {
         "days": [day.isoformat() for day in days],
-        "lives": config.num_lives,
+        "replications": config.num_replications,
         "certify": config.certify,
     }
     return StepPlan("world-values", build, to_plain(settings), seed, VALUES_CODE)

@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 
 from evaluation.benches.worlds_bench import DESERVING, WRONG
 from evaluation.certify.lines import Verdict
-from evaluation.comparison.bootstrap import BootstrapConfig, estimate
+from evaluation.comparison.bootstrap import IntervalConfig, estimate
 from evaluation.comparison.comparison import is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS
 
@@ -22,8 +22,8 @@ def rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of one world, seed and shift, from what `worlds_bench.bench_world` found."""
     result = []
     for policy, true in found["true"].items():
-        told, lives = found["promised"][policy], np.asarray(true["on_time"])
-        value = estimate(_mean(lives), len(lives), BootstrapConfig(num_replicates=400))
+        told, replications = found["promised"][policy], np.asarray(true["on_time"])
+        value = estimate(_mean(replications), len(replications), IntervalConfig(num_replicates=400))
         result.append(
             {
                 "world": found["world"], "seed": found["seed"], "shift_days": found["shift_days"],
@@ -32,7 +32,7 @@ def rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "mean_response_s": float(np.mean(true["response_s"])),
                 "promised_response_s": float(np.mean(told["response_s"])),
                 "certificate": found["certificate"]["verdict"],
-                "marked": is_far(float(np.mean(told["unfamiliar"]))),
+                "marked": is_far(float(np.mean(told["out_of_support"]))),
             }
         )  # fmt: skip
     return result
@@ -69,7 +69,7 @@ def as_json(found: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> di
     return {
         "config": config,
         "metric": "share of requests accepted and finished within their deadline",
-        "interval": "95 % over lived days (days x lives of each)",
+        "interval": "95 % over simulated days (days x replications of each)",
         "rows": [row for one in found for row in rows(one)],
         "summaries": each,
         "counts": counts(each),
@@ -92,7 +92,9 @@ def counts(each: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def as_table(found: Sequence[Mapping[str, Any]]) -> Group:
     """Every case, then its policies, then the counts."""
-    cases = Table(title=Text("promised less true share on time, in closed loop on the same days"))
+    cases = Table(
+        title=Text("optimism gap: in-model less true share on time, in closed loop on the same days")
+    )
     for column in (
         "world",
         "seed",
@@ -121,7 +123,7 @@ def as_table(found: Sequence[Mapping[str, Any]]) -> Group:
 
 def _policies(found: Mapping[str, Any]) -> Table:
     table = Table(title=Text(f"{found['world']}, seed {found['seed']}, {found['shift_days']} days later"))
-    for column in ("policy", "on time", "interval", "promised", "response [s]", "promised [s]"):
+    for column in ("policy", "on time", "interval", "promised", "response [s]", "in-model [s]"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     for row in sorted(rows(found), key=lambda row: -row["on_time"]):
         mark = FAR_MARK if row["marked"] else ""
@@ -133,5 +135,5 @@ def _policies(found: Mapping[str, Any]) -> Table:
     return table
 
 
-def _mean(lives: np.ndarray) -> Any:
-    return lambda weights: weights @ lives / weights.sum(axis=1)
+def _mean(replications: np.ndarray) -> Any:
+    return lambda weights: weights @ replications / weights.sum(axis=1)

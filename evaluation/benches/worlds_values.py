@@ -1,7 +1,7 @@
 """What policies are worth in a twin and in the simulated world, on the same logged day and in closed loop.
 
 Both systems meet the requests of the log, from an empty midnight to the day's last request; all that differs is who
-answers. Where agents leave or pause, the world itself decides who asks, and days of its own take the log's place.
+answers. Where agents leave or pause, the world itself decides the workload, and days of its own take the log's place.
 All policies live side by side: each has an equal share of the streams, so two programs serve them all.
 """
 
@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.judges.players import Player, Seen
-from evaluation.simulator.asked import Asked, padded
-from evaluation.simulator.conditions import Conditions, conditions, longest_day
+from evaluation.judges.players import Player, PlayerInput
+from evaluation.simulator.asked import DayRequests, padded
+from evaluation.simulator.conditions import DayConditions, conditions, longest_day
 from evaluation.simulator.names import names_in
 from evaluation.simulator.pool import asked_of, read_pool
 from evaluation.simulator.truth import truth_response
@@ -27,8 +27,8 @@ from twin.placement.bookkeeping import placement
 from twin.placement.learned import learned_answers
 from twin.placement.model import PlacementTwin, encode_days
 from twin.placement.responses import drawn_response
+from twin.placement.service_times import ADAPTATION_RATE
 from twin.placement.types import COMPLETED, Leaf
-from twin.placement.usual import FOLLOW
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import unroll
 
@@ -41,19 +41,19 @@ class Contestant(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What every policy was worth in every life of every day; leaves [policies, lives]."""
+    """What every policy was worth in every replication of every day; leaves [policies, replications]."""
 
     on_time: Leaf  # share of requests accepted and finished within their deadline
     response_s: Leaf  # mean, of those that completed
-    unfamiliar: Leaf  # share of decisions to longer queues than the twin knows; 0 in the truth
+    out_of_support: Leaf  # share of decisions to longer queues than the twin knows; 0 in the truth
 
     @staticmethod
     def joined(parts: Sequence["Values"]) -> "Values":
-        """The lives of several days side by side."""
+        """The replications of several days side by side."""
         return Values(*(np.concatenate(leaves, axis=1) for leaves in zip(*parts, strict=True)))
 
 
-def day_requests(archive: Archive, world: World, days: Sequence[dt.date]) -> list[Asked] | None:
+def day_requests(archive: Archive, world: World, days: Sequence[dt.date]) -> list[DayRequests] | None:
     """The requests of some days of a log that `world` wrote, padded alike; None where only the world can ask."""
     if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
         return None
@@ -75,20 +75,20 @@ def true_values(
     twin: PlacementTwin,
     days: Sequence[dt.date],
     contestants: Sequence[Contestant],
-    num_lives: int,
+    num_replications: int,
 ) -> Values:
-    """The policies' values in the world itself, every day lived `num_lives` times by each."""
+    """The policies' values in the world itself, every day simulated `num_replications` times by each."""
     encoding, first = twin.encoding, min(archive.days("requests"))
     names, asked = names_in(world, encoding.cluster), day_requests(archive, world, days)
     num_steps = longest_day(conditions(world, 0)) if asked is None else len(asked[0].arrival_s) - 1
-    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
+    problem = placement(encoding.cluster, encoding.problem, adaptation_rate=ADAPTATION_RATE)
 
-    def run(key: Array, params: Sequence[PyTree], today: Conditions, weekday: Array) -> Values:
+    def run(key: Array, params: Sequence[PyTree], today: DayConditions, weekday: Array) -> Values:
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
-        lived = _play(key, problem, response, contestants, params, 1, num_lives, num_steps)
-        return _values(lived, len(contestants), 1, None)
+        episodes = _play(key, problem, response, contestants, params, 1, num_replications, num_steps)
+        return _values(episodes, len(contestants), 1, None)
 
     program, found = jax.jit(run), []
     for place, day in enumerate(days):
@@ -105,25 +105,27 @@ def promised_values(
     twin: PlacementTwin,
     days: Sequence[dt.date],
     contestants: Sequence[Contestant],
-    num_lives: int,
+    num_replications: int,
 ) -> Values:
-    """The policies' values in a twin; `num_lives` is a multiple of its members."""
+    """The policies' values in a twin; `num_replications` is a multiple of its members."""
     encoding, members = twin.encoding, jax.tree.leaves(twin.model.parameters)[0].shape[0]
     longest = max(archive.num_rows("requests", day) for day in days)
-    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
+    problem = placement(encoding.cluster, encoding.problem, adaptation_rate=ADAPTATION_RATE)
 
     def run(key: Array, params: Sequence[PyTree], windows: Windows, model: PyTree) -> Values:
         answers = learned_answers(encoding, twin.config, model)
         response = drawn_response(
             encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
         )
-        lived = _play(key, problem, response, contestants, params, members, num_lives, longest)
-        return _values(lived, len(contestants), members, jnp.asarray(model.usual_room_s))
+        episodes = _play(key, problem, response, contestants, params, members, num_replications, longest)
+        return _values(episodes, len(contestants), members, jnp.asarray(model.support_limit_s))
 
     program, found = jax.jit(run), []
     for place, day in enumerate(days):
         window = pad_windows(encode_days(archive, encoding, [day], num_steps=longest), longest, 1)
-        windows = jax.tree.map(jnp.asarray, select(window, np.zeros(len(contestants) * num_lives, int)))
+        windows = jax.tree.map(
+            jnp.asarray, select(window, np.zeros(len(contestants) * num_replications, int))
+        )
         one = jax.random.fold_in(key, place)
         found.append(program(one, [each.params for each in contestants], windows, twin.model))
     return Values.joined([Values(*map(np.asarray, one)) for one in found])
@@ -143,10 +145,10 @@ def side_by_side(contestants: Sequence[Contestant], num_members: int) -> Callabl
 
         return jax.tree.map(of, tree)
 
-    def decide(params: Sequence[PyTree], key: Array, seen: Seen, legal: Array) -> Array:
+    def decide(params: Sequence[PyTree], key: Array, seen: PlayerInput, legal: Array) -> Array:
         parts = []
         for index, (one, own) in enumerate(zip(contestants, params, strict=True)):
-            mine = Seen(share(seen.observation, index), None, None)
+            mine = PlayerInput(share(seen.observation, index), None, None)
             action = one.play(own, jax.random.fold_in(key, index), mine, share(legal, index))
             parts.append(action.reshape(*action.shape[:-1], num_members, -1))
         return jnp.stack(parts, axis=-2).reshape(*legal.shape[1:])
@@ -161,25 +163,31 @@ def _play(
     contestants: Sequence[Contestant],
     params: Sequence[PyTree],
     num_members: int,
-    num_lives: int,
+    num_replications: int,
     num_steps: int,
 ) -> Trajectory:
     both = side_by_side(contestants, num_members)
 
     def decide(key: Array, observation: PyTree, legal: Array, _: None) -> Array:
-        return both(params, key, Seen(observation, None, None), legal)
+        return both(params, key, PlayerInput(observation, None, None), legal)
 
     slim = problem._replace(observe_global=lambda _: jnp.zeros(()))
-    return unroll(key, environment(slim, response), decide, None, num_steps, (len(contestants) * num_lives,))
+    return unroll(
+        key, environment(slim, response), decide, None, num_steps, (len(contestants) * num_replications,)
+    )
 
 
-def _values(lived: Trajectory, num: int, num_members: int, usual_room_s: Array | None) -> Values:
-    outcome, active = lived.outcome, lived.active
+def _values(episodes: Trajectory, num: int, num_members: int, support_limit_s: Array | None) -> Values:
+    outcome, active = episodes.outcome, episodes.active
     count = jnp.maximum(jnp.sum(active, axis=(0, 1)), 1)
-    completed = active & lived.settled & (outcome.status == COMPLETED)
-    response_s = jnp.where(completed, outcome.finish_s - lived.facts.arrival_s, 0.0)
-    deadline = outcome.finish_s - lived.facts.arrival_s <= lived.facts.deadline_s
-    far = jnp.zeros_like(active) if usual_room_s is None else lived.note > usual_room_s[lived.action]
+    completed = active & episodes.settled & (outcome.status == COMPLETED)
+    response_s = jnp.where(completed, outcome.finish_s - episodes.decision_info.arrival_s, 0.0)
+    deadline = outcome.finish_s - episodes.decision_info.arrival_s <= episodes.decision_info.deadline_s
+    far = (
+        jnp.zeros_like(active)
+        if support_limit_s is None
+        else episodes.response_aux > support_limit_s[episodes.action]
+    )
 
     def of(leaf: Array, over: Array) -> Array:
         sums = jnp.sum(leaf, axis=(0, 1)) / jnp.maximum(over, 1)
@@ -193,7 +201,7 @@ def _values(lived: Trajectory, num: int, num_members: int, usual_room_s: Array |
 
 
 def as_table(values: Values, names: Sequence[str]) -> Mapping[str, Mapping[str, list[float]]]:
-    """Plain values: name of a policy -> name of a value -> one a life."""
+    """Plain values: name of a policy -> name of a value -> one a replication."""
     return {
         name: {field: np.asarray(getattr(values, field)[row], float).tolist() for field in Values._fields}
         for row, name in enumerate(names)

@@ -7,7 +7,7 @@ import numpy as np
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast
 from evaluation.certify.lines import Line, not_applicable
-from evaluation.certify.playing import ANSWERS, Day, Lived, rows_of
+from evaluation.certify.playing import ANSWERS, DayOutcomes, HeldOutDay, rows_of
 from evaluation.certify.resampled import Units
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, two_sample_lines
@@ -22,11 +22,11 @@ DURATIONS = {"wait": "wait_s", "run time": "run_s", "response time": "response_s
 COLUMNS = (*DURATIONS, "answer")
 
 
-def table_of(lived: Lived, service: np.ndarray, known: np.ndarray) -> Sample:
+def table_of(simulated: DayOutcomes, service: np.ndarray, known: np.ndarray) -> Sample:
     """Outcomes beside what was asked and where it went; durations as `log(1 + seconds)`."""
-    continuous = {name: np.log1p(getattr(lived, field)[known]) for name, field in DURATIONS.items()}
-    context = {"service": service[known], "node": lived.node[known]}
-    return Sample(continuous, {"answer": lived.answer[known], **context})
+    continuous = {name: np.log1p(getattr(simulated, field)[known]) for name, field in DURATIONS.items()}
+    context = {"service": service[known], "node": simulated.node[known]}
+    return Sample(continuous, {"answer": simulated.answer[known], **context})
 
 
 def refuse_few(parts: Sequence[Windows], min_rows: int) -> None:
@@ -48,7 +48,7 @@ def refuse_few(parts: Sequence[Windows], min_rows: int) -> None:
         )
 
 
-def answers_trio(told: Forecast, partners: Sequence[Day]) -> Trio:
+def answers_trio(told: Forecast, partners: Sequence[HeldOutDay]) -> Trio:
     """The held-out days' answers, one forecast of each, and the answers of the partner days.
 
     Outcomes that the log does not know are left out, and so are forecasts of an end after its own, and of requests that
@@ -57,11 +57,11 @@ def answers_trio(told: Forecast, partners: Sequence[Day]) -> Trio:
     known = told.known
     rows, draw = np.arange(len(known)), np.arange(len(known)) % told.draws_accepted.shape[1]
     drawn = [leaf[rows, draw] for leaf in (told.draws_status, told.draws_wait_s, told.draws_run_s)]
-    real = Units(table_of(_lived(told.node, told.status, told.wait_s, told.run_s), told.service, known),
+    real = Units(table_of(_simulated(told.node, told.status, told.wait_s, told.run_s), told.service, known),
                  told.unit[known])  # fmt: skip
     ends = ~np.isin(drawn[0], (COMPLETED, FAILED)) | np.isfinite(drawn[2])
     ends &= known | ~np.isfinite(told.draws_run_s).all(axis=1)
-    generated = Units(table_of(_lived(told.node, *drawn), told.service, ends), told.unit[ends])
+    generated = Units(table_of(_simulated(told.node, *drawn), told.service, ends), told.unit[ends])
     other = []
     for day in partners:
         service = rows_of(day.windows, day.counted, day.windows.request.service)
@@ -71,12 +71,12 @@ def answers_trio(told: Forecast, partners: Sequence[Day]) -> Trio:
     return Trio(real, generated, Units(whole.sample, unit), told.num_units)
 
 
-def _lived(node: np.ndarray, status: np.ndarray, wait_s: np.ndarray, run_s: np.ndarray) -> Lived:
-    """Outcomes as of a life."""
+def _simulated(node: np.ndarray, status: np.ndarray, wait_s: np.ndarray, run_s: np.ndarray) -> DayOutcomes:
+    """Outcomes as of a replication."""
     ran = np.isin(status, (COMPLETED, FAILED))
     wait_s, run_s = (np.where(ran, column, np.nan) for column in (wait_s, run_s))
     answer = np.array([ANSWERS.get(int(one), "unknown") for one in status], dtype="U9")
-    return Lived(node, wait_s, run_s, wait_s + run_s, answer, ran, np.ones(len(node), bool))
+    return DayOutcomes(node, wait_s, run_s, wait_s + run_s, answer, ran, np.ones(len(node), bool))
 
 
 def answer_lines(trio: Trio, config: CertifyConfig) -> list[Line]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 PARTS_OF_DAY = 12
-"""Parts into which the paper cuts a day (paper 000, figure 4)."""
+"""Parts into which the paper cuts a day (Xiong et al., figure 4)."""
 
 
 class ArrivalStatistics(NamedTuple):

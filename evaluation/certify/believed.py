@@ -24,7 +24,7 @@ class Believed(NamedTuple):
     num_members: int  # streams are dealt to so many members in equal consecutive shares
 
 
-class Behaviour(NamedTuple):
+class CloneBehaviour(NamedTuple):
     """Who decides in closed loop: a clone of the logged behaviour."""
 
     network: Actor

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.keeping import CERTIFICATE_CODE, DATA, KIND, PAGE
 from evaluation.certify.page import render
+from evaluation.certify.persistence import CERTIFICATE_CODE, DATA, KIND, PAGE
 from evaluation.problems.kit import Inputs, StepPlan
 from evaluation.problems.kits import kit_of
 from logs_schema import Archive

@@ -1,4 +1,5 @@
-"""Is the twin's doubt honest, as lines: coverage and calibration of its predicted waits, run times and acceptance.
+"""Is the twin's uncertainty honest, as lines: coverage and calibration of its predicted waits, run times and
+acceptance.
 
 If the predicted distribution is right, the rank of what came true is uniform (probability integral transform); among
 values that count as equal, as waits of zero do, it is drawn evenly.

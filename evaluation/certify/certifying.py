@@ -21,7 +21,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import forecast
 from evaluation.certify.generating import SECTION as POPULATION
 from evaluation.certify.generating import population_lines
-from evaluation.certify.held_out import HeldOut, hold_out, unseen_labels
+from evaluation.certify.held_out import HeldOutDays, hold_out, unseen_labels
 from evaluation.certify.horizons import SECTION as HORIZON
 from evaluation.certify.horizons import horizon_lines
 from evaluation.certify.lines import Line
@@ -29,7 +29,7 @@ from evaluation.certify.model_class import SECTION as MODEL_CLASS
 from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.offloading import SECTION as OFFLOAD
 from evaluation.certify.offloading import offload_lines
-from evaluation.certify.playing import Day, closed_loop_days, real_days, states_with_logged_luck
+from evaluation.certify.playing import HeldOutDay, closed_loop_days, real_days, states_with_logged_luck
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.two_samples import pairs_chart
@@ -57,12 +57,12 @@ ABOUT = {
 }
 
 
-class Measured(NamedTuple):
+class MeasuredSections(NamedTuple):
     """What was measured of a system under test."""
 
     lines: list[Line]
     charts: dict[str, tuple[Chart, ...]]
-    first_day: Day
+    first_day: HeldOutDay
     num_requests: int
     num_unknown: int
 
@@ -100,10 +100,10 @@ def certify(
     with progress.stage("fixed policies"):
         ranked, ranking_charts = ranking_lines(archive, twin, measured.first_day, config)
     with progress.stage("population"):
-        asking = population_lines(archive, population, encoding.train_days, chosen, config)
-    lines = [*asking.lines, *measured.lines, *ranked]
-    charts = {POPULATION: asking.charts, **measured.charts, POLICIES: ranking_charts}
-    notes = [*notes, *chosen.notes, *asking.notes, *unseen_labels(archive, encoding, chosen.days)]
+        workload = population_lines(archive, population, encoding.train_days, chosen, config)
+    lines = [*workload.lines, *measured.lines, *ranked]
+    charts = {POPULATION: workload.charts, **measured.charts, POLICIES: ranking_charts}
+    notes = [*notes, *chosen.notes, *workload.notes, *unseen_labels(archive, encoding, chosen.days)]
     notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
     if measured.num_unknown:
         notes.append(
@@ -117,8 +117,8 @@ def certify(
 
 
 def measure(
-    believed: Believed, archive: Archive, chosen: HeldOut, config: CertifyConfig, progress: Progress
-) -> Measured:
+    believed: Believed, archive: Archive, chosen: HeldOutDays, config: CertifyConfig, progress: Progress
+) -> MeasuredSections:
     """Everything that is measured of a system under test, whatever it is.
 
     Args:
@@ -145,12 +145,12 @@ def measure(
         trio = answers_trio(told, partners)
         clone = clone_line(CLOSED, told, config)
     with progress.stage("play them in closed loop"):
-        lived = closed_loop_days(believed, behaviour, held, archive, seed=config.seed)
+        simulated = closed_loop_days(believed, behaviour, held, archive, seed=config.seed)
     with progress.stage("hold them against each other"):
         calibrated, calibration_charts = calibration_lines(told, config)
-        closed = closed_trio(held, lived, partners)
-        resting = [*level_lines(held, lived, encoding, config), *distance_lines(closed, config)]
-        offload, offload_charts = offload_lines(held, lived, partners, encoding, config)
+        closed = closed_trio(held, simulated, partners)
+        resting = [*level_lines(held, simulated, encoding, config), *distance_lines(closed, config)]
+        offload, offload_charts = offload_lines(held, simulated, partners, encoding, config)
         horizon, horizon_charts = horizon_lines(held, states, partners, config)
         lines = [
             *answer_lines(trio, config), *bias_lines(told, config), *calibrated, *model_class_lines(told, config),
@@ -163,7 +163,7 @@ def measure(
         OFFLOAD: offload_charts,
         HORIZON: horizon_charts,
     }
-    return Measured(lines, charts, held[0], len(trio.real.unit), int((~told.known).sum()))
+    return MeasuredSections(lines, charts, held[0], len(trio.real.unit), int((~told.known).sum()))
 
 
 def refused(

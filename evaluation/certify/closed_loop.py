@@ -8,7 +8,7 @@ import numpy as np
 from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive, table_of, together
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
-from evaluation.certify.playing import Day, Lived, asked, known_in_log
+from evaluation.certify.playing import DayOutcomes, HeldOutDay, asked, known_in_log
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.two_samples import Trio, distribution_lines, keep
 from evaluation.comparison.bootstrap import Statistic
@@ -18,12 +18,12 @@ SECTION = "closed loop"
 MIN_DAYS = 8
 """From so many held-out days on, whole days are the units, else blocks of consecutive requests of a day."""
 LEAST_S = 1e-3
-Value = Callable[[Day, Lived], np.ndarray]
+Value = Callable[[HeldOutDay, DayOutcomes], np.ndarray]
 """What every row is worth."""
 
 
 def level_lines(
-    held: Sequence[Day], lived: Sequence[Lived], encoding: Encoding, config: CertifyConfig
+    held: Sequence[HeldOutDay], simulated: Sequence[DayOutcomes], encoding: Encoding, config: CertifyConfig
 ) -> list[Line]:
     """Differences of levels, twin less log: what the behaviour is worth and how much of it is accepted. Deciding."""
     limits = config.thresholds
@@ -33,7 +33,7 @@ def level_lines(
         what = ("mean log of response time over expected run", "1", limits.behaviour_response, _log_response)
     lines = []
     for name, unit, limit, value in (what, ("share accepted", "share", limits.behaviour_value, _accepted)):
-        real, twin, num_units = _columns(held, lived, value)
+        real, twin, num_units = _columns(held, simulated, value)
         name = f"{name}, twin less log"
         if np.isfinite(real[0]).sum() < config.min_rows:
             lines.append(not_applicable(SECTION, name, "too few requests of the log tell"))
@@ -45,11 +45,13 @@ def level_lines(
     return lines
 
 
-def closed_trio(held: Sequence[Day], lived: Sequence[Lived], partners: Sequence[Day]) -> Trio:
-    """Outcomes of the held-out days, of their lives in the twin, and of the partner days."""
+def closed_trio(
+    held: Sequence[HeldOutDay], simulated: Sequence[DayOutcomes], partners: Sequence[HeldOutDay]
+) -> Trio:
+    """Outcomes of the held-out days, of their replications in the twin, and of the partner days."""
     blocks = _blocks(held)
     parts: tuple[list[Units], list[Units], list[Units]] = ([], [], [])
-    for index, (day, twin, partner) in enumerate(zip(held, lived, partners, strict=True)):
+    for index, (day, twin, partner) in enumerate(zip(held, simulated, partners, strict=True)):
         for part, of, told in zip(
             parts, (day, day, partner), (day.logged, twin, partner.logged), strict=True
         ):
@@ -66,11 +68,11 @@ def distance_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
     return [replace(line, name=f"{line.name} in closed loop") for line in lines]
 
 
-def _columns(held: Sequence[Day], lived: Sequence[Lived], value: Value) -> tuple:
+def _columns(held: Sequence[HeldOutDay], simulated: Sequence[DayOutcomes], value: Value) -> tuple:
     """Value and unit of the rows of log and twin, and the number of units; NaN where nobody knows."""
     blocks = _blocks(held)
     found: tuple[list, list] = ([], [])
-    for index, (day, twin) in enumerate(zip(held, lived, strict=True)):
+    for index, (day, twin) in enumerate(zip(held, simulated, strict=True)):
         for part, told in zip(found, (day.logged, twin), strict=True):
             known = told.known & known_in_log(day, told)
             worth = np.where(known, value(day, told), np.nan)
@@ -84,25 +86,25 @@ def _difference(twin: tuple, real: tuple, num_units: int) -> Statistic:
     return lambda weights: np.asarray(one(weights) - two(weights))
 
 
-def _blocks(held: Sequence[Day]) -> int:
+def _blocks(held: Sequence[HeldOutDay]) -> int:
     return 1 if len(held) >= MIN_DAYS else BLOCKS_PER_DAY
 
 
-def _block(day: Day, told: Lived, blocks: int) -> np.ndarray:
-    """[rows] the block of the day that a request lies in, the same in every life."""
+def _block(day: HeldOutDay, told: DayOutcomes, blocks: int) -> np.ndarray:
+    """[rows] the block of the day that a request lies in, the same in every replication."""
     num_rows = len(day.logged.known)
     return np.tile(consecutive(num_rows, blocks), len(told.known) // num_rows)
 
 
-def _on_time(day: Day, told: Lived) -> np.ndarray:
+def _on_time(day: HeldOutDay, told: DayOutcomes) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         return (told.response_s <= asked(day, told, "deadline_s")) & (told.answer == "completed")
 
 
-def _log_response(day: Day, told: Lived) -> np.ndarray:
+def _log_response(day: HeldOutDay, told: DayOutcomes) -> np.ndarray:
     expected_s = np.maximum(asked(day, told, "expected_run_s"), LEAST_S)
     return np.asarray(np.log(np.maximum(told.response_s, LEAST_S) / expected_s))
 
 
-def _accepted(_day: Day, told: Lived) -> np.ndarray:
+def _accepted(_day: HeldOutDay, told: DayOutcomes) -> np.ndarray:
     return np.asarray(told.answer != "rejected", float)

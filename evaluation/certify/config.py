@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from logs_schema.errors import ConfigError
 
 
@@ -22,7 +22,7 @@ class Thresholds:
         offload_correlation: Least correlation with the logged ratio over the parts of the day.
         calibration: Mean distance of predicted from observed shares.
         coverage: Largest deviation of the coverage of 90 % intervals.
-        clone_surprise: Largest difference of the clone's surprise at logged decisions from its own doubt, nats.
+        clone_surprise: Largest difference of the clone's surprise at logged decisions from its own entropy, nats.
         behaviour_value: Largest difference in closed loop of the share on time and of the share accepted: .02 for the
             twin, .01 for the clone, which decides less sharply than the behaviour (the truth itself lies .01 off)...
         behaviour_response: ... and of the mean log of response time over expected run, where there are no deadlines.
@@ -122,6 +122,6 @@ class CertifyConfig:
             )
         self.intervals()
 
-    def intervals(self) -> BootstrapConfig:
+    def intervals(self) -> IntervalConfig:
         """How the intervals are drawn."""
-        return BootstrapConfig(self.num_replicates, self.level, seed=self.seed)
+        return IntervalConfig(self.num_replicates, self.level, seed=self.seed)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.certify.believed import Behaviour, Believed
+from evaluation.certify.believed import Believed, CloneBehaviour
 from evaluation.certify.playing import joined
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from twin.contracts import Array, Outcome, PyTree, Response
@@ -54,7 +54,7 @@ class Forecast(NamedTuple):
     surprise: np.ndarray = np.zeros(
         0
     )  # minus the log probability of the logged decisions under the clone, nats
-    doubt: np.ndarray = np.zeros(0)  # entropy of the clone there, nats
+    entropy: np.ndarray = np.zeros(0)  # entropy of the clone there, nats
 
     @property
     def finish_s(self) -> np.ndarray:
@@ -64,7 +64,7 @@ class Forecast(NamedTuple):
 
 def forecast(
     believed: Believed,
-    behaviour: Behaviour,
+    behaviour: CloneBehaviour,
     parts: Sequence[Windows],
     *,
     seed: int,
@@ -106,8 +106,8 @@ def forecast(
 
     order, labels = _in_order(parts, rows)
     told = _forecast(whole, rows, order, labels, [of_rows(leaf)[order] for leaf in drawn], known_until_s)
-    surprise, doubt = (np.asarray(leaf)[rows][order] for leaf in clone)
-    return told._replace(surprise=surprise, doubt=doubt)
+    surprise, entropy = (np.asarray(leaf)[rows][order] for leaf in clone)
+    return told._replace(surprise=surprise, entropy=entropy)
 
 
 def ranks(value: np.ndarray, draws: np.ndarray, *, seed: int = 0) -> np.ndarray:
@@ -126,14 +126,14 @@ def ranks(value: np.ndarray, draws: np.ndarray, *, seed: int = 0) -> np.ndarray:
 def _drawn(
     key: Array,
     believed: Believed,
-    behaviour: Behaviour,
+    behaviour: CloneBehaviour,
     answers: Answers,
     windows: Windows,
     table: ReplayTable,
     num_draws: int,
 ) -> tuple[tuple[Array, ...], tuple[Array, Array], Array]:
-    """The draws [T, draws, streams] of acceptance, status, wait and run; surprise and doubt of the clone [T, windows];
-    illegal decisions [T, streams]."""
+    """The draws [T, draws, streams] of acceptance, status, wait and run; surprise and uncertainty of the clone [T,
+    windows]; illegal decisions [T, streams]."""
     encoding = believed.encoding
     log = drawn_response(
         encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), replayed_answers(windows, table)
@@ -143,17 +143,17 @@ def _drawn(
 
     def logits(
         state: PyTree,
-    ) -> Array:  # of the clone, in the first of every window's lives: they are all alike
+    ) -> Array:  # of the clone, in the first of every window's replications: they are all alike
         seen = jax.tree.map(lambda leaf: leaf[..., :width], (problem.observe(state), problem.legal(state)))
         return behaviour.network.logits(behaviour.params, *seen)
 
     slim = problem._replace(observe=logits, observe_global=lambda _: jnp.zeros(()))
     actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
     system = environment(slim, _asked(log, answers, num_draws))
-    lived = follow(key, system, actions, (windows.arrival_s.shape[1],))
+    simulated = follow(key, system, actions, (windows.arrival_s.shape[1],))
     told = jax.vmap(lambda logits, action: (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0]))
-    clone = told(lived.observation, lived.action[..., :width])
-    return jax.tree.map(lambda leaf: leaf[:, :, 0], lived.note), clone, lived.illegal[:, 0]
+    clone = told(simulated.observation, simulated.action[..., :width])
+    return jax.tree.map(lambda leaf: leaf[:, :, 0], simulated.response_aux), clone, simulated.illegal[:, 0]
 
 
 def _asked(log: Response, answers: Answers, num_draws: int) -> Response:
@@ -162,17 +162,17 @@ def _asked(log: Response, answers: Answers, num_draws: int) -> Response:
     def advance(key: Array, private: PyTree, state: PyTree, node: Array) -> tuple[PyTree, Outcome]:
         after, outcome = log.advance(key, private, state, node)
         key_memory, key_draws = jax.random.split(jax.random.fold_in(key, 1))
-        note = answers.note(log.foretell(private, state), node)
+        response_aux = answers.response_aux(log.resolve_pending(private, state), node)
         memory = answers.init(key_memory, state.clock_s.shape)
 
         def one(key: Array) -> tuple[Array, ...]:
-            _, fate = answers.answer(key, memory, state, node, note)
+            _, fate = answers.answer(key, memory, state, node, response_aux)
             wait_s = fate.start_s - state.clock_s[None]
             return fate.accepted, fate.status, wait_s, fate.finish_s - fate.start_s
 
-        return after, outcome._replace(note=jax.vmap(one)(jax.random.split(key_draws, num_draws)))
+        return after, outcome._replace(response_aux=jax.vmap(one)(jax.random.split(key_draws, num_draws)))
 
-    return Response(log.init, advance, log.foretell)
+    return Response(log.init, advance, log.resolve_pending)
 
 
 def _in_order(parts: Sequence[Windows], rows: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:

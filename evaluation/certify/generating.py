@@ -1,4 +1,4 @@
-"""How well a population generates who asks and when: agents and arrival times against those of held-out days.
+"""How well a population generates the workload: agents and arrival times against those of held-out days.
 
 Agents are compared agent by agent, never request by request (an agent that stays long would count often), under the
 scenarios and times of day of the held-out agents. Arrival times are compared in two-hour parts of the day.
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY, arrival_statistics
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.held_out import HeldOut
+from evaluation.certify.held_out import HeldOutDays
 from evaluation.certify.lines import Line, against_floor, not_applicable
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.samples import Sample
@@ -29,17 +29,17 @@ from twin.population import (
     METHODS,
     AgentTable,
     PopulationModel,
-    asking_facts,
     draw_agents,
-    load_asking,
     load_population,
+    load_workload_model,
     sample_agents,
+    workload_facts,
 )
 from twin.population.arrival_times import MONDAY_S, WEEK_S, draw_arrivals
 from twin.population.arrivals import read_arrivals
-from twin.population.asking import NONE
+from twin.population.workload import NONE
 
-SECTION = "who asks, and when"
+SECTION = "workload model"
 REPLAYED = "this twin replays logged arrivals and generates none"
 LINES = ("KL of the agents' columns", "mean KL of pairs", "two-sample classifier", "kernel distance",
          "rate, dispersion and autocorrelation of arrivals")  # fmt: skip
@@ -59,7 +59,7 @@ def population_lines(
     archive: Archive,
     folder: Path | None,
     train_days: Sequence[dt.date],
-    chosen: HeldOut,
+    chosen: HeldOutDays,
     config: CertifyConfig,
 ) -> Generated:
     """Lines of a population and of its arrival times; without one, lines that say why they do not apply.
@@ -75,12 +75,12 @@ def population_lines(
         ProductError: What is in the folder cannot be read.
         ConfigError: The days hold no agents.
     """
-    facts = {} if folder is None else asking_facts(folder)
+    facts = {} if folder is None else workload_facts(folder)
     if folder is None or "refusal" in facts:
         reason = facts.get("refusal", REPLAYED)
         return Generated([not_applicable(SECTION, name, reason) for name in LINES], (), ())
     if "kind" in facts and facts["kind"] != NONE:
-        model, arrivals, _ = load_asking(folder)
+        model, arrivals, _ = load_workload_model(folder)
     else:
         model, arrivals = load_population(folder, METHODS), read_arrivals(archive, sorted(train_days))
     trio, notes = agents_trio(archive, model, chosen, seed=config.seed)
@@ -101,7 +101,7 @@ def population_lines(
 
 
 def agents_trio(
-    archive: Archive, model: PopulationModel, chosen: HeldOut, *, seed: int
+    archive: Archive, model: PopulationModel, chosen: HeldOutDays, *, seed: int
 ) -> tuple[Trio, tuple[str, ...]]:
     """Agents of the held-out days, generated ones under the same conditions, and those of the partner days."""
     parts: tuple[list[Units], list[Units], list[Units]] = ([], [], [])

@@ -21,7 +21,7 @@ _TREATED = {"offered_node": "left out", "site": "taken as the first site"}
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class HeldOutDays:
     """Held-out days and their partners.
 
     Attributes:
@@ -61,7 +61,7 @@ def parse_days(text: str) -> tuple[dt.date, ...]:
 
 def hold_out(
     archive: Archive, train_days: Sequence[dt.date], asked: Sequence[dt.date] | None, config: CertifyConfig
-) -> HeldOut:
+) -> HeldOutDays:
     """Held-out days with partners for the noise floor.
 
     Args:
@@ -93,7 +93,7 @@ def hold_out(
                 allowed=f"days between {last + DAY} and {present[-1] if present else last}",
             )
     partners, notes = _partners(days, [day for day in present if day not in set(days)], train_days)
-    return HeldOut(tuple(days), partners, notes)
+    return HeldOutDays(tuple(days), partners, notes)
 
 
 def _first_days(archive: Archive, days: Sequence[dt.date], config: CertifyConfig) -> list[dt.date]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, not_applicable
-from evaluation.certify.playing import HORIZONS, Day
+from evaluation.certify.playing import HORIZONS, HeldOutDay
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 
@@ -23,20 +23,23 @@ MAX_COLUMNS = 60
 
 
 def horizon_lines(
-    held: Sequence[Day], lived: Sequence[np.ndarray], partners: Sequence[Day], config: CertifyConfig
+    held: Sequence[HeldOutDay],
+    simulated: Sequence[np.ndarray],
+    partners: Sequence[HeldOutDay],
+    config: CertifyConfig,
 ) -> tuple[list[Line], tuple[Chart, ...]]:
     """One line for every horizon that enough windows reach, and the growth as a chart.
 
     Args:
         held: The held-out days.
-        lived: The twin's states of them, from `states_with_logged_luck`.
+        simulated: The twin's states of them, from `states_with_logged_luck`.
         partners: Another real day for each.
         config: Of the certificate.
     """
     lines, reached, measured, floors = [], [], [], []
     for index, horizon in enumerate(HORIZONS):
         name = f"state distance after {horizon} decision{'s' if horizon > 1 else ''}"
-        real, twin, other = _columns(held, lived, partners, index, horizon)
+        real, twin, other = _columns(held, simulated, partners, index, horizon)
         num_windows = real.shape[1]
         if num_windows < MIN_WINDOWS:
             reason = f"{num_windows} windows of these days reach it, fewer than {MIN_WINDOWS}"
@@ -93,11 +96,15 @@ def growth_exponent(horizons: Sequence[float], distances: Sequence[float]) -> fl
 
 
 def _columns(
-    held: Sequence[Day], lived: Sequence[np.ndarray], partners: Sequence[Day], index: int, horizon: int
+    held: Sequence[HeldOutDay],
+    simulated: Sequence[np.ndarray],
+    partners: Sequence[HeldOutDay],
+    index: int,
+    horizon: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[features x nodes, windows] of log, twin and partner, for the windows that reach the horizon in both days."""
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    for day, twin, partner in zip(held, lived, partners, strict=True):
+    for day, twin, partner in zip(held, simulated, partners, strict=True):
         here, there = (np.flatnonzero(one.windows.length > horizon) for one in (day, partner))
         count = min(len(here), len(there))
         here, there = here[:count], there[:count]

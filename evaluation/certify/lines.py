@@ -12,7 +12,7 @@ from enum import Enum
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from evaluation.comparison.bootstrap import MAX_UNDEFINED, BootstrapConfig, Estimate, Statistic, weights_of
+from evaluation.comparison.bootstrap import MAX_UNDEFINED, Estimate, IntervalConfig, Statistic, weights_of
 from evaluation.comparison.formatting import number
 
 NONE = Estimate(None, None, None, 0, "not measured")
@@ -72,7 +72,7 @@ def against_floor(
     floor: Statistic,
     num_units: int,
     tolerance: float,
-    config: BootstrapConfig,
+    config: IntervalConfig,
     *,
     reason: str = "",
 ) -> Line:
@@ -108,7 +108,7 @@ def about_zero(
     measured: Statistic,
     num_units: int,
     limit: float,
-    config: BootstrapConfig,
+    config: IntervalConfig,
     *,
     one_sided: bool = False,
     deciding: bool = False,
@@ -138,7 +138,7 @@ def against_limit(
     measured: Statistic,
     num_units: int,
     limit: float,
-    config: BootstrapConfig,
+    config: IntervalConfig,
     *,
     higher_is_better: bool = False,
     floor: Statistic | None = None,
@@ -190,7 +190,7 @@ def verdict_of(judged: Estimate, limit: float, *, higher_is_better: bool) -> Ver
 
 
 def chance_of(
-    judged: Estimate, limit: float, config: BootstrapConfig, *, higher_is_better: bool
+    judged: Estimate, limit: float, config: IntervalConfig, *, higher_is_better: bool
 ) -> float | None:
     """Probability of a value as bad or worse, were the true one at the limit; None without an interval."""
     if judged.value is None or judged.low is None or judged.high is None:
@@ -203,7 +203,7 @@ def chance_of(
     return float(stdtr(freedom, -beyond / half * stdtrit(freedom, 0.5 + 0.5 * config.level)))
 
 
-def around(values: np.ndarray, num_units: int, config: BootstrapConfig, ceiling: float = np.inf) -> Estimate:
+def around(values: np.ndarray, num_units: int, config: IntervalConfig, ceiling: float = np.inf) -> Estimate:
     """The value with an interval of Student's t times the spread of its replicates on either side.
 
     Distances between samples grow when units repeat, so the replicates lie off the value, and percentiles of them (also

@@ -1,4 +1,4 @@
-"""The share of started requests that ran away from home, over the 12 parts of the day (paper 000, figure 4)."""
+"""The share of started requests that ran away from home, over the 12 parts of the day (Xiong et al., figure 4)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ import numpy as np
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
-from evaluation.certify.playing import Day, Lived, asked, known_in_log
+from evaluation.certify.playing import DayOutcomes, HeldOutDay, asked, known_in_log
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 from twin.placement.encoding import Encoding
@@ -17,16 +17,16 @@ BLOCKS_PER_PART = 4
 
 
 def offload_lines(
-    held: Sequence[Day],
-    lived: Sequence[Lived],
-    partners: Sequence[Day],
+    held: Sequence[HeldOutDay],
+    simulated: Sequence[DayOutcomes],
+    partners: Sequence[HeldOutDay],
     encoding: Encoding,
     config: CertifyConfig,
 ) -> tuple[list[Line], tuple[Chart, ...]]:
-    """The share of started requests that ran away from home, over the 12 parts of the day (paper 000, figure 4)."""
+    """The share of started requests that ran away from home, over the 12 parts of the day (Xiong et al., figure 4)."""
     if len(encoding.cluster.sites) < 2:
         return [not_applicable(SECTION, "offload ratio over the day", "there is only one site")], ()
-    tables = _offload_tables(held, lived, partners, encoding)
+    tables = _offload_tables(held, simulated, partners, encoding)
     units, limits, intervals = (
         len(held) * PARTS_OF_DAY * BLOCKS_PER_PART,
         config.thresholds,
@@ -57,13 +57,16 @@ def offload_lines(
         "Offload ratio over the day", "hour of the day", "share run away from home",
         tuple(Curve(label, hours, tuple(map(float, curves(which, once)[0])))
               for label, which in (("held-out days", "real"), ("twin", "twin"), ("another real day", "other"))),
-        "Paper 000, figure 4. In the twin a clone of the behaviour decides.",
+        "Xiong et al., figure 4. In the twin a clone of the behaviour decides.",
     )  # fmt: skip
     return lines, (chart,)
 
 
 def _offload_tables(
-    held: Sequence[Day], lived: Sequence[Lived], partners: Sequence[Day], encoding: Encoding
+    held: Sequence[HeldOutDay],
+    simulated: Sequence[DayOutcomes],
+    partners: Sequence[HeldOutDay],
+    encoding: Encoding,
 ) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
     """Of real, twin and other: [units, parts] started requests away from home, and all started ones."""
     site_of_node = np.asarray(encoding.cluster.site_of_node)
@@ -72,7 +75,7 @@ def _offload_tables(
         name: (np.zeros((units, PARTS_OF_DAY)), np.zeros((units, PARTS_OF_DAY)))
         for name in ("real", "twin", "other")
     }
-    for index, (day, twin, partner) in enumerate(zip(held, lived, partners, strict=True)):
+    for index, (day, twin, partner) in enumerate(zip(held, simulated, partners, strict=True)):
         for name, of, told in (
             ("real", day, day.logged),
             ("twin", day, twin),

@@ -1,4 +1,4 @@
-"""Held-out days lived twice: as the log has them, and in the system under test with the logged arrivals.
+"""Held-out days simulated twice: as the log has them, and in the system under test with the logged arrivals.
 
 Who decides there is a clone of the logged behaviour, which reacts to what happens (closed loop against closed loop), or
 the log itself, and then with the logged luck: logged decisions were reactions to runs that happened, and followed
@@ -6,8 +6,8 @@ beside runs drawn afresh they would overload the very system that wrote the log.
 
 Days are cut into windows that overlap by three quarters, each beginning with the logged state of its moment. Only the
 last quarter of a window counts (of a day's first window all of it), so that answers are judged after the system has
-lived on its own for a while; every request counts once. On days of very many requests the windows lie further apart,
-and what lies between them is not looked at.
+simulated on its own for a while; every request counts once. On days of very many requests the windows lie further
+apart, and what lies between them is not looked at.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.certify.believed import Behaviour, Believed
+from evaluation.certify.believed import Believed, CloneBehaviour
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.distributions import sample
@@ -40,13 +40,13 @@ OVERLAP = 4
 MAX_WINDOWS = 32
 """Windows of a day, at most about."""
 MIN_COPIES = 5
-"""Lives of every window in closed loop, at least."""
+"""Replications of every window in closed loop, at least."""
 STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "recent_wait")
 _STATES = [[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES]
 ANSWERS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
 
 
-class Lived(NamedTuple):
+class DayOutcomes(NamedTuple):
     """What came of the counted requests, [rows]."""
 
     node: np.ndarray  # the decisions
@@ -58,13 +58,13 @@ class Lived(NamedTuple):
     known: np.ndarray  # bool: the outcome is final
 
 
-class Day(NamedTuple):
-    """One real day: its windows, which requests count, and how the log lived it."""
+class HeldOutDay(NamedTuple):
+    """One real day: its windows, which requests count, and what came of it in the log."""
 
     day: dt.date
     windows: Windows
     counted: np.ndarray  # [T, W] bool
-    logged: Lived
+    logged: DayOutcomes
     states: np.ndarray  # [horizons, state features, nodes, windows] of the log
 
 
@@ -111,8 +111,8 @@ def counted_once(windows: Windows) -> np.ndarray:
 
 def real_days(
     archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, num_steps: int
-) -> dict[dt.date, Day]:
-    """Every day as the log lived it."""
+) -> dict[dt.date, HeldOutDay]:
+    """Every day as the log has it."""
     chosen = sorted(set(days))
     parts = days_windows(archive, encoding, chosen, num_steps=num_steps)
     whole = joined(parts)
@@ -131,17 +131,17 @@ def real_days(
         here = slice(begin, begin + part.num_windows)
         begin += part.num_windows
         counted = counted_once(part) & ~np.asarray(illegal)[: part.num_steps, here] & (part.node >= 0)
-        logged = lived_from(
+        logged = outcomes_from(
             part, counted, part.node, part.fate.start_s, part.fate.finish_s, part.fate.status,
             np.isfinite(part.fate.finish_s) | (part.fate.status == REJECTED),
         )  # fmt: skip
-        found[day] = Day(day, part, counted, logged, np.asarray(states)[..., here])
+        found[day] = HeldOutDay(day, part, counted, logged, np.asarray(states)[..., here])
     return found
 
 
-def states_with_logged_luck(believed: Believed, days: Sequence[Day], *, seed: int) -> list[np.ndarray]:
+def states_with_logged_luck(believed: Believed, days: Sequence[HeldOutDay], *, seed: int) -> list[np.ndarray]:
     """The states at the horizons where the logged decisions meet the logged runs and acceptances, and waits alone are
-    the system's own: one array a day, as `Day.states`.
+    the system's own: one array a day, as `HeldOutDay.states`.
 
     Members take the windows in turn.
     """
@@ -157,12 +157,12 @@ def states_with_logged_luck(believed: Believed, days: Sequence[Day], *, seed: in
 
 
 def closed_loop_days(
-    believed: Believed, behaviour: Behaviour, days: Sequence[Day], archive: Archive, *, seed: int
-) -> list[Lived]:
+    believed: Believed, behaviour: CloneBehaviour, days: Sequence[HeldOutDay], archive: Archive, *, seed: int
+) -> list[DayOutcomes]:
     """The same requests under a clone of the behaviour, answered by the system under test, one list entry a day.
 
-    Every window is lived `copies_of(believed)` times, as often by each member: the rows of the first life come first.
-    Outcomes later than the end of the log count as unknown, as they do in the log.
+    Every window is simulated `copies_of(believed)` times, as often by each member: the rows of the first replication
+    come first. Outcomes later than the end of the log count as unknown, as they do in the log.
     """
     whole, copies = joined([day.windows for day in days]), copies_of(believed)
     every = np.tile(np.arange(whole.num_windows), copies)
@@ -177,8 +177,8 @@ def closed_loop_days(
             problem._replace(observe_global=lambda _: jnp.zeros(())),
             _response(believed.encoding, windows, believed.answers(model)),
         )
-        lived = unroll(key, system, decide, None, windows.num_steps, (windows.arrival_s.shape[1],))
-        return jax.tree.map(lambda leaf: leaf[:, 0], (lived.outcome, lived.action))
+        simulated = unroll(key, system, decide, None, windows.num_steps, (windows.arrival_s.shape[1],))
+        return jax.tree.map(lambda leaf: leaf[:, 0], (simulated.outcome, simulated.action))
 
     outcome, action = jax.tree.map(
         np.asarray,
@@ -187,24 +187,26 @@ def closed_loop_days(
     found, begin = [], 0
     for day in days:
         here = np.arange(begin, begin + day.windows.num_windows)
-        begin, steps, lives = begin + day.windows.num_windows, day.windows.num_steps, []
+        begin, steps, replications = begin + day.windows.num_windows, day.windows.num_steps, []
         for copy in range(copies):
             place = here + copy * whole.num_windows
             start_s, finish_s, status = (leaf[:steps, place] for leaf in outcome)
             settled = np.isfinite(finish_s) | (status == REJECTED)
             settled &= (status == REJECTED) | (finish_s + day.windows.origin_s[None] <= end_s)
             node = action[:steps, place]
-            lives.append(lived_from(day.windows, day.counted, node, start_s, finish_s, status, settled))
-        found.append(Lived(*(np.concatenate(leaf) for leaf in zip(*lives, strict=True))))
+            replications.append(
+                outcomes_from(day.windows, day.counted, node, start_s, finish_s, status, settled)
+            )
+        found.append(DayOutcomes(*(np.concatenate(leaf) for leaf in zip(*replications, strict=True))))
     return found
 
 
 def copies_of(believed: Believed) -> int:
-    """Times that every window is lived in closed loop: a multiple of the members."""
+    """Times that every window is simulated in closed loop: a multiple of the members."""
     return -(-MIN_COPIES // believed.num_members) * believed.num_members
 
 
-def _by_day(leaf: np.ndarray, days: Sequence[Day]) -> list[np.ndarray]:
+def _by_day(leaf: np.ndarray, days: Sequence[HeldOutDay]) -> list[np.ndarray]:
     """The parts [..., windows] of the days' joined windows."""
     ends = np.cumsum([day.windows.num_windows for day in days])
     return np.split(leaf, ends[:-1], axis=-1)
@@ -222,7 +224,7 @@ def deal(num_windows: int, num_members: int) -> tuple[np.ndarray, np.ndarray]:
     return np.where(chosen < num_windows, chosen, 0), (window % num_members) * share + window // num_members
 
 
-def lived_from(
+def outcomes_from(
     windows: Windows,
     counted: np.ndarray,
     node: np.ndarray,
@@ -230,7 +232,7 @@ def lived_from(
     finish_s: np.ndarray,
     status: np.ndarray,
     settled: np.ndarray,
-) -> Lived:
+) -> DayOutcomes:
     """The counted rows, in the order of their arrival, of outcomes [T, W] on the windows' clocks."""
     order = np.argsort(windows.row[counted], kind="stable")
     chosen, arrival, start, finish, code, known = (
@@ -244,7 +246,7 @@ def lived_from(
         run_s = np.where(begun, np.maximum(finish - start, 0.0), np.nan)
         response_s = np.where(ran, np.maximum(finish - arrival, 0.0), np.nan)
     answer = np.array([ANSWERS.get(int(one), "unknown") for one in code], dtype="U9")
-    return Lived(chosen, wait_s, run_s, response_s, answer, ran, known)
+    return DayOutcomes(chosen, wait_s, run_s, response_s, answer, ran, known)
 
 
 def rows_of(windows: Windows, counted: np.ndarray, leaf: np.ndarray) -> np.ndarray:
@@ -252,15 +254,15 @@ def rows_of(windows: Windows, counted: np.ndarray, leaf: np.ndarray) -> np.ndarr
     return np.asarray(leaf)[counted][np.argsort(windows.row[counted], kind="stable")]
 
 
-def asked(day: Day, lived: Lived, name: str) -> np.ndarray:
-    """[rows of `lived`] a field of the requests, once for every life of the day."""
+def asked(day: HeldOutDay, simulated: DayOutcomes, name: str) -> np.ndarray:
+    """[rows of `simulated`] a field of the requests, once for every replication of the day."""
     column = rows_of(day.windows, day.counted, getattr(day.windows.request, name))
-    return np.tile(column, len(lived.known) // max(len(column), 1))
+    return np.tile(column, len(simulated.known) // max(len(column), 1))
 
 
-def known_in_log(day: Day, lived: Lived) -> np.ndarray:
-    """[rows of `lived`] bool: the log knows what came of the request."""
-    return np.tile(day.logged.known, len(lived.known) // max(len(day.logged.known), 1))
+def known_in_log(day: HeldOutDay, simulated: DayOutcomes) -> np.ndarray:
+    """[rows of `simulated`] bool: the log knows what came of the request."""
+    return np.tile(day.logged.known, len(simulated.known) // max(len(day.logged.known), 1))
 
 
 def _response(encoding: Encoding, windows: Windows, answers: Answers) -> Response:
@@ -277,8 +279,8 @@ def _play(
     )
     system = environment(seen, response)
     actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
-    lived = follow(key, system, actions, (windows.arrival_s.shape[1],))
+    simulated = follow(key, system, actions, (windows.arrival_s.shape[1],))
     steps = jnp.array([min(horizon, windows.arrival_s.shape[0]) for horizon in HORIZONS])
-    states = lived.global_observation[steps]
-    outcome = jax.tree.map(lambda leaf: leaf[:, 0], lived.outcome)
-    return outcome, lived.illegal[:, 0], states.reshape(*states.shape[:3], -1)
+    states = simulated.global_observation[steps]
+    outcome = jax.tree.map(lambda leaf: leaf[:, 0], simulated.outcome)
+    return outcome, simulated.illegal[:, 0], states.reshape(*states.shape[:3], -1)

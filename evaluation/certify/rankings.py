@@ -1,8 +1,8 @@
 """Does the twin rank policies as the truth does? Fixed policies of every quality, where the log is a simulated one.
 
 Published rules, rules from the log, and networks with random parameters that no log would show: in the twin on the
-held-out day's arrivals, and in the simulated world on that day lived afresh. The twin lives the day in one piece: begun
-again and again from logged states, a policy that lets work pile up would be excused.
+held-out day's arrivals, and in the simulated world on that day simulated afresh. The twin simulates the day in one
+piece: begun again and again from logged states, a policy that lets work pile up would be excused.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from evaluation.baselines import BASELINES
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit, not_applicable
-from evaluation.certify.playing import Day
+from evaluation.certify.playing import HeldOutDay
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.comparison import is_far
 from evaluation.comparison.shifts import TestDays
@@ -40,7 +40,7 @@ NUM_POLICIES = 12
 
 
 def ranking_lines(
-    archive: Archive, twin: PlacementTwin, day: Day, config: CertifyConfig
+    archive: Archive, twin: PlacementTwin, day: HeldOutDay, config: CertifyConfig
 ) -> tuple[list[Line], tuple[Chart, ...]]:
     """Agreement of the twin's and the truth's values of fixed policies on one held-out day."""
     reason = None
@@ -82,7 +82,7 @@ def ranking_lines(
 
 
 def policy_values(
-    archive: Archive, twin: PlacementTwin, day: Day, *, seed: int
+    archive: Archive, twin: PlacementTwin, day: HeldOutDay, *, seed: int
 ) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
     """Policies by name: values in the twin and in the truth, and whether the twin had to guess, [policies]."""
     encoding = twin.encoding
@@ -102,12 +102,12 @@ def policy_values(
     truth = truth_judge(program, archive.facts, encoding, TestDays(0, (day.day,), None), workload)
     metric = main_metric(encoding.problem.reward)
     keys = jax.random.split(jax.random.key(seed))
-    lived = [one.try_out(key, tried) for one, key in zip((judge, truth), keys, strict=True)]
+    simulated = [one.evaluate(key, tried) for one, key in zip((judge, truth), keys, strict=True)]
     told, true = (
-        np.array([float(metric.compute(trial.decisions)) for trial in trials])  # type: ignore[arg-type]
-        for trials in lived
+        np.array([float(metric.compute(result.decisions)) for result in results])  # type: ignore[arg-type]
+        for results in simulated
     )
-    far = np.array([is_far(trial.unfamiliar) for trial in lived[0]])
+    far = np.array([is_far(result.out_of_support) for result in simulated[0]])
     return [candidate.name for candidate in tried], told, true, far
 
 

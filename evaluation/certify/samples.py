@@ -12,7 +12,7 @@ import numpy as np
 from logs_schema.errors import ConfigError, first
 
 NUM_BINS = 20
-"""Quantile bins of a continuous column (paper 000's features; 20 as in the measurements this project began with)."""
+"""Quantile bins of a continuous column (Xiong et al.'s features; 20 as in the measurements this project began with)."""
 
 
 @dataclass(frozen=True)

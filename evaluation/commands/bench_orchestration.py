@@ -15,7 +15,7 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
     parser.add_argument(
         "--days", metavar="LIST", type=numbers, default=(0, 30),
-        help="days lived, with commas; all begin with the deployment of day 0 (default: 0,30)",
+        help="days simulated, with commas; all begin with the deployment of day 0 (default: 0,30)",
     )  # fmt: skip
     parser.add_argument(
         "--dispatch", metavar="LIST", type=words,
@@ -45,7 +45,7 @@ def run(arguments: Namespace) -> int:
         ORCHESTRATORS,
         OrchestrationBenchConfig,
         bench_orchestration,
-        usual_pairs,
+        default_pairs,
         with_changes,
     )
     from evaluation.benches.orchestration_table import as_json, as_table
@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.simulator.presets import preset
 
     world = preset(arguments.preset)
-    pairs = usual_pairs(arguments.dispatch, arguments.orchestration or ORCHESTRATORS, arguments.frozen)
+    pairs = default_pairs(arguments.dispatch, arguments.orchestration or ORCHESTRATORS, arguments.frozen)
     config = OrchestrationBenchConfig(num_seeds=arguments.seeds, num_frames=arguments.frames)
     config = with_changes(config, arguments.changes)
     with (

@@ -40,8 +40,8 @@ def run(arguments: Namespace) -> int:
     from evaluation.certify.building import certificate_plan
     from evaluation.certify.certificate import EXIT_STATUS
     from evaluation.certify.held_out import parse_days
-    from evaluation.certify.keeping import PAGE, folder_beside, load_certificate
     from evaluation.certify.page import as_table
+    from evaluation.certify.persistence import PAGE, folder_beside, load_certificate
     from evaluation.commands.output import as_text, show_result
     from evaluation.commands.settings import make_step, settings_of
 

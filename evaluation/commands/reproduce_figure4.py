@@ -20,7 +20,7 @@ def add_table(tables: _SubParsersAction) -> None:
     parser.add_argument("--parts", metavar="N", type=int, default=12, help="parts of the day (default: 12)")
     parser.add_argument(
         "--shift", metavar="N", type=int, default=1,
-        help="days from the day learned from to the day lived (default: 1)",
+        help="days from the day learned from to the day simulated (default: 1)",
     )  # fmt: skip
     parser.add_argument(
         "--quick", action="store_true", help="one seed, smaller ensembles, fitted for less long"

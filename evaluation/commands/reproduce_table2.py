@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.bench import trained_oracles
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.reproduction.showing import as_table
-    from evaluation.reproduction.table2 import Table2Config, live, quick, table, train_all, unguarded
+    from evaluation.reproduction.table2 import Table2Config, quick, simulate_days, table, train_all, unguarded
     from offline_rl.recipes.schedulers import load_schedulers
 
     config = Table2Config(
@@ -76,11 +76,11 @@ def run(arguments: Namespace) -> int:
         oracles = []
         if not arguments.no_oracle:
             oracles = trained_oracles(
-                config.simulated, config.lived_days, arguments.oracles, progress, times=1
+                config.simulated, config.simulated_days, arguments.oracles, progress, times=1
             )
         products = train_all(config, workdir, progress)
-        lived = live(config, products, oracles, progress)
-        found = table(config, lived, load_schedulers(products["policy"])[0], oracles)
+        simulated = simulate_days(config, products, oracles, progress)
+        found = table(config, simulated, load_schedulers(products["policy"])[0], oracles)
     (workdir / "table2.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0

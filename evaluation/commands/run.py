@@ -38,8 +38,8 @@ def run(arguments: Namespace) -> int:
         arguments.config = named
     refuse_missing_log(arguments.config)
     from evaluation.certify.certificate import EXIT_STATUS
-    from evaluation.certify.keeping import KIND, certification_in
     from evaluation.certify.lines import Verdict
+    from evaluation.certify.persistence import KIND, certification_in
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.comparison.tabulation import tabulate
     from evaluation.configuration import load_config

@@ -22,7 +22,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Train and say what the twin promises; 0."""
-    from evaluation.certify.keeping import KIND, certification_folder, find_certification, refuse_uncertified
+    from evaluation.certify.persistence import (
+        KIND,
+        certification_folder,
+        find_certification,
+        refuse_uncertified,
+    )
     from evaluation.commands.output import show_result
     from evaluation.commands.settings import make_step, settings_of
     from evaluation.problems.kits import kit_of

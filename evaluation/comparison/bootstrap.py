@@ -29,7 +29,7 @@ MAX_UNDEFINED = 0.05
 
 
 @dataclass(frozen=True)
-class BootstrapConfig:
+class IntervalConfig:
     """How intervals are drawn.
 
     Attributes:
@@ -56,7 +56,7 @@ class BootstrapConfig:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with what is known of its doubt.
+    """A number with what is known of its uncertainty.
 
     Attributes:
         value: The statistic on all units; None where it is not applicable or undefined.
@@ -72,7 +72,7 @@ class Estimate:
     reason: str = ""
 
 
-class Verdict(Enum):
+class DifferenceVerdict(Enum):
     """What a paired difference lets one say."""
 
     BETTER = "better"
@@ -144,7 +144,7 @@ def merge_overlapping(first_day: np.ndarray, last_day: np.ndarray) -> np.ndarray
     return labels
 
 
-def weights_of(num_units: int, config: BootstrapConfig) -> np.ndarray:
+def weights_of(num_units: int, config: IntervalConfig) -> np.ndarray:
     """The weights a statistic is evaluated on: all units once, each left out in turn, then the draws.
 
     Args:
@@ -160,7 +160,7 @@ def weights_of(num_units: int, config: BootstrapConfig) -> np.ndarray:
     return np.concatenate([np.ones((1, num_units)), 1.0 - np.eye(num_units), draws])
 
 
-def summarise(values: np.ndarray, num_units: int, config: BootstrapConfig) -> Estimate:
+def summarise(values: np.ndarray, num_units: int, config: IntervalConfig) -> Estimate:
     """The estimate behind the values of a statistic, or of a difference of two, on `weights_of`.
 
     Args:
@@ -184,7 +184,7 @@ def summarise(values: np.ndarray, num_units: int, config: BootstrapConfig) -> Es
     return Estimate(value, low, high, num_units)
 
 
-def estimate(statistic: Statistic, num_units: int, config: BootstrapConfig) -> Estimate:
+def estimate(statistic: Statistic, num_units: int, config: IntervalConfig) -> Estimate:
     """A statistic of units with its interval; see `summarise`."""
     if num_units == 0:
         return Estimate(None, None, None, 0, "there is nothing to measure")
@@ -192,13 +192,13 @@ def estimate(statistic: Statistic, num_units: int, config: BootstrapConfig) -> E
 
 
 def paired_difference(
-    statistic: Statistic, reference: Statistic, num_units: int, config: BootstrapConfig
+    statistic: Statistic, reference: Statistic, num_units: int, config: IntervalConfig
 ) -> Estimate:
     """The difference `statistic - reference` with its interval; both of the same units' weights."""
     return estimate(lambda weights: statistic(weights) - reference(weights), num_units, config)
 
 
-def verdict(difference: Estimate, better: str) -> Verdict:
+def verdict(difference: Estimate, better: str) -> DifferenceVerdict:
     """What a difference to a reference says.
 
     Args:
@@ -210,10 +210,14 @@ def verdict(difference: Estimate, better: str) -> Verdict:
         better.
     """
     if better == "none":
-        return Verdict.NO_DIRECTION
+        return DifferenceVerdict.NO_DIRECTION
     if difference.low is None or difference.high is None or difference.low <= 0.0 <= difference.high:
-        return Verdict.CANNOT_TELL
-    return Verdict.BETTER if (difference.low > 0.0) == (better == "higher") else Verdict.WORSE
+        return DifferenceVerdict.CANNOT_TELL
+    return (
+        DifferenceVerdict.BETTER
+        if (difference.low > 0.0) == (better == "higher")
+        else DifferenceVerdict.WORSE
+    )
 
 
 def _bca(value: float, replicates: np.ndarray, without_one: np.ndarray, level: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Is the twin's doubt honest? Where the answers of days it never saw fall in the distributions it predicted.
+"""Is the twin's uncertainty honest? Where the answers of days it never saw fall in the distributions it predicted.
 
 If a predicted distribution is right, the value that came true lies below its q-quantile in a share q of the cases
 (the probability integral transform is uniform). The mixture over members is what the ensemble predicts.

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparison.bootstrap import (
-    BootstrapConfig,
+    DifferenceVerdict,
     Estimate,
-    Verdict,
+    IntervalConfig,
     blocks_of,
     summarise,
     verdict,
@@ -28,13 +28,13 @@ from logs_schema.errors import ConfigError
 SCHEMA_VERSION = 1
 REFERENCES = ("random", "history", "bc_greedy")
 FAR = 0.05
-"""Share of unfamiliar decisions above which a judge's value of a policy is marked."""
+"""Share of out-of-support decisions above which a judge's value of a policy is marked."""
 
 
-def is_far(unfamiliar: float | None) -> bool:
-    """Whether a policy led a judge where its log is silent, by the share of its decisions: what it is worth there is a
-    guess. Without a share nothing is known, and nothing said."""
-    return unfamiliar is not None and unfamiliar > FAR
+def is_far(out_of_support: float | None) -> bool:
+    """Whether a policy led a judge outside the support of its log, by the share of its decisions: what it is worth
+    there is a guess. Without a share nothing is known, and nothing said."""
+    return out_of_support is not None and out_of_support > FAR
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Run:
         num_overflow: Requests that found no slot in the bookkeeping, and are in no number.
         num_illegal: Decisions replaced because they were not legal.
         by_seed: For a policy trained with several seeds, the decisions of each; intervals then draw seeds too.
-        unfamiliar: Share of decisions of which the judge's log knows next to nothing: on nodes with longer queues than
+        out_of_support: Share of decisions of which the judge's log knows next to nothing: on nodes with longer queues
+            than
             the twin has learned from, or in replay choices that were hardly ever taken; None in the truth.
     """
 
@@ -60,7 +61,7 @@ class Run:
     num_overflow: int = 0
     num_illegal: int = 0
     by_seed: tuple[Decisions, ...] = ()
-    unfamiliar: float | None = None
+    out_of_support: float | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Difference:
     reference: str
     metric: str
     estimate: Estimate
-    verdict: Verdict
+    verdict: DifferenceVerdict
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Tally:
     num_overflow: int
     num_illegal: int
     agreement: float | None
-    unfamiliar: float | None = None
+    out_of_support: float | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,7 @@ class JudgeTrust:
         bias: Mean signed distance to the truth.
         rank_correlation: Spearman's, between its values of the policies and the true ones; None where one is constant.
         num_policies: How many policies the last three rest on.
-        error_near: The error over the policies alone that did not lead a twin where its log is silent.
+        error_near: The error over the policies alone that did not lead a twin outside the support of its log.
         num_near: How many those are.
     """
 
@@ -248,7 +249,7 @@ class Comparison:
 
     @cached_property
     def _far(self) -> set[tuple[str, int, str]]:
-        return {(one.judge, one.shift_days, one.policy) for one in self.tallies if is_far(one.unfamiliar)}
+        return {(one.judge, one.shift_days, one.policy) for one in self.tallies if is_far(one.out_of_support)}
 
     @cached_property
     def _differences(self) -> dict[tuple[str, int, str, str, str], Difference]:
@@ -295,7 +296,7 @@ def compare(
     off_policy: Sequence[OffPolicyRow] = (),
     notes: Sequence[str] = (),
     lead_reference: str = "",
-    config: BootstrapConfig | None = None,
+    config: IntervalConfig | None = None,
 ) -> Comparison:
     """Compares policies that were judged on the same units.
 
@@ -311,7 +312,7 @@ def compare(
     Raises:
         ConfigError: Two runs of one judge and shift were judged on different units, or there is no run.
     """
-    config = config or BootstrapConfig()
+    config = config or IntervalConfig()
     groups: dict[tuple[str, int], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.judge, run.shift_days), []).append(run)
@@ -363,7 +364,7 @@ def refuse_unpaired(runs: Sequence[Run]) -> None:
 
 
 def _judge(
-    runs: Sequence[Run], metric: Metric, references: Sequence[str], config: BootstrapConfig
+    runs: Sequence[Run], metric: Metric, references: Sequence[str], config: IntervalConfig
 ) -> tuple[list[Cell], list[Difference]]:
     num_units = blocks_of(runs[0].decisions.unit).num_units
     weights = weights_of(num_units, config) if num_units else None
@@ -388,7 +389,7 @@ def _judge(
     return cells, differences
 
 
-def _values(run: Run, metric: Metric, weights: np.ndarray, config: BootstrapConfig) -> np.ndarray:
+def _values(run: Run, metric: Metric, weights: np.ndarray, config: IntervalConfig) -> np.ndarray:
     """The metric on all weights; over several seeds its mean, each replicate over seeds drawn with replacement.
 
     So the interval of a trained policy holds both doubts: which days it met, and which seed it was trained with.
@@ -415,4 +416,4 @@ def _tally(run: Run) -> Tally:
     decisions = run.decisions
     counts = (decisions.num_rows, decisions.num_censored, run.num_overflow, run.num_illegal)
     agreement = None if run.agreement is None or np.isnan(run.agreement) else run.agreement
-    return Tally(run.judge, run.shift_days, run.policy, *counts, agreement, run.unfamiliar)
+    return Tally(run.judge, run.shift_days, run.policy, *counts, agreement, run.out_of_support)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementFacts, PlacementOutcome
+from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementDecisionInfo, PlacementOutcome
 
 NEEDS = ("deadlines", "sites", "answers", "agents", "waits", "run_times", "statuses", "capacities")
 """What a metric may need of a log; `Decisions.missing` says which of them it lacks, and why."""
@@ -115,7 +115,7 @@ class Decisions:
 _PER_LOG = ("demand", "capacity", "missing")
 
 
-class Played(Protocol):
+class PlayedDecisions(Protocol):
     """What metrics read of a rollout: a `Trajectory`, or the slim part of one; leaves [T, seats, *streams]."""
 
     @property
@@ -127,8 +127,8 @@ class Played(Protocol):
         """Whether the outcome is final."""
 
     @property
-    def facts(self) -> Any:
-        """A `PlacementFacts`."""
+    def decision_info(self) -> Any:
+        """A `PlacementDecisionInfo`."""
 
     @property
     def outcome(self) -> Any:
@@ -136,7 +136,7 @@ class Played(Protocol):
 
 
 def decisions_from(
-    trajectory: Played,
+    trajectory: PlayedDecisions,
     cluster: Cluster,
     *,
     unit: np.ndarray,
@@ -161,14 +161,14 @@ def decisions_from(
         The columns.
     """
     active = np.asarray(trajectory.active)
-    facts: PlacementFacts = trajectory.facts
+    decision_info: PlacementDecisionInfo = trajectory.decision_info
     outcome: PlacementOutcome = trajectory.outcome
 
     def column(value: object, dtype: type = np.float64) -> np.ndarray:
         return np.broadcast_to(np.asarray(value), active.shape)[active].astype(dtype)
 
     streams = active.shape[2:]
-    arrival_s = np.asarray(facts.arrival_s, np.float64)
+    arrival_s = np.asarray(decision_info.arrival_s, np.float64)
     begin_s = np.min(arrival_s, axis=(0, 1), where=active, initial=np.inf)
     if window_s is None:
         window_s = np.max(arrival_s, axis=(0, 1), where=active, initial=-np.inf) - begin_s
@@ -178,18 +178,18 @@ def decisions_from(
     decisions = Decisions(
         unit=column(unit, np.int64),
         day=column(day, np.int64),
-        agent=column(facts.agent, np.int64),
-        site=column(facts.site, np.int64),
-        node=column(facts.node, np.int64),
-        off_site=column(facts.off_site, np.bool_),
+        agent=column(decision_info.agent, np.int64),
+        site=column(decision_info.site, np.int64),
+        node=column(decision_info.node, np.int64),
+        off_site=column(decision_info.off_site, np.bool_),
         accepted=status != REJECTED,
-        arrival_s=column(facts.arrival_s),
+        arrival_s=column(decision_info.arrival_s),
         start_s=column(outcome.start_s),
         finish_s=column(outcome.finish_s),
         status=status,
-        expected_run_s=column(facts.expected_run_s),
-        deadline_s=column(facts.deadline_s),
-        demand=np.stack([column(amount) for amount in np.moveaxis(np.asarray(facts.demand), 1, 0)]),
+        expected_run_s=column(decision_info.expected_run_s),
+        deadline_s=column(decision_info.deadline_s),
+        demand=np.stack([column(amount) for amount in np.moveaxis(np.asarray(decision_info.demand), 1, 0)]),
         settled=column(trajectory.settled, np.bool_),
         span_s=column(length_s / np.maximum(num_active, 1)),
         begin_s=column(begin_s),

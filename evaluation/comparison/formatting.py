@@ -6,7 +6,7 @@ from evaluation.comparison.bootstrap import Estimate
 
 NO_VALUE = "n/a"
 FAR_MARK = "\N{DAGGER}"
-"""Beside a judge's value of a policy that led it where its log is silent."""
+"""Beside a judge's value of a policy that led it outside the support of its log."""
 GUESS = (
     "a guess: the policy's decisions met longer queues than the twin's log knows, or are choices that the replayed log "
     "hardly ever took"

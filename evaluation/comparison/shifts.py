@@ -1,7 +1,7 @@
 """Time-shifted days: train on some days, judge on days 0, 1, 7 and 30 days later.
 
 For a log, shift `k` is the day `last training day + 1 + k`. In a ground truth the last training day can be
-lived again with fresh randomness, so there shift `k` is the day `last training day + k`.
+simulated again with fresh randomness, so there shift `k` is the day `last training day + k`.
 A thin test day is pooled with the days after it, never with training days, until enough requests are
 together or the stated width is reached; that width is part of the result. What a log is too short for is
 said, not invented.
@@ -195,7 +195,7 @@ def plan_shifts(
         num_requests: Requests of every day of the archive.
         train_days: The training days.
         config: Shifts and pooling.
-        truth: The days are lived in a ground truth, which can make any day: nothing is pooled or missing.
+        truth: The days are simulated in a ground truth, which can make any day: nothing is pooled or missing.
 
     Returns:
         The plan; a shift the log cannot say anything about has no days and a note that says why.
@@ -208,8 +208,8 @@ def plan_shifts(
         raise ConfigError("there are no training days", advice="choose at least one day of the archive")
     shifts = parse_shifts(config.shifts)
     if truth:
-        lived = [TestDays(shift, (trained[-1] + timedelta(days=shift),), None) for shift in shifts]
-        return ShiftPlan(trained, tuple(lived))
+        simulated = [TestDays(shift, (trained[-1] + timedelta(days=shift),), None) for shift in shifts]
+        return ShiftPlan(trained, tuple(simulated))
     pooled: list[TestDays] = []
     for shift in shifts:
         test_day = trained[-1] + timedelta(days=1 + shift)

@@ -4,12 +4,20 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison, is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS, NO_VALUE, shift_label, with_interval
 
-_STYLE = {Verdict.BETTER: "green", Verdict.WORSE: "red", Verdict.CANNOT_TELL: "dim"}
-_SIGN = {Verdict.BETTER: "+", Verdict.WORSE: "\N{MINUS SIGN}", Verdict.CANNOT_TELL: "~"}
+_STYLE = {
+    DifferenceVerdict.BETTER: "green",
+    DifferenceVerdict.WORSE: "red",
+    DifferenceVerdict.CANNOT_TELL: "dim",
+}
+_SIGN = {
+    DifferenceVerdict.BETTER: "+",
+    DifferenceVerdict.WORSE: "\N{MINUS SIGN}",
+    DifferenceVerdict.CANNOT_TELL: "~",
+}
 
 
 def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
@@ -41,7 +49,7 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
             if any(cell.plain != NO_VALUE for cell in cells):
                 table.add_row(Text(policy.name), *cells)
         tables.append(table)
-    if any(is_far(tally.unfamiliar) for tally in comparison.tallies):
+    if any(is_far(tally.out_of_support) for tally in comparison.tallies):
         tables.append(Text(f"{FAR_MARK} {GUESS}"))
     tables += [Text(f"note: {note}") for note in _shift_notes(comparison)]
     return Group(*tables)

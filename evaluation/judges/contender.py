@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.judges.players import Player, Seen
+from evaluation.judges.players import Player, PlayerInput
 from logs_schema.errors import ConfigError, first
 from offline_rl.bundle import read_network
 from offline_rl.contract import PolicyContract
@@ -24,8 +24,8 @@ from offline_rl.runner.setting import PlacementSetting
 from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
+from twin.placement.service_times import OFFER_KINDS
 from twin.placement.types import Cluster, Observation
-from twin.placement.usual import OFFER_KINDS
 
 
 class OtherSystemError(ConfigError):
@@ -73,7 +73,7 @@ class Contender:
         """
         observe = placement(self.encoding.cluster, self.encoding.problem).observe
 
-        def play(_params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
+        def play(_params: PyTree, _key: Array, seen: PlayerInput, legal: Array) -> Array:
             observation = seen.observation if name is None else observe(seen.state.others[name])
             return self.decide(self.params, observation, legal)
 

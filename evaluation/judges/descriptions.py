@@ -17,7 +17,7 @@ POLICIES = (
     PolicyFacts(
         "direct_method", "offline", "worth of a decision learned from the log, taken greedily; all seeds"
     ),
-    PolicyFacts("regularised", "imitation", "paper 000's regularised imitation, equation 8; all seeds"),
+    PolicyFacts("regularised", "imitation", "Xiong et al.'s regularised imitation, equation 8; all seeds"),
     PolicyFacts(
         TWIN_POLICY, "trained", "PPO trained in the twin of the training days, near the clone; all seeds"
     ),
@@ -31,7 +31,7 @@ POLICIES = (
 JUDGES = (
     JudgeFacts(
         "truth",
-        "the simulated system that wrote this log, lived afresh: shift 0 is the last training day again, later shifts "
+        "the simulated system that wrote this log, played again: shift 0 is the last training day again, later shifts "
         "are that many days later. What the other judges try to foresee.",
     ),
     JudgeFacts(
@@ -47,6 +47,6 @@ JUDGES = (
     ),
     JudgeFacts(
         "training twin",
-        "logged arrivals of the test days; answers from the very twin the policy was trained in: what it was promised.",
+        "logged arrivals of the test days; answers from the very twin the policy was trained in: its in-model value.",
     ),
 )

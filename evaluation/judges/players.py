@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from evaluation.baselines import Baseline
 from evaluation.baselines.truth_baseline import Knowing
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from offline_rl.distributions import greedy, sample
@@ -27,7 +27,7 @@ from twin.rollout import unroll
 HISTORY, SAMPLED, GREEDY = "history", "sampled", "greedy"
 
 
-class Seen(NamedTuple):
+class PlayerInput(NamedTuple):
     """What is before a player when it decides."""
 
     observation: PyTree  # leaves [..., seats, *streams]: all that a policy may use
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
     state: PyTree = None  # the whole bookkeeping state: for references that no scheduler could be
 
 
-Player = Callable[[PyTree, Array, Seen, PyTree], PyTree]
+Player = Callable[[PyTree, Array, PlayerInput, PyTree], PyTree]
 """(parameters, key, seen, legal) -> action [seats, *streams]."""
 
 Players = Mapping[str, Player]
@@ -45,7 +45,7 @@ Players = Mapping[str, Player]
 def of_policy(policy: Policy) -> Player:
     """A policy that needs no parameters: it sees its site's observation and nothing else."""
 
-    def play(_params: PyTree, key: Array, seen: Seen, legal: PyTree) -> PyTree:
+    def play(_params: PyTree, key: Array, seen: PlayerInput, legal: PyTree) -> PyTree:
         return policy(key, seen.observation, legal)
 
     return play
@@ -54,22 +54,22 @@ def of_policy(policy: Policy) -> Player:
 def of_network(network: Actor, *, greedily: bool) -> Player:
     """A network, whose parameters are the player's: its likeliest choice, or a draw from its distribution."""
 
-    def play(params: PyTree, key: Array, seen: Seen, legal: PyTree) -> PyTree:
+    def play(params: PyTree, key: Array, seen: PlayerInput, legal: PyTree) -> PyTree:
         logits = network.logits(params, seen.observation, legal)
         return greedy(logits) if greedily else sample(key, logits)
 
     return play
 
 
-def as_logged(_params: PyTree, _key: Array, seen: Seen, _legal: PyTree) -> PyTree:
+def as_logged(_params: PyTree, _key: Array, seen: PlayerInput, _legal: PyTree) -> PyTree:
     """The decision that the log took at this moment."""
     return seen.logged
 
 
-def of_reference(decide: Knowing, world: World, names: Names, known: Conditions) -> Player:
+def of_reference(decide: Knowing, world: World, names: Names, known: DayConditions) -> Player:
     """A reference that reads the simulated world's tables of the day `known`; it acts in the truth alone."""
 
-    def play(_params: PyTree, key: Array, seen: Seen, _legal: PyTree) -> PyTree:
+    def play(_params: PyTree, key: Array, seen: PlayerInput, _legal: PyTree) -> PyTree:
         return decide(key, world, names, known, seen.state)
 
     return play
@@ -98,7 +98,9 @@ def players_of(
     }
 
 
-def choose(players: Players, kind: Array, params: PyTree, key: Array, seen: Seen, legal: PyTree) -> PyTree:
+def choose(
+    players: Players, kind: Array, params: PyTree, key: Array, seen: PlayerInput, legal: PyTree
+) -> PyTree:
     """The decision of one player, `kind` its place among them."""
     branches = [lambda play=play: play(params, key, seen, legal) for play in players.values()]
     return jax.lax.switch(kind, branches)
@@ -137,6 +139,6 @@ def play(
         observation, state = both
         if followed is None:
             followed = jax.tree.map(lambda mask: jnp.zeros(mask.shape[1:], jnp.int32), legal)
-        return choose(players, kind, params, key, Seen(observation, followed, state), legal)
+        return choose(players, kind, params, key, PlayerInput(observation, followed, state), legal)
 
     return unroll(key, environment(shown, response), decide, logged, num_steps, streams)

@@ -29,7 +29,7 @@ def judges_trust(runs: Sequence[Run], metric: Metric) -> list[JudgeTrust]:
     values: dict[tuple[str, int], dict[str, float]] = {}
     far: dict[tuple[str, int], set[str]] = {}
     for run in runs:
-        if is_far(run.unfamiliar):
+        if is_far(run.out_of_support):
             far.setdefault((run.judge, run.shift_days), set()).add(run.policy)
         value = metric.compute(run.decisions)
         if isinstance(value, float) and np.isfinite(value):

@@ -1,8 +1,9 @@
-"""The truth as a judge: candidates act in the simulated world that wrote the log, on whole days lived afresh.
+"""The truth as a judge: candidates act in the simulated world that wrote the log, on whole days simulated afresh.
 
-Only for logs of the ground truth. A day begins empty at midnight, as the days of the log do, and is lived several times
-over; each is a resampling unit. The logged behaviour is judged too, as `history`: it decides from the bookkeeping's
-view of the world, as do the rules that know its tables. Policies' books follow run times, as they do in service.
+Only for logs of the ground truth. A day begins empty at midnight, as the days of the log do, and is simulated several
+times over; each is a resampling unit. The logged behaviour is judged too, as `history`: it decides from the
+bookkeeping's view of the world, as do the rules that know its tables. Policies' service-time estimates adapt online, as
+they do in service.
 """
 
 import datetime as dt
@@ -19,16 +20,16 @@ from evaluation.configuration import JudgeConfig
 from evaluation.judges.players import HISTORY, Players, of_reference, play
 from evaluation.judges.windows import (
     Candidate,
+    Evaluation,
     Judge,
     Judged,
     Program,
-    Trial,
     all_at_once,
     compiled,
     slim,
 )
 from evaluation.simulator.behaviour import behaviour
-from evaluation.simulator.conditions import Conditions, conditions, longest_day
+from evaluation.simulator.conditions import DayConditions, conditions, longest_day
 from evaluation.simulator.logs import truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import day_of_truth, ground_truth, truth_response
@@ -38,7 +39,7 @@ from logs_schema import Archive
 from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.usual import FOLLOW
+from twin.placement.service_times import ADAPTATION_RATE
 
 NAME = "truth"
 
@@ -77,9 +78,9 @@ def truth_program(
     num_steps = longest_day(conditions(world, 0)) if workload is None else workload.num_rows
     knowing = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
     knowing |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
-    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
+    problem = placement(encoding.cluster, encoding.problem, adaptation_rate=ADAPTATION_RATE)
 
-    def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Judged:
+    def run(key: Array, kind: Array, params: PyTree, today: DayConditions, weekday: Array) -> Judged:
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
@@ -99,24 +100,25 @@ def truth_judge(
     shift: TestDays,
     workload: Workload | None = None,
 ) -> Judge:
-    """The truth of one day: the last training day lived again for shift 0, later days for later shifts.
+    """The truth of one day: the last training day simulated again for shift 0, later days for later shifts.
 
-    The requests of a workload are the same in every life of a day: intervals tell the chance of the answers alone.
+    The requests of a workload are the same in every replication of a day: intervals tell the chance of the answers
+    alone.
     """
     truth = ground_truth(facts)
     day = shift.days[0]
     today = day_of_truth(world_of(truth), (day - _first_day(truth)).days, workload)
 
-    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+    def evaluate(key: Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
         judged = all_at_once(program, key, candidates, today, day.weekday())
-        return [_trial(one, encoding, day) for one in judged]
+        return [_result(one, encoding, day) for one in judged]
 
-    return Judge(NAME, try_out)
+    return Judge(NAME, evaluate)
 
 
-def _trial(judged: Judged, encoding: Encoding, day: dt.date) -> Trial:
-    """Every lived day is a unit; its span is from its first request to its last."""
-    clock_s = judged.facts.arrival_s[:, 0]
+def _result(judged: Judged, encoding: Encoding, day: dt.date) -> Evaluation:
+    """Every simulated day is a unit; its span is from its first request to its last."""
+    clock_s = judged.decision_info.arrival_s[:, 0]
     unit = np.broadcast_to(np.arange(judged.active.shape[-1]), judged.active.shape)
     decisions = decisions_from(
         judged,
@@ -125,7 +127,7 @@ def _trial(judged: Judged, encoding: Encoding, day: dt.date) -> Trial:
         day=np.array(day.toordinal()),
         window_s=np.maximum(clock_s.max(axis=0) - clock_s[0], 1.0),
     )
-    return Trial(decisions, None, int(judged.illegal.sum()))
+    return Evaluation(decisions, None, int(judged.illegal.sum()))
 
 
 def _first_day(truth: Mapping[str, Any]) -> dt.date:

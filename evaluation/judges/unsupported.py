@@ -11,12 +11,12 @@ from dataclasses import replace
 import jax
 import pyarrow.compute as pc
 
-from evaluation.judges.windows import Candidate, Judge, Trial
+from evaluation.judges.windows import Candidate, Evaluation, Judge
 from evaluation.metrics import Metric
 from logs_schema import Archive
 
 
-def unsaid(archive: Archive, days: Sequence[dt.date]) -> dict[str, str]:
+def unspecified(archive: Archive, days: Sequence[dt.date]) -> dict[str, str]:
     """Needs of metrics (`comparison.decisions.NEEDS`) that no request of these days meets, with the reason."""
     rows = archive.read("requests", days=list(days), columns=("accepted", "start", "finish", "status"))
     statuses = set(pc.unique(rows["status"]).to_pylist())
@@ -31,18 +31,20 @@ def unsaid(archive: Archive, days: Sequence[dt.date]) -> dict[str, str]:
 
 
 def lacks(metric: Metric, reasons: Mapping[str, str]) -> str:
-    """Why the metric cannot be told of days that do not say some needs (`unsaid`); empty where it can."""
+    """Why the metric cannot be told of days that do not say some needs (`unspecified`); empty where it can."""
     return "; ".join(reasons[need] for need in metric.needs if need in reasons)
 
 
 def without(judge: Judge, reasons: Mapping[str, str]) -> Judge:
-    """The judge, whose trials also lack what a log does not say (`unsaid`)."""
+    """The judge, whose trials also lack what a log does not say (`unspecified`)."""
 
-    def try_out(key: jax.Array, candidates: Sequence[Candidate]) -> list[Trial]:
-        trials = judge.try_out(key, candidates)
+    def evaluate(key: jax.Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
+        results = judge.evaluate(key, candidates)
         return [
-            trial._replace(decisions=replace(trial.decisions, missing={**reasons, **trial.decisions.missing}))
-            for trial in trials
+            result._replace(
+                decisions=replace(result.decisions, missing={**reasons, **result.decisions.missing})
+            )
+            for result in results
         ]
 
-    return Judge(judge.name, try_out)
+    return Judge(judge.name, evaluate)

@@ -21,7 +21,7 @@ from evaluation.baselines import Baseline
 from evaluation.judges.contender import Contender, load_contender
 from evaluation.judges.host_policy import HostPolicy, form_of
 from evaluation.judges.players import GREEDY, Player, of_policy
-from evaluation.judges.windows import Candidate, Judge, Trial
+from evaluation.judges.windows import Candidate, Evaluation, Judge
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
 from offline_rl.networks import Actor, Example
@@ -95,7 +95,7 @@ def _imported(name: str, module: str, function: str, here: Path) -> Policy | Bas
 
 
 @dataclass
-class Entered:
+class PolicyEntries:
     """The user's policies as a comparison plays them.
 
     Attributes:
@@ -140,7 +140,7 @@ class Entered:
 
 def enter(
     policies: Mapping[str, UserPolicy], encoding: Encoding, example: Example, taken: Sequence[str]
-) -> Entered:
+) -> PolicyEntries:
     """Makes the user's policies ready to be played, each tried on the shapes of the cluster.
 
     Args:
@@ -160,7 +160,7 @@ def enter(
             f"the name {clash[0]!r} stands for a policy of the comparison", where="--policy",
             allowed=f"any name but {', '.join(taken)}",
         )  # fmt: skip
-    entered = Entered()
+    entered = PolicyEntries()
     for name, policy in policies.items():
         try:
             _enter_one(entered, name, policy, encoding, example)
@@ -169,7 +169,9 @@ def enter(
     return entered
 
 
-def _enter_one(entered: Entered, name: str, policy: UserPolicy, encoding: Encoding, example: Example) -> None:
+def _enter_one(
+    entered: PolicyEntries, name: str, policy: UserPolicy, encoding: Encoding, example: Example
+) -> None:
     if isinstance(policy, Trained):
         kinds = {one.network_name for one in entered.trained.values()}
         if kinds - {policy.network_name}:
@@ -227,34 +229,34 @@ def _tried_on_host(name: str, policy: HostPolicy, seen: Any, legal: jax.ShapeDty
     return policy
 
 
-def try_out(
-    judge: Judge, key: Array, candidates: Sequence[Candidate], entered: Entered, shift_days: int
-) -> list[tuple[Candidate, Trial]]:
+def evaluate(
+    judge: Judge, key: Array, candidates: Sequence[Candidate], entered: PolicyEntries, shift_days: int
+) -> list[tuple[Candidate, Evaluation]]:
     """What came of candidates before a judge; the user's are tried one by one, so that none takes the others along.
 
     One that raises, or chooses what is not legal, is refused from then on.
     """
     alone = {*entered.players, *entered.bundles}
     own = [one for one in candidates if one.name not in alone]
-    found = list(zip(own, judge.try_out(key, own), strict=True)) if own else []
+    found = list(zip(own, judge.evaluate(key, own), strict=True)) if own else []
     for one in candidates:
         if one.name not in alone or one.name in entered.refused:
             continue
         where = f"{judge.name}, shift {shift_days}d"
-        trial = judge.try_out(key, [one])[0]
+        result = judge.evaluate(key, [one])[0]
         host = entered.hosted.get(one.name)
         if host is not None and host.error is not None:
             entered.refused[one.name] = _raised(one.name, host.error, where)
             continue
-        if trial.num_illegal:
+        if result.num_illegal:
             entered.refused[one.name] = ConfigError(
-                f"policy {one.name!r} chose a node that is not legal in {trial.num_illegal:,} of "
-                f"{trial.decisions.num_rows:,} decisions",
+                f"policy {one.name!r} chose a node that is not legal in {result.num_illegal:,} of "
+                f"{result.decisions.num_rows:,} decisions",
                 where=where, allowed="nodes where `legal` is true",
                 advice="mask the choice, for example with evaluation.baselines.best_legal",
             )  # fmt: skip
             continue
-        found.append((one, trial))
+        found.append((one, result))
     return found
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from twin.contracts import Array, Outcome, Problem, PyTree, Records, Response, Streams
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.types import InFlight, News, PlacementState, Requests
+from twin.placement.types import InFlight, PlacementEvents, PlacementState, Requests
 from twin.placement.windows import Windows
 
 
@@ -25,7 +25,7 @@ class Translation(NamedTuple):
     carried: InFlight  # leaves [nodes, depth, W]
 
 
-class Books(NamedTuple):
+class ViewStates(NamedTuple):
     """All sets of books."""
 
     own: PlacementState
@@ -49,12 +49,12 @@ def with_views(
         translations: Of the windows that the streams walk through, each stream its own; the same names.
 
     Returns:
-        The problem; its state is `Books`, its observation that of `judged`.
+        The problem; its state is `ViewStates`, its observation that of `judged`.
     """
     beside = {name: placement(other.cluster, other.problem) for name, other in others.items()}
 
     def told(outcome: Outcome, step: Array, translation: Translation, *, is_first: bool) -> Outcome:
-        news: News = outcome.news
+        observed_events: PlacementEvents = outcome.observed_events
         inside = jnp.minimum(step, translation.request.site.shape[0] - 1)
         carried = jax.tree.map(jnp.asarray, translation.carried) if is_first else None
 
@@ -67,17 +67,19 @@ def with_views(
             if name != "demand"
         }
         request = Requests(demand=at(translation.request.demand, 1)[:, None], **named)
-        return outcome._replace(news=news._replace(request=request, carried=carried))
+        return outcome._replace(observed_events=observed_events._replace(request=request, carried=carried))
 
-    def start(outcome: Outcome) -> Books:
+    def start(outcome: Outcome) -> ViewStates:
         step = jnp.int32(0)
         opened = {
             name: problem.start(told(outcome, step, translations[name], is_first=True))
             for name, problem in beside.items()
         }
-        return Books(judged.start(outcome), opened, step)
+        return ViewStates(judged.start(outcome), opened, step)
 
-    def apply(books: Books, node: Array, outcome: Outcome, decision: Array) -> tuple[Books, Records]:
+    def apply(
+        books: ViewStates, node: Array, outcome: Outcome, decision: Array
+    ) -> tuple[ViewStates, Records]:
         own, left = judged.apply(books.own, node, outcome, decision)
         step = books.step + 1
         kept = {
@@ -86,7 +88,7 @@ def with_views(
             )[0]
             for name, problem in beside.items()
         }
-        return Books(own, kept, step), left
+        return ViewStates(own, kept, step), left
 
     return judged._replace(
         start=start,
@@ -96,7 +98,7 @@ def with_views(
         active=lambda books: judged.active(books.own),
         apply=apply,
         remaining=lambda books: judged.remaining(books.own),
-        facts=lambda books, node: judged.facts(books.own, node),
+        decision_info=lambda books, node: judged.decision_info(books.own, node),
     )
 
 
@@ -106,10 +108,10 @@ def answered(response: Response) -> Response:
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
         return response.init(key, streams)
 
-    def advance(key: Array, private: PyTree, books: Books, node: Array) -> tuple[PyTree, Outcome]:
+    def advance(key: Array, private: PyTree, books: ViewStates, node: Array) -> tuple[PyTree, Outcome]:
         return response.advance(key, private, books.own, node)
 
-    def foretell(private: PyTree, books: Books) -> Books:
-        return books._replace(own=response.foretell(private, books.own))
+    def resolve_pending(private: PyTree, books: ViewStates) -> ViewStates:
+        return books._replace(own=response.resolve_pending(private, books.own))
 
-    return Response(init, advance, foretell)
+    return Response(init, advance, resolve_pending)

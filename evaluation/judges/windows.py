@@ -7,7 +7,7 @@ each number of candidates of a kind, two or three times, and runs it once a shif
 
 *replay*: the logged arrivals; logged answers where decisions agree with the log, borrowed ones where they do not (the
 rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on
-those days, which training never saw (the practice of paper 000, section 4.2.2); the logged decisions meet the logged
+those days, which training never saw (the practice of Xiong et al., section 4.2.2); the logged decisions meet the logged
 runs and acceptances there, and waits alone are the twin's. Neither is reality.
 """
 
@@ -44,21 +44,23 @@ class Candidate(NamedTuple):
 class Judged(NamedTuple):
     """The slim part of a trajectory that metrics read."""
 
-    facts: PyTree
+    decision_info: PyTree
     outcome: PyTree
     active: Array
     settled: Array
     illegal: Array
     action: Array
-    unfamiliar: Array | None = None  # bool: a longer queue than the twin knows; None outside of twins
+    out_of_support: Array | None = None  # bool: a longer queue than the twin knows; None outside of twins
 
 
-def slim(trajectory: Trajectory, usual_room_s: Leaf | None = None) -> Judged:
-    """What of a trajectory is kept; of one in a twin, its `AnswerModel.usual_room_s` [nodes] too."""
+def slim(trajectory: Trajectory, support_limit_s: Leaf | None = None) -> Judged:
+    """What of a trajectory is kept; of one in a twin, its `AnswerModel.support_limit_s` [nodes] too."""
     kept = Judged(*(getattr(trajectory, name) for name in Judged._fields[:-1]))
-    if usual_room_s is None:
+    if support_limit_s is None:
         return kept
-    return kept._replace(unfamiliar=trajectory.note > jnp.asarray(usual_room_s)[trajectory.action])
+    return kept._replace(
+        out_of_support=trajectory.response_aux > jnp.asarray(support_limit_s)[trajectory.action]
+    )
 
 
 def common_shape(parts: Sequence[Windows]) -> tuple[int, int]:
@@ -66,13 +68,13 @@ def common_shape(parts: Sequence[Windows]) -> tuple[int, int]:
     return max(part.num_steps for part in parts), max(part.num_windows for part in parts)
 
 
-class Trial(NamedTuple):
+class Evaluation(NamedTuple):
     """What came of one candidate before one judge."""
 
     decisions: Decisions
     agreement: float | None  # fraction of decisions that are those of the log
     num_illegal: int
-    unfamiliar: float | None = None
+    out_of_support: float | None = None
     """Share of decisions of which the judge's log knows next to nothing: in a twin on nodes with longer queues than it
     learned from, in replay choices that the log hardly ever took for the service; None in the truth."""
 
@@ -81,7 +83,9 @@ class Judge(NamedTuple):
     """A system to try candidates in, on some days."""
 
     name: str
-    try_out: Callable[[Array, Sequence[Candidate]], list[Trial]]  # (key, candidates) -> a trial for each
+    evaluate: Callable[
+        [Array, Sequence[Candidate]], list[Evaluation]
+    ]  # (key, candidates) -> a trial for each
 
 
 def _logged_actions(windows: Windows) -> Array:
@@ -197,7 +201,7 @@ def twin_program(
         answers = learned_answers(encoding, config, model)
         if HISTORY in kinds:
             answers = with_logged_luck(answers, windows, kind == kinds.index(HISTORY))
-        return slim(system.play(key, kind, params, windows, answers, told), model.usual_room_s)
+        return slim(system.play(key, kind, params, windows, answers, told), model.support_limit_s)
 
     return compiled(run, players, 3)
 
@@ -217,11 +221,11 @@ def replay_judge(
 
     rare = rarely_tried(windows, encoding.cluster.num_nodes)
 
-    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+    def evaluate(key: Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
         judged = all_at_once(program, key, candidates, *arrays)
-        return [_unknown(_trial(one, encoding, windows, copies=1, rare=rare)) for one in judged]
+        return [_unknown(_result(one, encoding, windows, copies=1, rare=rare)) for one in judged]
 
-    return Judge("replay", try_out)
+    return Judge("replay", evaluate)
 
 
 def rarely_tried(windows: Windows, num_nodes: int) -> np.ndarray:
@@ -236,11 +240,11 @@ def rarely_tried(windows: Windows, num_nodes: int) -> np.ndarray:
     return np.asarray(tried < RARE)[:, np.where(valid, service, 0)]
 
 
-def _unknown(trial: Trial) -> Trial:
+def _unknown(result: Evaluation) -> Evaluation:
     """A replayed trial: what was lost from sight lay among requests whose end no donor knows, and is as unknown."""
-    decisions = trial.decisions
+    decisions = result.decisions
     finish_s = np.where(decisions.lost, np.inf, decisions.finish_s)
-    return trial._replace(decisions=replace(decisions, finish_s=finish_s))
+    return result._replace(decisions=replace(decisions, finish_s=finish_s))
 
 
 def twin_judge(
@@ -254,8 +258,8 @@ def twin_judge(
     name: str = "twin of shifted days",
     others: Mapping[str, Windows] | None = None,
 ) -> Judge:
-    """The logged arrivals of `windows` with learned answers, every window lived `copies` times; `others` are the same
-    windows in other encodings."""
+    """The logged arrivals of `windows` with learned answers, every window simulated `copies` times; `others` are the
+    same windows in other encodings."""
 
     def tiled(part: Windows) -> Windows:
         return select(pad_windows(part, *shape), np.tile(np.arange(shape[1]), copies))
@@ -263,11 +267,11 @@ def twin_judge(
     told = {name: translation_of(tiled(other)) for name, other in (others or {}).items()}
     arrays = jax.tree.map(jnp.asarray, (tiled(windows), model, told))
 
-    def try_out(key: Array, candidates: Sequence[Candidate]) -> list[Trial]:
+    def evaluate(key: Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
         judged = all_at_once(program, key, candidates, *arrays)
-        return [_trial(one, encoding, windows, copies=copies) for one in judged]
+        return [_result(one, encoding, windows, copies=copies) for one in judged]
 
-    return Judge(name, try_out)
+    return Judge(name, evaluate)
 
 
 def window_units(windows: Windows) -> tuple[np.ndarray, np.ndarray, str]:
@@ -283,9 +287,9 @@ def window_units(windows: Windows) -> tuple[np.ndarray, np.ndarray, str]:
     return day, unit, kind
 
 
-def _trial(
+def _result(
     judged: Judged, encoding: Encoding, windows: Windows, *, copies: int, rare: np.ndarray | None = None
-) -> Trial:
+) -> Evaluation:
     """The trial on the real windows, padding dropped; `rare` as from `rarely_tried`, where the log itself answers."""
     total = judged.active.shape[-1]
     width = total // copies
@@ -307,11 +311,13 @@ def _trial(
     same = judged.action[:, 0] == logged
     known = active & (logged >= 0)
     agreement = float(np.mean(same[known])) if known.any() else None
-    unfamiliar = None if judged.unfamiliar is None else float(np.mean(judged.unfamiliar[:, 0][active]))
+    out_of_support = (
+        None if judged.out_of_support is None else float(np.mean(judged.out_of_support[:, 0][active]))
+    )
     if rare is not None and active.any():
         borrowed = np.take_along_axis(rare, np.asarray(judged.action).swapaxes(0, 1), axis=0)[0] & ~same
-        unfamiliar = float(np.mean(borrowed[active]))
-    return Trial(decisions, agreement, int(judged.illegal.sum()), unfamiliar)
+        out_of_support = float(np.mean(borrowed[active]))
+    return Evaluation(decisions, agreement, int(judged.illegal.sum()), out_of_support)
 
 
 RARE = 5

@@ -18,7 +18,7 @@ from evaluation.configuration import RunConfig
 from evaluation.jobs.job import Step
 from evaluation.jobs.records import to_plain
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.problems.refresh.parts import Parts
+from evaluation.problems.refresh.parts import RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.progress import Progress
@@ -175,7 +175,7 @@ class Kit:
     trained: Callable[[Facts], list[str]]
     compared: Callable[[Comparison], list[str]]
     generate: Callable[..., Any] | None = None
-    refresh: Callable[[RunConfig], Parts] | None = None
+    refresh: Callable[[RunConfig], RefreshParts] | None = None
     run: Callable[[Job], dict[str, Path]] | None = None
 
     def need(self, part: Part | None, command: str) -> Part:

@@ -51,7 +51,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Capability:
+class CapabilityRow:
     """A row of the archive's capability matrix; `supported` is "yes", "partly" or "no", `share` in [0, 1]."""
 
     name: str
@@ -93,7 +93,7 @@ class Report:
     fit: tuple[Fact, ...] = ()
     calibration: tuple[Chart, ...] = ()
     learning: tuple[Chart, ...] = ()
-    capabilities: tuple[Capability, ...] = ()
+    capabilities: tuple[CapabilityRow, ...] = ()
     quarantine: tuple[Rejected, ...] | None = None
     configuration: Mapping[str, Any] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import FAR_MARK, GUESS, NO_VALUE, interval, number, shift_label
 from evaluation.jobs.records import to_plain
@@ -19,10 +19,10 @@ from evaluation.report.verdict import verdict
 from evaluation.report.words import far_policies, not_applicable, standing_limits, summary
 
 _WORDS = {
-    Verdict.BETTER: "better",
-    Verdict.WORSE: "worse",
-    Verdict.CANNOT_TELL: "cannot tell",
-    Verdict.NO_DIRECTION: "",
+    DifferenceVerdict.BETTER: "better",
+    DifferenceVerdict.WORSE: "worse",
+    DifferenceVerdict.CANNOT_TELL: "cannot tell",
+    DifferenceVerdict.NO_DIRECTION: "",
 }
 _MARKS = {
     "better": " \N{BLACK UP-POINTING TRIANGLE}",

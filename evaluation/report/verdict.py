@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import FAR_MARK, shift_label, with_interval
 from evaluation.report.roles import TRAINED, USER, strong_policies, strongest_rule
@@ -38,7 +38,7 @@ def _of_interest(comparison: Comparison) -> str | None:
 
 def _verdicts(
     comparison: Comparison, judge: str, policy: str, against: Sequence[str]
-) -> dict[tuple[str, int], Verdict]:
+) -> dict[tuple[str, int], DifferenceVerdict]:
     """(reference, shift) -> what the paired difference in the main metric lets one say."""
     found = {
         (reference, shift.shift_days): comparison.difference(
@@ -50,7 +50,7 @@ def _verdicts(
     return {where: one.verdict for where, one in found.items() if one is not None and one.verdict in WORDS}
 
 
-def _standing(said: Mapping[tuple[str, int], Verdict]) -> str:
+def _standing(said: Mapping[tuple[str, int], DifferenceVerdict]) -> str:
     """For example "does better than a and b at every shift; it cannot be told from c after 1 day"."""
     num_shifts = len({shift for _, shift in said})
     parts = []
@@ -86,11 +86,14 @@ def _values(comparison: Comparison, judge: str, policy: str) -> str:
 
 
 def _agreement(
-    said: Mapping[tuple[str, int], Verdict],
-    others: Mapping[str, Mapping[tuple[str, int], Verdict]],
+    said: Mapping[tuple[str, int], DifferenceVerdict],
+    others: Mapping[str, Mapping[tuple[str, int], DifferenceVerdict]],
 ) -> str:
     """Whether the other judges say what the first one says, where both say something."""
-    opposite = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}
+    opposite = {
+        DifferenceVerdict.BETTER: DifferenceVerdict.WORSE,
+        DifferenceVerdict.WORSE: DifferenceVerdict.BETTER,
+    }
     groups: dict[str, list[str]] = {}
     for judge, found in others.items():
         both = [where for where in said if where in found]

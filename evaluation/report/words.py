@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import FAR, Comparison, Difference, is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS, number, shift_label, with_interval
 from evaluation.report.roles import TRAINED
 
 WORDS = {
-    Verdict.BETTER: "does better than",
-    Verdict.WORSE: "does worse than",
-    Verdict.CANNOT_TELL: "cannot be told from",
+    DifferenceVerdict.BETTER: "does better than",
+    DifferenceVerdict.WORSE: "does worse than",
+    DifferenceVerdict.CANNOT_TELL: "cannot be told from",
 }
 
 
@@ -29,7 +29,7 @@ def summary(comparison: Comparison) -> list[str]:
 
 def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
     """One sentence for the references against which the policy fares alike at every shift."""
-    alike: dict[tuple[tuple[str, Verdict], ...], list[Difference]] = {}
+    alike: dict[tuple[tuple[str, DifferenceVerdict], ...], list[Difference]] = {}
     for reference in comparison.references():
         found = [
             difference
@@ -59,7 +59,11 @@ def _main_difference(
 
 
 def _sentence(
-    judge: str, policy: str, metric: str, pattern: tuple[tuple[str, Verdict], ...], last: list[Difference]
+    judge: str,
+    policy: str,
+    metric: str,
+    pattern: tuple[tuple[str, DifferenceVerdict], ...],
+    last: list[Difference],
 ) -> str:
     """`last` holds the difference to every reference after the longest shift."""
     names = listed([found.reference for found in last])
@@ -80,10 +84,11 @@ def listed(items: Sequence[str]) -> str:
 
 
 def far_policies(comparison: Comparison) -> dict[str, list[str]]:
-    """Judge -> policies that led it, at one shift or more, where its log is silent; only judges with such policies."""
+    """Judge -> policies that led it, at one shift or more, outside the support of its log; only judges with such
+    policies."""
     found: dict[str, dict[str, None]] = {}
     for tally in comparison.tallies:
-        if is_far(tally.unfamiliar):
+        if is_far(tally.out_of_support):
             found.setdefault(tally.judge, {})[tally.policy] = None
     return {judge: list(policies) for judge, policies in found.items()}
 

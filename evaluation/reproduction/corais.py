@@ -1,4 +1,4 @@
-"""Paper 002's tables III to V: solvers of the assignment problem, held against exact optima and lower bounds.
+"""CoRaiS's tables III to V: solvers of the assignment problem, held against exact optima and lower bounds.
 
 The paper's large-scale gap is a ratio to its own solver. Here every row also has its gap to a lower bound, valid at any
 size, and the rules that a good engineer would write first stand in every table. All solvers see the same instances,
@@ -22,7 +22,7 @@ from logs_schema.progress import Progress
 from offline_rl.assignment.bounds import lower_bound_s
 from twin.assignment.instances import InstanceConfig, draw_instances
 from twin.assignment.objective import makespan_s
-from twin.assignment.types import Instance, row_of
+from twin.assignment.types import AssignmentInstance, row_of
 
 FIGURES = "figures.json"
 
@@ -132,7 +132,10 @@ def _figures(
 
 
 def _solve_one(
-    instance: Instance, solvers: Mapping[str, Solve], rng: np.random.Generator, found: dict[str, Any]
+    instance: AssignmentInstance,
+    solvers: Mapping[str, Solve],
+    rng: np.random.Generator,
+    found: dict[str, Any],
 ) -> None:
     values, bound_s = {}, 0.0
     for name, solver in solvers.items():

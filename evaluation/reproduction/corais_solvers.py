@@ -1,4 +1,4 @@
-"""The solvers of paper 002's tables by name, and those that stand beside them."""
+"""The solvers of CoRaiS's tables by name, and those that stand beside them."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -8,20 +8,20 @@ import numpy as np
 
 from offline_rl.assignment.exact import exact
 from offline_rl.assignment.insertion import insertion
-from offline_rl.assignment.local_search import SearchConfig, improve, insertion_local_search
+from offline_rl.assignment.local_search import LocalSearchConfig, improve, insertion_local_search
 from offline_rl.assignment.rounding import lp_rounding
 from offline_rl.assignment.simple import best_of_random, local, predicted
-from twin.assignment.types import Instance
+from twin.assignment.types import AssignmentInstance
 
 
-class Answer(NamedTuple):
+class SolverAnswer(NamedTuple):
     """What a solver says of one instance."""
 
     edge: np.ndarray  # [Z] the edge of every request
     bound_s: float = 0.0  # what it has shown that no assignment undercuts
 
 
-Solve = Callable[[Instance, np.random.Generator], Answer]
+Solve = Callable[[AssignmentInstance, np.random.Generator], SolverAnswer]
 """(one instance, generator) -> answer."""
 
 MAX_EXACT_PAIRS, MAX_LP_PAIRS = 60_000, 40_000
@@ -35,8 +35,8 @@ def hand_written(exact_s: float, search_s: float) -> Mapping[str, Solve]:
         exact_s: Time limit of the exact solver and of the relaxation.
         search_s: Time limit of the local search with restarts.
     """
-    search = SearchConfig(time_s=search_s, restarts=True)
-    plain: dict[str, Callable[[Instance, np.random.Generator], np.ndarray]] = {
+    search = LocalSearchConfig(time_s=search_s, restarts=True)
+    plain: dict[str, Callable[[AssignmentInstance, np.random.Generator], np.ndarray]] = {
         "local": lambda instance, _: local(instance.costs),
         "predicted": lambda instance, _: predicted(instance.costs, instance.requests.predicted),
         "random_1": partial(_random, 1),
@@ -52,9 +52,9 @@ def hand_written(exact_s: float, search_s: float) -> Mapping[str, Solve]:
     return {name: answering(solver) for name, solver in plain.items()} | {"exact": partial(_exact, exact_s)}
 
 
-def answering(solver: Callable[[Instance, np.random.Generator], np.ndarray]) -> Solve:
+def answering(solver: Callable[[AssignmentInstance, np.random.Generator], np.ndarray]) -> Solve:
     """A solver that shows no bound."""
-    return lambda instance, rng: Answer(solver(instance, rng))
+    return lambda instance, rng: SolverAnswer(solver(instance, rng))
 
 
 def takes(name: str, num_pairs: int) -> bool:
@@ -62,10 +62,10 @@ def takes(name: str, num_pairs: int) -> bool:
     return {"exact": MAX_EXACT_PAIRS, "lp_rounding": MAX_LP_PAIRS}.get(name, num_pairs) >= num_pairs
 
 
-def _random(num_samples: int, instance: Instance, rng: np.random.Generator) -> np.ndarray:
+def _random(num_samples: int, instance: AssignmentInstance, rng: np.random.Generator) -> np.ndarray:
     return best_of_random(rng, instance.costs, num_samples)
 
 
-def _exact(time_s: float, instance: Instance, _rng: np.random.Generator) -> Answer:
+def _exact(time_s: float, instance: AssignmentInstance, _rng: np.random.Generator) -> SolverAnswer:
     found = exact(instance.costs, time_s)
-    return Answer(found.edge, found.bound_s)
+    return SolverAnswer(found.edge, found.bound_s)

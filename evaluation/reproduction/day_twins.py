@@ -2,7 +2,7 @@
 
 All twins of a day share its vocabulary (and what it says is usual), so that they share programs too; the answers of a
 part are learned from the part alone. A part is cut into `PART_WINDOWS` windows whatever its length, and padded to the
-longest: twelve parts are fitted and lived by the programs of one.
+longest: twelve parts are fitted and simulated by the programs of one.
 """
 
 import datetime as dt
@@ -14,7 +14,7 @@ import numpy as np
 
 from evaluation.judges.players import SAMPLED, players_of
 from evaluation.judges.windows import Program, twin_program
-from evaluation.reproduction.offload import Parts, ratios
+from evaluation.reproduction.offload import DayParts, ratios
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -23,7 +23,7 @@ from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.schedulers import example_for
 from offline_rl.recipes.training import NETWORKS, TrainingConfig
 from twin.contracts import Array, PyTree
-from twin.placement.encode import Rows, cut_windows, read_rows
+from twin.placement.encode import EncodedRows, cut_windows, read_rows
 from twin.placement.encoding import DAY_S, Encoding, day_start_s, fit_encoding
 from twin.placement.fit import MIN_ROWS, fit_answers
 from twin.placement.history import labelled_offers, replay_log
@@ -36,14 +36,14 @@ PART_WINDOWS = 16
 DAY = dt.timedelta(days=1)
 
 
-class Day(NamedTuple):
+class LoggedDay(NamedTuple):
     """A logged day."""
 
-    rows: Rows
+    rows: EncodedRows
     wanted: np.ndarray  # [rows] bool: arrived on that day
     midnight_s: float  # seconds since 1970
 
-    def in_part(self, parts: Parts) -> np.ndarray:
+    def in_part(self, parts: DayParts) -> np.ndarray:
         """[rows] the part of the day that every wanted row is in; -1 for the others."""
         return np.where(self.wanted, parts.of(self.rows.arrival_s - self.midnight_s), -1)
 
@@ -52,20 +52,22 @@ class Learning(NamedTuple):
     """What all twins of a day have in common: the day, how they are learned, and the programs for it."""
 
     encoding: Encoding
-    learned: Day
+    learned: LoggedDay
     answers: AnswerConfig
     training: TrainingConfig
     num_steps: int
     example: Example
     network: Actor
     programs: FitPrograms
-    program: Program  # lives windows
+    program: Program  # simulates windows
 
 
-def read_day(archive: Archive, encoding: Encoding, day: dt.date, *, known_until_s: float = np.inf) -> Day:
+def read_day(
+    archive: Archive, encoding: Encoding, day: dt.date, *, known_until_s: float = np.inf
+) -> LoggedDay:
     """A day of an archive, and what is known of it until `known_until_s`."""
     rows, wanted = read_rows(archive, encoding, [day], known_until_s=known_until_s)
-    return Day(rows, wanted, day_start_s(day))
+    return LoggedDay(rows, wanted, day_start_s(day))
 
 
 def prepare(
@@ -100,56 +102,70 @@ def clone_engine(key: Array, how: Learning, progress: Progress) -> PyTree:
     return engine
 
 
-def live_whole(
-    key: Array, how: Learning, engine: PyTree, held: Day, parts: Parts, num_lives: int, progress: Progress
+def simulate_whole(
+    key: Array,
+    how: Learning,
+    engine: PyTree,
+    held: LoggedDay,
+    parts: DayParts,
+    num_replications: int,
+    progress: Progress,
 ) -> np.ndarray:
-    """[lives, parts] offload ratios of `held` in one twin of the whole day, who lives it in one piece.
+    """[replications, parts] offload ratios of `held` in one twin of the whole day, simulated in one piece.
 
     Args:
         key: PRNG key.
         how: The day that is learned from, and the rest.
         engine: Who decides, from `clone_engine`.
-        held: The day whose requests are lived.
+        held: The day whose requests are simulated.
         parts: Of the day.
-        num_lives: Times that it is lived, a multiple of the ensemble's members, who share them.
+        num_replications: Times that it is simulated, a multiple of the ensemble's members, who share them.
         progress: Where to show how far it is.
 
     Returns:
         NaN in parts where nothing started.
     """
-    key_learn, key_live = jax.random.split(key)
+    key_learn, key_simulate = jax.random.split(key)
     model = _learn(key_learn, _day_windows(how), how, progress)
     whole = cut_windows(held.rows, held.wanted, how.encoding, num_steps=int(held.wanted.sum()))
     with progress.stage("live the day"):
-        return _live(key_live, how, engine, model, whole, parts, num_lives)
+        return _simulate(key_simulate, how, engine, model, whole, parts, num_replications)
 
 
 def live_parts(
-    key: Array, how: Learning, engine: PyTree, held: Day, parts: Parts, num_lives: int, progress: Progress
+    key: Array,
+    how: Learning,
+    engine: PyTree,
+    held: LoggedDay,
+    parts: DayParts,
+    num_replications: int,
+    progress: Progress,
 ) -> np.ndarray:
-    """As `live_whole`, in a twin for every part, who begins with the logged state of its moment.
+    """As `simulate_whole`, in a twin for every part, who begins with the logged state of its moment.
 
     Raises:
         ConfigError: A part holds too few requests to learn from.
     """
-    learned, lived = how.learned.in_part(parts), held.in_part(parts)
-    counts, lived_counts = (np.bincount(part[part >= 0], minlength=parts.num) for part in (learned, lived))
+    learned, simulated = how.learned.in_part(parts), held.in_part(parts)
+    counts, simulated_counts = (
+        np.bincount(part[part >= 0], minlength=parts.num) for part in (learned, simulated)
+    )
     if counts.min() < MIN_ROWS:
         raise ConfigError(
             f"part {int(counts.argmin()) + 1} of {parts.num} of the day holds {counts.min()} requests",
             allowed=f"{MIN_ROWS} or more, to fit answers to",
             advice="take fewer parts, or a preset with more requests a day",
         )
-    longest, longest_lived = int(counts.max()), int(lived_counts.max())
-    found = np.full((num_lives, parts.num), np.nan)
+    longest, longest_simulated = int(counts.max()), int(simulated_counts.max())
+    found = np.full((num_replications, parts.num), np.nan)
     with progress.stage("parts of the day", total=parts.num, unit="parts") as stage:
         for part in range(parts.num):
-            key_learn, key_live = jax.random.split(jax.random.fold_in(key, part))
+            key_learn, key_simulate = jax.random.split(jax.random.fold_in(key, part))
             model = _learn(key_learn, _part_windows(how, learned == part, longest), how, progress)
-            if np.any(lived == part):
-                window = cut_windows(held.rows, lived == part, how.encoding, num_steps=longest_lived)
-                lives = _live(key_live, how, engine, model, window, parts, num_lives)
-                found[:, part] = lives[:, part]
+            if np.any(simulated == part):
+                window = cut_windows(held.rows, simulated == part, how.encoding, num_steps=longest_simulated)
+                replications = _simulate(key_simulate, how, engine, model, window, parts, num_replications)
+                found[:, part] = replications[:, part]
             stage(part + 1.0)
     return found
 
@@ -174,22 +190,24 @@ def _learn(key: Array, windows: Windows, how: Learning, progress: Progress) -> A
     return model
 
 
-def _live(
+def _simulate(
     key: Array,
     how: Learning,
     engine: PyTree,
     model: AnswerModel,
     windows: Windows,
-    parts: Parts,
-    num_lives: int,
+    parts: DayParts,
+    num_replications: int,
 ) -> np.ndarray:
-    """[lives, parts] offload ratios of the requests of one window, decided by the engine and answered by the model."""
+    """[replications, parts] offload ratios of the requests of one window, decided by the engine and answered by the
+    model."""
     kind = jnp.int32(how.program.kinds.index(SAMPLED))
     engines = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], engine)
-    copies = jax.tree.map(jnp.asarray, select(windows, np.zeros(num_lives, int)))
-    lived = how.program.run(key, kind, engines, copies, model)
+    copies = jax.tree.map(jnp.asarray, select(windows, np.zeros(num_replications, int)))
+    simulated = how.program.run(key, kind, engines, copies, model)
     active, away, start_s = (
-        np.asarray(leaf)[0, :, 0] for leaf in (lived.active, lived.facts.off_site, lived.outcome.start_s)
+        np.asarray(leaf)[0, :, 0]
+        for leaf in (simulated.active, simulated.decision_info.off_site, simulated.outcome.start_s)
     )
     started = active & np.isfinite(start_s)
     part = parts.of((windows.arrival_s[:, 0] + windows.origin_s[0]) % DAY_S)

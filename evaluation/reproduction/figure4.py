@@ -1,13 +1,13 @@
-"""Paper 000's figure 4: the offload ratio over the parts of the day, in twins and in the system that they imitate.
+"""Xiong et al.'s figure 4: the offload ratio over the parts of the day, in twins and in the system that they imitate.
 
 A day of log is simulated. One twin, which knows the time, is learned from the whole of it; and, the paper's way, a twin
 for every part from the requests of that part alone. In all of them the same engine is deployed, the clone of who wrote
 the log. It decides the requests of the next day, the twins answer them, and the ratio of every part is held against the
-log's. The one twin lives the day in one piece; those of the parts begin with the logged state of their moment.
+log's. The one twin simulates the day in one piece; those of the parts begin with the logged state of their moment.
 
-The floor is the system against itself: the same day of the world lived again, with other requests, choices and fates.
-Every figure of a twin is the mean over single lives of the day, as the floor's is, so both hold one day's noise. Twins
-are given the very requests of the logged day, so a good one may lie below the floor.
+The floor is the system against itself: the same day of the world simulated again, with other requests, choices and
+fates. Every figure of a twin is the mean over single replications of the day, as the floor's is, so both hold one day's
+noise. Twins are given the very requests of the logged day, so a good one may lie below the floor.
 """
 
 import json
@@ -30,11 +30,11 @@ from evaluation.reproduction.day_twins import (
     Learning,
     clone_engine,
     live_parts,
-    live_whole,
     prepare,
     read_day,
+    simulate_whole,
 )
-from evaluation.reproduction.offload import Parts, correlation, logged_ratios, mean_error, simulated_ratios
+from evaluation.reproduction.offload import DayParts, correlation, logged_ratios, mean_error, simulated_ratios
 from evaluation.reproduction.seeds import named, over_seeds
 from evaluation.run import ARCHIVE, archive_step
 from evaluation.simulator.behaviour import behaviour
@@ -52,11 +52,11 @@ from twin.placement.fit import MIN_ROWS
 from twin.placement.learned import AnswerConfig
 
 ONE, PER_PART, FLOOR = "one-twin", "twin-per-part", "floor"
-WAYS = {ONE: live_whole, PER_PART: live_parts}
+WAYS = {ONE: simulate_whole, PER_PART: live_parts}
 ENGINE = "engine"
 CURVES, PARAMETERS = "curves.json", "engine.npz"
 AGAIN = 1_000_003
-"""Folded into a seed's key for the lives behind the floor; histories fold in their day."""
+"""Folded into a seed's key for the replications behind the floor; histories fold in their day."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,9 @@ class Figure4Config:
         preset, behaviour: Of the simulated log.
         num_seeds: Logs, each with its own twins and floor: seeds 0, 1, ...
         num_parts: Parts of the day.
-        shift: Days from the day learned from to the day lived.
-        num_lives: Times that the day is lived by every twin, and by the system for the floor; a multiple of the members
+        shift: Days from the day learned from to the day simulated.
+        num_replications: Times that the day is simulated by every twin, and by the system for the floor; a multiple of
+            the members
             of an ensemble.
         num_steps: Requests a window of the whole day's fit.
         twin: Of every ensemble.
@@ -80,7 +81,7 @@ class Figure4Config:
     num_seeds: int = 5
     num_parts: int = 12
     shift: int = 1
-    num_lives: int = 10
+    num_replications: int = 10
     num_steps: int = 128
     twin: AnswerConfig = field(default_factory=AnswerConfig)
     training: TrainingConfig = field(default_factory=lambda: TrainingConfig(network="narrow_scorer"))
@@ -91,9 +92,9 @@ class Figure4Config:
                 f"{self.num_seeds} seeds, {self.num_parts} parts of the day, {self.shift} days later",
                 where="reproduce figure4", allowed="1 seed, 2 parts, 1 day or more",
             )  # fmt: skip
-        if self.num_lives < 2 or self.num_lives % self.twin.num_members:
+        if self.num_replications < 2 or self.num_replications % self.twin.num_members:
             raise ConfigError(
-                f"{self.num_lives} lives cannot be dealt to {self.twin.num_members} members",
+                f"{self.num_replications} replications cannot be dealt to {self.twin.num_members} members",
                 where="reproduce figure4", allowed=f"a multiple of {self.twin.num_members}, 2 or more",
             )  # fmt: skip
         behaviour(self.behaviour)  # refused now, and not in the middle
@@ -105,20 +106,20 @@ class Figure4Config:
             )  # fmt: skip
 
     @property
-    def parts(self) -> Parts:
+    def parts(self) -> DayParts:
         """Of the world's day: behind its end the log is quiet."""
-        return Parts(preset(self.preset).day_s, self.num_parts)
+        return DayParts(preset(self.preset).day_s, self.num_parts)
 
     @property
-    def lived_day(self) -> date:
-        """The day that is lived, in the log's calendar."""
+    def simulated_day(self) -> date:
+        """The day that is simulated, in the log's calendar."""
         return FIRST_DAY + timedelta(days=self.shift)
 
 
 def quick(config: Figure4Config) -> Figure4Config:
     """The same with smaller ensembles, fitted for less long; one seed."""
     return replace(
-        config, num_seeds=1, num_lives=6, twin=AnswerConfig(num_members=2, num_steps=400),
+        config, num_seeds=1, num_replications=6, twin=AnswerConfig(num_members=2, num_steps=400),
         training=replace(config.training, clone_updates=75),
     )  # fmt: skip
 
@@ -127,11 +128,11 @@ class Curves(NamedTuple):
     """Offload ratios of one seed's day."""
 
     truth: np.ndarray  # [parts]
-    lives: Mapping[str, np.ndarray]  # of both ways and of the floor: [lives, parts]
+    replications: Mapping[str, np.ndarray]  # of both ways and of the floor: [replications, parts]
 
 
 def curves(config: Figure4Config, workdir: Path, progress: Progress) -> list[Curves]:
-    """Learns and lives what is not done yet; one entry a seed.
+    """Learns and simulates what is not done yet; one entry a seed.
 
     Raises:
         ConfigError: A part of the day holds too few requests to learn from.
@@ -143,8 +144,8 @@ def curves(config: Figure4Config, workdir: Path, progress: Progress) -> list[Cur
         steps += [_twin_step(way, config, seed) for way in WAYS]
         products = run_job(steps, workdir / f"seed-{seed}", progress)
         told = {name: json.loads((products[name] / CURVES).read_text()) for name in (*WAYS, FLOOR)}
-        lives = {name: np.array(one["lives"], float) for name, one in told.items()}
-        found.append(Curves(np.array(told[FLOOR]["truth"], float), lives))
+        replications = {name: np.array(one["replications"], float) for name, one in told.items()}
+        found.append(Curves(np.array(told[FLOOR]["truth"], float), replications))
     return found
 
 
@@ -162,11 +163,14 @@ def _twin_step(way: str, config: Figure4Config, seed: int) -> Step:
     def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> None:
         how = _prepared(inputs["archive"], config)
         engine = load_nested(inputs[ENGINE] / PARAMETERS)
-        held = read_day(Archive(inputs["archive"] / ARCHIVE), how.encoding, config.lived_day)
+        held = read_day(Archive(inputs["archive"] / ARCHIVE), how.encoding, config.simulated_day)
         key = jax.random.fold_in(jax.random.key(seed), 1)
-        _write(out, lives=WAYS[way](key, how, engine, held, config.parts, config.num_lives, progress))
+        _write(
+            out,
+            replications=WAYS[way](key, how, engine, held, config.parts, config.num_replications, progress),
+        )
 
-    names = ("num_parts", "shift", "num_lives", "num_steps", "twin")
+    names = ("num_parts", "shift", "num_replications", "num_steps", "twin")
     settings = {name: getattr(config, name) for name in names}
     return Step(way, "offload-curves", build, inputs=("archive", ENGINE), config=settings, seed=seed)
 
@@ -176,18 +180,18 @@ def _prepared(archive: Path, config: Figure4Config) -> Learning:
 
 
 def _floor_step(config: Figure4Config, seed: int) -> Step:
-    """The logged day, and the same day lived again."""
+    """The logged day, and the same day simulated again."""
 
     def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> None:
         archive = Archive(inputs["archive"] / ARCHIVE)
         encoding = fit_encoding(archive, [FIRST_DAY], view="full")
-        logged = read_day(archive, encoding, config.lived_day)
+        logged = read_day(archive, encoding, config.simulated_day)
         truth = logged_ratios(logged.rows, encoding, config.parts, logged.midnight_s)
         with progress.stage("live the day again"):
-            lives = _live_again(config, jax.random.fold_in(jax.random.key(seed), AGAIN))
-        _write(out, truth=truth, lives=lives)
+            replications = _simulate_again(config, jax.random.fold_in(jax.random.key(seed), AGAIN))
+        _write(out, truth=truth, replications=replications)
 
-    names = ("preset", "behaviour", "num_parts", "shift", "num_lives")
+    names = ("preset", "behaviour", "num_parts", "shift", "num_replications")
     settings = {name: getattr(config, name) for name in names}
     return Step(FLOOR, "offload-curves", build, inputs=("archive",), config=settings, seed=seed)
 
@@ -204,15 +208,18 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _live_again(config: Figure4Config, key: jax.Array) -> np.ndarray:
-    """[lives, parts] of the day of the world, lived under the behaviour as often as twins live it."""
+def _simulate_again(config: Figure4Config, key: jax.Array) -> np.ndarray:
+    """[replications, parts] of the day of the world, simulated under the behaviour as often as twins simulate it."""
     world = preset(config.preset)
     today = conditions(world, config.shift)
-    every = jax.tree.map(lambda leaf: jnp.stack([leaf] * config.num_lives), today)
-    keys = jax.random.split(key, config.num_lives)
-    lived = play_streams(world, behaviour(config.behaviour), every, keys)
+    every = jax.tree.map(lambda leaf: jnp.stack([leaf] * config.num_replications), today)
+    keys = jax.random.split(key, config.num_replications)
+    simulated = play_streams(world, behaviour(config.behaviour), every, keys)
     return np.stack(
-        [simulated_ratios(day_of(lived, life), world, config.parts) for life in range(config.num_lives)]
+        [
+            simulated_ratios(day_of(simulated, replication), world, config.parts)
+            for replication in range(config.num_replications)
+        ]
     )
 
 
@@ -220,12 +227,12 @@ def table(config: Figure4Config, found: Sequence[Curves]) -> dict[str, Any]:
     """The figure as plain values.
 
     Returns:
-        `rows`, one a way and one for the floor. `error`: mean over lives of the mean absolute error of the ratio over
-        the parts against the logged day, and the same over the floor of the same seed; `correlation` with the logged
-        day alike. `mean_life_error` and `mean_life_correlation`: of the mean over lives against that of the system,
-        where the noise of choices and fates is averaged out (the floor's: the first half of the system's lives against
-        the second); all lives of a twin have the same requests, those of the system have not.
-        Verdicts against what is wanted. `curves`, one a seed and part.
+        `rows`, one a way and one for the floor. `error`: mean over replications of the mean absolute error of the ratio
+        over the parts against the logged day, and the same over the floor of the same seed; `correlation` with the
+        logged day alike. `mean_life_error` and `mean_life_correlation`: of the mean over replications against that of
+        the system, where the noise of choices and fates is averaged out (the floor's: the first half of the system's
+        replications against the second); all replications of a twin have the same requests, those of the system have
+        not. Verdicts against what is wanted. `curves`, one a seed and part.
     """
     wanted = Thresholds()
     floors = [_measured(one, FLOOR) for one in found]
@@ -267,23 +274,23 @@ def _correlated(found: Estimate, reached: float | None, limit: float) -> Verdict
 
 def _measured(one: Curves, name: str) -> dict[str, float]:
     """One seed's figures of a way, or of the floor."""
-    lives, system = one.lives[name], one.lives[FLOOR]
+    replications, system = one.replications[name], one.replications[FLOOR]
     if name == FLOOR:
         half = len(system) // 2
         pair = system[:half].mean(axis=0), system[half:].mean(axis=0)
     else:
-        pair = lives.mean(axis=0), system.mean(axis=0)
+        pair = replications.mean(axis=0), system.mean(axis=0)
     return {
-        "error": float(np.mean([mean_error(life, one.truth) for life in lives])),
-        "correlation": float(np.mean([correlation(life, one.truth) for life in lives])),
+        "error": float(np.mean([mean_error(replication, one.truth) for replication in replications])),
+        "correlation": float(np.mean([correlation(replication, one.truth) for replication in replications])),
         "mean_life_error": mean_error(*pair),
         "mean_life_correlation": correlation(*pair),
     }
 
 
 def _curve_rows(config: Figure4Config, seed: int, one: Curves) -> list[dict[str, Any]]:
-    floor = one.lives[FLOOR]
-    columns = {"truth": one.truth} | {way: one.lives[way].mean(axis=0) for way in WAYS}
+    floor = one.replications[FLOOR]
+    columns = {"truth": one.truth} | {way: one.replications[way].mean(axis=0) for way in WAYS}
     columns |= {"floor": floor.mean(axis=0), "floor_low": floor.min(axis=0), "floor_high": floor.max(axis=0)}
     hours = (np.arange(config.num_parts) + 0.5) * config.parts.day_s / config.num_parts / 3600.0
     plain = {name: _plain(values.tolist()) for name, values in columns.items()}

@@ -1,6 +1,6 @@
 """The offload ratio over the parts of a day: of the requests that started, the share that ran away from home.
 
-The parts are equally long and cover the time in which a simulated world has requests (paper 000, figure 4, has 12).
+The parts are equally long and cover the time in which a simulated world has requests (Xiong et al., figure 4, has 12).
 """
 
 from typing import NamedTuple
@@ -9,11 +9,11 @@ import numpy as np
 
 from evaluation.simulator.history import History
 from evaluation.simulator.world import World
-from twin.placement.encode import Rows
+from twin.placement.encode import EncodedRows
 from twin.placement.encoding import Encoding
 
 
-class Parts(NamedTuple):
+class DayParts(NamedTuple):
     """How a day is cut."""
 
     day_s: float  # requests arrive from midnight to this time of day
@@ -38,7 +38,7 @@ def ratios(part: np.ndarray, started: np.ndarray, away: np.ndarray, num_parts: i
     return np.asarray(np.where(all_of > 0, off / np.maximum(all_of, 1), np.nan))
 
 
-def logged_ratios(rows: Rows, encoding: Encoding, parts: Parts, midnight_s: float) -> np.ndarray:
+def logged_ratios(rows: EncodedRows, encoding: Encoding, parts: DayParts, midnight_s: float) -> np.ndarray:
     """[parts] offload ratio of one logged day that began at `midnight_s` seconds since 1970."""
     away = np.asarray(encoding.cluster.site_of_node)[rows.node] != rows.request.site
     today = rows.arrival_s >= midnight_s  # the others were still in flight then
@@ -46,7 +46,7 @@ def logged_ratios(rows: Rows, encoding: Encoding, parts: Parts, midnight_s: floa
     return ratios(parts.of(rows.arrival_s - midnight_s), started, away, parts.num)
 
 
-def simulated_ratios(day: History, world: World, parts: Parts) -> np.ndarray:
+def simulated_ratios(day: History, world: World, parts: DayParts) -> np.ndarray:
     """[parts] offload ratio of one simulated day, leaves [requests], in the world's own indices."""
     place = {site: index for index, site in enumerate(world.sites)}
     site_of_node = np.array([place.get(node.site, -1) for node in world.nodes])  # nobody asks in the cloud

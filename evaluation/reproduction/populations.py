@@ -1,4 +1,4 @@
-"""How far generated agents are from those of days that were held out: the measures behind paper 000's table 1.
+"""How far generated agents are from those of days that were held out: the measures behind Xiong et al.'s table 1.
 
 Every other day is for training and the days between are held out; a log of fewer than four days is cut into halves of
 its requests. Both samples hold one row an agent and day. KL of single columns is passed by a product of marginals, so
@@ -30,7 +30,7 @@ from twin.population import (
     sample_agents,
 )
 from twin.population.adversarial import AdversarialConfig
-from twin.population.asking import OnLook
+from twin.population.workload import OnLook
 
 FLOOR = "floor"
 AUC_ROWS = 3000
@@ -41,7 +41,7 @@ MIN_DAYS = 4
 """Fewer are cut into halves of their requests."""
 
 
-class Drawn(NamedTuple):
+class GeneratedAgents(NamedTuple):
     """The agents of an archive."""
 
     train: AgentTable  # what methods learn from: several rows an agent where there are few
@@ -58,11 +58,11 @@ class Made(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-Generate = Callable[[int, Drawn, OnLook | None], Made]
+Generate = Callable[[int, GeneratedAgents, OnLook | None], Made]
 """(seed, agents, shows progress) -> draws of as many agents as are held out, under their scenarios and times of day."""
 
 
-def draw(archive: Archive, *, max_rows: int, rows_an_agent: int, seed: int = 0) -> Drawn:
+def draw(archive: Archive, *, max_rows: int, rows_an_agent: int, seed: int = 0) -> GeneratedAgents:
     """Draws the agents to learn from, and those to be held against.
 
     Args:
@@ -98,7 +98,7 @@ def draw(archive: Archive, *, max_rows: int, rows_an_agent: int, seed: int = 0) 
     random = np.random.default_rng(seed)
     size = min(held.num_rows, *(table.num_rows for table in floor))
     real, *others = (table.take(random.permutation(table.num_rows)[:size]) for table in (held, *floor))
-    return Drawn(train, tuple(others), real, report.unit, int((~known).sum()))
+    return GeneratedAgents(train, tuple(others), real, report.unit, int((~known).sum()))
 
 
 def _num_draws(num_rows: int) -> int:
@@ -136,7 +136,7 @@ def ways_of(names: Sequence[str], num_rounds: int | None = None) -> dict[str, Ge
 
 
 def _by(population: Population) -> Generate:
-    def generate(seed: int, agents: Drawn, on_look: OnLook | None) -> Made:
+    def generate(seed: int, agents: GeneratedAgents, on_look: OnLook | None) -> Made:
         model = fit_population(jax.random.key(seed), population, agents.train, on_look=on_look)
         keys = jax.random.split(jax.random.key(1000 + seed), len(agents.others))
         made = tuple(sample_agents(key, model, agents.real.conditions) for key in keys)
@@ -145,7 +145,9 @@ def _by(population: Population) -> Generate:
     return generate
 
 
-def measure(generate: Generate, seed: int, agents: Drawn, on_look: OnLook | None = None) -> dict[str, Any]:
+def measure(
+    generate: Generate, seed: int, agents: GeneratedAgents, on_look: OnLook | None = None
+) -> dict[str, Any]:
     """Fits and samples a method once and holds its agents against the held-out ones.
 
     Returns:

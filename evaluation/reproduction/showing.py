@@ -13,7 +13,7 @@ def as_table(found: dict[str, Any]) -> Group:
     """Shares on time and offload ratios by policy and day, differences, and what the paper printed."""
     days = list(dict.fromkeys(row["shift_days"] for row in found["rows"]))
     title = f"{found['preset']}, log by {found['behaviour']!r}"
-    if (most := found["config"]["most_lived"]) is not None:
+    if (most := found["config"]["max_requests"]) is not None:
         title += f", the first {most:,} requests of every day"
     parts: list[Any] = [
         _of(found, days, "on_time", f"{title}: share of requests on time [{found['interval']}]"),
@@ -36,13 +36,13 @@ def as_table(found: dict[str, Any]) -> Group:
         )
     parts.append(
         Text(
-            f"promised by the twin's member kept aside: {number(found['promised_on_time'])}, "
-            f"{number(found['promised_minus_true'], signed=True)} of the truth on the first day"
+            f"in-model value by the twin's member held out: {number(found['in_model_on_time'])}, "
+            f"{number(found['optimism_gap'], signed=True)} of the truth on the first day"
         )
     )
     for name, values in found["paper_offload_over_random"].items():
         told = ", ".join(f"{shift_label(int(day))} {value:.2%}" for day, value in values.items())
-        parts.append(Text(f"paper 000, table 2, offload ratio over random, {name}: {told}"))
+        parts.append(Text(f"Xiong et al., table 2, offload ratio over random, {name}: {told}"))
     for oracle in found["oracles"]:
         took = "an unknown time" if oracle["train_s"] is None else f"{oracle['train_s']:.0f} s"
         parts.append(Text(f"oracle of day {oracle['day']}: trained in {took}"))

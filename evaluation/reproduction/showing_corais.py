@@ -1,4 +1,4 @@
-"""Paper 002's tables as a person reads them, in the terminal."""
+"""CoRaiS's tables as a person reads them, in the terminal."""
 
 from typing import Any
 

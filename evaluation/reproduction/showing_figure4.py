@@ -16,13 +16,13 @@ COLUMNS = {
     "error": "mean absolute error",
     "error_over_floor": "over the floor",
     "correlation": "correlation",
-    "mean_life_error": "error of the mean life",
+    "mean_life_error": "error of the mean replication",
     "mean_life_correlation": "its correlation",
 }
 NAMES = {
     ONE: "one twin, which knows the time",
     PER_PART: "a twin for every part",
-    FLOOR: "the system, lived again",
+    FLOOR: "the system, simulated again",
 }
 PANEL_WIDTH, PANEL_HEIGHT = 6.4, 3.7
 
@@ -35,7 +35,7 @@ def as_table(found: dict[str, Any]) -> Group:
         f"day, {config['shift']} after the one learned from [{found['interval']}]"
     )
     table = Table(title=Text(title))
-    table.add_column("who lives the day")
+    table.add_column("simulated by")
     for column in COLUMNS.values():
         table.add_column(column, justify="right")
     for row in found["rows"]:
@@ -62,7 +62,8 @@ def _cell(row: dict[str, Any], name: str) -> str:
 
 
 def plot(found: dict[str, Any], path: Path) -> None:
-    """Writes the picture: the logged day, both kinds of twin (means over lives), and all lives of the system."""
+    """Writes the picture: the logged day, both kinds of twin (means over replications), and all replications of the
+    system."""
     seeds = sorted({row["seed"] for row in found["curves"]})
     across = min(2, len(seeds))
     down = -(-len(seeds) // across)
@@ -73,7 +74,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
         hours = [row["hour"] for row in rows]
         low, high = ([_number(row[f"floor_{side}"]) for row in rows] for side in ("low", "high"))
         axes.fill_between(
-            hours, low, high, color="#8C8C8C", alpha=0.3, linewidth=0.0, label="the system, lived again"
+            hours, low, high, color="#8C8C8C", alpha=0.3, linewidth=0.0, label="the system, simulated again"
         )
         curves = {"truth": "logged day", ONE: NAMES[ONE], PER_PART: NAMES[PER_PART]}
         for order, (name, label) in enumerate(curves.items()):

@@ -1,4 +1,4 @@
-"""Paper 000's table 1 and beyond: every way to generate agents, held against agents of days that none has seen.
+"""Xiong et al.'s table 1 and beyond: every way to generate agents, held against agents of days that none has seen.
 
 The paper's table holds KL of single dimensions, which a product of marginals passes too; here the KL of pairs and a
 two-sample classifier stand beside it, the bootstrap and the product of marginals among the rivals, and all figures
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from evaluation.configuration import LogConfig
 from evaluation.jobs.job import Step, run_job
-from evaluation.reproduction.populations import FLOOR, Drawn, Generate, draw, measure, ways_of
+from evaluation.reproduction.populations import FLOOR, Generate, GeneratedAgents, draw, measure, ways_of
 from evaluation.reproduction.seeds import named, over_seeds
 from evaluation.run import ARCHIVE, archive_step
 from logs_schema import Archive
@@ -71,7 +71,7 @@ class Table1Config:
         ways_of(self.methods, self.num_rounds)  # refused now, and not in the middle of the table
 
 
-class Compared(NamedTuple):
+class MethodDistances(NamedTuple):
     """One archive's figures."""
 
     name: str
@@ -79,7 +79,7 @@ class Compared(NamedTuple):
     """(method or floor, seed) -> what `measure` found, or `failed`: why there is nothing."""
 
 
-def compare(config: Table1Config, workdir: Path, progress: Progress) -> list[Compared]:
+def compare(config: Table1Config, workdir: Path, progress: Progress) -> list[MethodDistances]:
     """Fits what is not fitted yet; one entry an archive.
 
     Raises:
@@ -97,14 +97,14 @@ def compare(config: Table1Config, workdir: Path, progress: Progress) -> list[Com
     return [_compare_in(archive, config, workdir / config.preset, progress)]
 
 
-def _compare_in(archive: Archive, config: Table1Config, folder: Path, progress: Progress) -> Compared:
+def _compare_in(archive: Archive, config: Table1Config, folder: Path, progress: Progress) -> MethodDistances:
     settings = {
         "archive": archive.content_hash, "max_rows": config.max_rows, "rows_an_agent": config.rows_an_agent,
         "num_rounds": config.num_rounds,
     }  # fmt: skip
 
     @cache  # once, and only where something is left to do
-    def agents(seed: int) -> Drawn:
+    def agents(seed: int) -> GeneratedAgents:
         return draw(archive, max_rows=config.max_rows, rows_an_agent=config.rows_an_agent, seed=seed)
 
     def step_of(name: str, generate: Generate, seed: int) -> Step:
@@ -121,7 +121,7 @@ def _compare_in(archive: Archive, config: Table1Config, folder: Path, progress: 
         for seed in range(config.num_seeds)
     ]
     products = run_job([step_of(*case) for case in cases], folder, progress)
-    return Compared(
+    return MethodDistances(
         folder.name,
         {
             (name, seed): json.loads((products[f"{name}-{seed}"] / FIGURES).read_text())
@@ -130,7 +130,9 @@ def _compare_in(archive: Archive, config: Table1Config, folder: Path, progress: 
     )
 
 
-def _once(name: str, generate: Generate, seed: int, agents: Drawn, progress: Progress) -> dict[str, Any]:
+def _once(
+    name: str, generate: Generate, seed: int, agents: GeneratedAgents, progress: Progress
+) -> dict[str, Any]:
     """What `measure` finds, or why the method failed; with the floor, what it was found on."""
     with progress.stage(name, unit="rounds") as stage:
         try:
@@ -149,7 +151,7 @@ def _once(name: str, generate: Generate, seed: int, agents: Drawn, progress: Pro
     return found
 
 
-def table(config: Table1Config, compared: Sequence[Compared]) -> dict[str, Any]:
+def table(config: Table1Config, compared: Sequence[MethodDistances]) -> dict[str, Any]:
     """The table as plain values.
 
     Returns:

@@ -1,7 +1,7 @@
-"""Paper 000's table 2 from nothing: a scheduler trained only inside the twin against cloning and learners from the log
-alone, on days further and further away, judged in the simulated system itself.
+"""Xiong et al.'s table 2 from nothing: a scheduler trained only inside the twin against cloning and learners from the
+log alone, on days further and further away, judged in the simulated system itself.
 
-One day of log is simulated, a twin fitted on it, policies trained; then every policy lives whole days of the truth, 0
+One day of log is simulated, a twin fitted on it, policies trained; then every policy plays whole days of the truth, 0
 days, 1 day, 1 week and 1 month later. The paper reports how far the offload ratio is above a random engine's; here the
 share of requests on time stands beside it, with the oracle: PPO trained in the truth of that very day.
 """
@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.benches.oracle_cache import Kept
-from evaluation.comparison.bootstrap import BootstrapConfig, Estimate, summarise, verdict, weights_of
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.configuration import DaysConfig, LogConfig, RunConfig
 from evaluation.jobs.job import run_job
 from evaluation.judges.descriptions import LADDER
 from evaluation.problems.placement.kit import fit_plan, train_plan
-from evaluation.reproduction.living import KINDS, Lived, oracle_program, policy_program
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.seeds import named
+from evaluation.reproduction.simulated_days import KINDS, DayShares, oracle_program, policy_program
 from evaluation.run import archive_of
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
@@ -55,19 +55,19 @@ FEWEST_REQUESTS = 300
 TWIN, ORACLE, RANDOM = "twin", "oracle", "random"
 LEARNED = ("cql", "iql", "awr", "direct_method")
 REFERENCES = (RANDOM, "behaviour", "bc", "bc_greedy", "least_loaded", *LEARNED, *DESCRIPTIONS)
-"""Policies that the twin-trained one is compared with, paired by lived day."""
+"""Policies that the twin-trained one is compared with, paired by simulated day."""
 PAPER = {
     "BC": {0: 0.2145, 1: 0.0836, 7: 0.0105, 30: 0.0054},
     "MAIL-MMSG": {0: 0.1857, 1: 0.1668, 7: 0.0844, 30: 0.0847},
 }
-"""Improvement of the offload ratio over a random engine, as printed in paper 000, table 2."""
+"""Improvement of the offload ratio over a random engine, as printed in Xiong et al., table 2."""
 
 TRAIN = TrainingConfig(
-    num_updates=30, num_streams=160, entropy=0.0, kl_to_clone=0.003, stray_services=0.2, network="narrow_scorer",
+    num_updates=30, num_streams=160, entropy=0.0, kl_to_clone=0.003, randomise_services=0.2, network="narrow_scorer",
     from_logs=LEARNED,
 )  # fmt: skip
 """Of the policies in the table, chosen on `kmps` with one seed, before policies were told what usually happens: then
-the member kept aside said .909 after 20 updates and after 40, .908 after 20 of windows four times as long in half the
+the member held out said .909 after 20 updates and after 40, .908 after 20 of windows four times as long in half the
 streams, and .905 of a policy trained without disagreement and deviations. Since then it says .947 after 20 updates (one
 seed) and .953 after 30 (the mean of five)."""
 
@@ -84,8 +84,8 @@ class Table2Config:
         train_day: Day of the world whose log is learned from.
         num_requests: Length of that log; None: the whole day.
         view: What the policies see of other sites' nodes, see `DaysConfig`; the oracle sees all of them.
-        num_lives: Times that each day is lived, the units of the intervals; 6 or more.
-        most_lived: First requests of each lived day that count (None: all of them).
+        num_replications: Times that each day is simulated, the units of the intervals; 6 or more.
+        max_requests: First requests of each simulated day that count (None: all of them).
         seed: Of log, fit and training; the policies' own seeds are those of `train`.
         twin: Of the ensemble.
         train: Of the schedulers.
@@ -97,18 +97,18 @@ class Table2Config:
     train_day: int = 0
     num_requests: int | None = None
     view: str = "full"
-    num_lives: int = 6
-    most_lived: int | None = None
+    num_replications: int = 6
+    max_requests: int | None = None
     seed: int = 0
     twin: AnswerConfig = field(default_factory=AnswerConfig)
     train: TrainingConfig = field(default_factory=lambda: TRAIN)
     world: str = ""
 
     def __post_init__(self) -> None:
-        if not self.days or min(self.days) < 0 or self.num_lives < 2:
+        if not self.days or min(self.days) < 0 or self.num_replications < 2:
             raise ConfigError(
-                f"days {list(self.days)}, lived {self.num_lives} times", where="reproduce table2",
-                allowed="one or more days, 0 and later; at least 2 lives",
+                f"days {list(self.days)}, simulated {self.num_replications} times", where="reproduce table2",
+                allowed="one or more days, 0 and later; at least 2 replications",
             )  # fmt: skip
         if self.train_day < 0 or (self.num_requests is not None and self.num_requests < FEWEST_REQUESTS):
             raise ConfigError(
@@ -127,7 +127,7 @@ class Table2Config:
         return chosen_world(self.preset, Path(self.world) if self.world else None)
 
     @property
-    def lived_days(self) -> tuple[int, ...]:
+    def simulated_days(self) -> tuple[int, ...]:
         """Days of the world that the policies live."""
         return tuple(self.train_day + shift for shift in self.days)
 
@@ -138,7 +138,7 @@ def quick(config: Table2Config) -> Table2Config:
         TRAIN, seeds=(0, 1), num_updates=10, clone_updates=200, from_logs_updates=300, residual_updates=10
     )
     answers = AnswerConfig(num_steps=1500)
-    return replace(config, twin=answers, train=train, most_lived=5_000)
+    return replace(config, twin=answers, train=train, max_requests=5_000)
 
 
 def unguarded(config: Table2Config) -> Table2Config:
@@ -150,8 +150,8 @@ def unguarded(config: Table2Config) -> Table2Config:
         config.train,
         kl_to_clone=0.0,
         disagreement=0.0,
-        stray_nodes=0.0,
-        stray_services=0.0,
+        randomise_nodes=0.0,
+        randomise_services=0.0,
         from_logs=(),
         residual_updates=0,
     )
@@ -210,10 +210,10 @@ def entrants(schedulers: Schedulers) -> list[Entrant]:
     return found
 
 
-def live(
+def simulate_days(
     config: Table2Config, products: Mapping[str, Path], oracles: Sequence[Kept], progress: Progress
-) -> dict[tuple[str, int], Lived]:
-    """(policy, days after the training day) -> shares [seeds, lives], every policy on the same requests."""
+) -> dict[tuple[str, int], DayShares]:
+    """(policy, days after the training day) -> shares [seeds, replications], every policy on the same requests."""
     world, twin = config.simulated, PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
     example = example_for(twin.encoding, twin.windows)
@@ -225,19 +225,19 @@ def live(
             twin.encoding,
             network,
             behaviour(config.behaviour),
-            config.num_lives,
+            config.num_replications,
             rules,
             mixed=mixed,
-            most_requests=config.most_lived,
+            most_requests=config.max_requests,
         )
         for mixed in (False, True)
     )
     networks, others = _by_need(entrants(schedulers))
     known = (*KINDS, *rules)
-    oracles_program = oracle_program(world, config.num_lives, most_requests=config.most_lived)
-    found: dict[tuple[str, int], Lived] = {}
+    oracles_program = oracle_program(world, config.num_replications, most_requests=config.max_requests)
+    found: dict[tuple[str, int], DayShares] = {}
     with progress.stage("live the days", total=len(config.days), unit="days") as stage:
-        for done, (shift, day) in enumerate(zip(config.days, config.lived_days, strict=True)):
+        for done, (shift, day) in enumerate(zip(config.days, config.simulated_days, strict=True)):
             today, weekday = conditions(world, day), jnp.int32(day % 7)
             key = jax.random.fold_in(jax.random.key(config.seed + 1), day)
             stage(done, text=f"day {day}, rules")
@@ -248,8 +248,8 @@ def live(
             found |= _dealt(alike(key, kind, _together(networks), today, weekday), networks, shift)
             mine = [kept.oracle for kept in oracles if kept.oracle.day == day]
             if mine:
-                lived = oracles_program(key, mine[0].params, today, weekday)
-                found[ORACLE, shift] = Lived(*(np.asarray(leaf, float)[None] for leaf in lived))
+                simulated = oracles_program(key, mine[0].params, today, weekday)
+                found[ORACLE, shift] = DayShares(*(np.asarray(leaf, float)[None] for leaf in simulated))
         stage(len(config.days))
     return found
 
@@ -266,33 +266,37 @@ def _together(policies: Sequence[Entrant]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(one.params for one in policies))
 
 
-def _dealt(lived: Lived, members: Sequence[Entrant], shift: int) -> dict[tuple[str, int], Lived]:
+def _dealt(simulated: DayShares, members: Sequence[Entrant], shift: int) -> dict[tuple[str, int], DayShares]:
     """The rows of one call, given back to their policies."""
     first, dealt = 0, {}
     for one in members:
         size = len(jax.tree.leaves(one.params)[0])
-        dealt[one.name, shift] = Lived(*(np.asarray(leaf[first : first + size], float) for leaf in lived))
+        dealt[one.name, shift] = DayShares(
+            *(np.asarray(leaf[first : first + size], float) for leaf in simulated)
+        )
         first += size
     return dealt
 
 
 def table(
     config: Table2Config,
-    lived: Mapping[tuple[str, int], Lived],
+    simulated: Mapping[tuple[str, int], DayShares],
     schedulers: Schedulers,
     oracles: Sequence[Kept],
-    intervals: BootstrapConfig | None = None,
+    intervals: IntervalConfig | None = None,
 ) -> dict[str, Any]:
-    """The table as plain values: rows with intervals over lives and seeds, paired differences, shares of the oracle."""
-    intervals = intervals or BootstrapConfig()
-    weights = weights_of(config.num_lives, intervals)
+    """The table as plain values: rows with intervals over replications and seeds, paired differences, shares of the
+    oracle."""
+    intervals = intervals or IntervalConfig()
+    weights = weights_of(config.num_replications, intervals)
     draws = {
-        case: Lived(*(_drawn(leaf, weights, intervals) for leaf in shares)) for case, shares in lived.items()
+        case: DayShares(*(_drawn(leaf, weights, intervals) for leaf in shares))
+        for case, shares in simulated.items()
     }
-    policies = list(dict.fromkeys(policy for policy, _ in lived))
+    policies = list(dict.fromkeys(policy for policy, _ in simulated))
 
     def told(values: np.ndarray) -> Estimate:
-        return summarise(values, config.num_lives, intervals)
+        return summarise(values, config.num_replications, intervals)
 
     rows, differences = [], []
     for shift in config.days:
@@ -303,13 +307,13 @@ def table(
             row: dict[str, Any] = {
                 "policy": policy,
                 "shift_days": shift,
-                "num_seeds": len(lived[policy, shift].on_time),
+                "num_seeds": len(simulated[policy, shift].on_time),
             }
             row |= named("on_time", told(mine.on_time)) | named("offload_ratio", told(mine.offload))
             row |= named("on_time_over_random", told(mine.on_time - base.on_time))
             row |= named("offload_over_random", told(mine.offload - base.offload))
             row |= {"low": row["on_time_low"], "high": row["on_time_high"]}
-            row["promised"] = _promised(schedulers, policy)
+            row["promised"] = _in_model(schedulers, policy)
             if (EXPECTED_ON_TIME, shift) in draws:
                 failed = 1.0 - draws[EXPECTED_ON_TIME, shift].on_time
                 row |= named("failures_avoided", told((mine.on_time + failed - 1.0) / failed))
@@ -326,29 +330,30 @@ def table(
             gap = told(draws[LADDER, shift].on_time - draws[reference, shift].on_time)
             where = {"policy": LADDER, "reference": reference, "shift_days": shift}
             differences.append(where | named("on_time", gap) | {"verdict": verdict(gap, "higher").value})
-    promised = float(np.max(schedulers.held_out_curve, axis=1).mean())
+    in_model = float(np.max(schedulers.held_out_curve, axis=1).mean())
     return {
         "preset": config.simulated.name,
         "behaviour": config.behaviour,
         "config": asdict(config),
-        "interval": "95 % over lived days and, where there are several, seeds",
+        "interval": "95 % over simulated days and, where there are several, seeds",
         "rows": rows,
         "differences": differences,
-        "promised_on_time": promised,
-        "promised_minus_true": promised - float(np.mean(lived[TWIN, config.days[0]].on_time)),
+        "in_model_on_time": in_model,
+        "optimism_gap": in_model - float(np.mean(simulated[TWIN, config.days[0]].on_time)),
         "oracles": [{"day": kept.oracle.day, "train_s": kept.train_s} for kept in oracles],
         "paper_offload_over_random": PAPER,
     }
 
 
-def _promised(schedulers: Schedulers, policy: str) -> float | None:
+def _in_model(schedulers: Schedulers, policy: str) -> float | None:
     """What the ladder's referee saw of a policy, with the member of the ensemble that no policy was trained with."""
     step = schedulers.ladder.get(schedulers.chosen[0] if policy == LADDER else policy)
     return None if step is None else float(step.value)
 
 
-def _drawn(shares: np.ndarray, weights: np.ndarray, config: BootstrapConfig) -> np.ndarray:
-    """The mean share under every draw of lives; with several seeds each draw takes seeds with replacement too."""
+def _drawn(shares: np.ndarray, weights: np.ndarray, config: IntervalConfig) -> np.ndarray:
+    """The mean share under every draw of replications; with several seeds each draw takes seeds with replacement
+    too."""
     each = shares @ weights.T / weights.sum(axis=1)
     num_seeds, num_draws = each.shape
     if num_seeds == 1:

@@ -26,9 +26,16 @@ import jax
 import jax.numpy as jnp
 
 from evaluation.simulator.arrivals import needed, uniforms
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.failures import is_up, next_down_s, way_s
-from evaluation.simulator.modulation import NOTHING_HIDDEN, Hidden, draw_hidden, of_chain, time_for, value_at
+from evaluation.simulator.modulation import (
+    NOTHING_HIDDEN,
+    HiddenChanges,
+    draw_hidden,
+    of_chain,
+    time_for,
+    value_at,
+)
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from twin.contracts import Array, Streams
@@ -38,13 +45,13 @@ _WAY_BACK = 1
 """Folded into an offer's key for what only worlds with outputs draw."""
 
 
-class Queues(NamedTuple):
+class CoreQueues(NamedTuple):
     """Private state of the answers."""
 
     free_s: (
         Array  # [cores, nodes, *streams] episode time at which a core's work ends; inf where there is no core
     )
-    hidden: Hidden = NOTHING_HIDDEN
+    hidden: HiddenChanges = NOTHING_HIDDEN
 
 
 class Offer(NamedTuple):
@@ -61,7 +68,7 @@ class Offer(NamedTuple):
     service: Array  # int32, the world's own index
 
 
-def empty_queues(key: Array, world: World, today: Conditions, streams: Streams) -> Queues:
+def empty_queues(key: Array, world: World, today: DayConditions, streams: Streams) -> CoreQueues:
     """Nothing of the day in the system; leaves [cores, nodes, *streams]."""
     hidden = draw_hidden(key, world, today, streams)
     exists = jnp.asarray(today.core_exists)
@@ -69,19 +76,19 @@ def empty_queues(key: Array, world: World, today: Conditions, streams: Streams) 
         (*exists.shape, *(1,) * len(streams))
     )
     free_s = jnp.broadcast_to(free_s, (*exists.shape, *streams))
-    return Queues(free_s if hidden.taken_s is None else jnp.maximum(free_s, hidden.taken_s), hidden)
+    return CoreQueues(free_s if hidden.taken_s is None else jnp.maximum(free_s, hidden.taken_s), hidden)
 
 
 def draw_offer(
     key: Array,
     world: World,
-    today: Conditions,
+    today: DayConditions,
     names: Names,
     request: Requests,
     clock_s: Array,
     node: Array,
     willing: Array | None = None,
-    hidden: Hidden = NOTHING_HIDDEN,
+    hidden: HiddenChanges = NOTHING_HIDDEN,
 ) -> Offer:
     """Draws all of an offer that does not depend on what else is in the system.
 
@@ -129,13 +136,13 @@ def draw_offer(
 def answer(
     key: Array,
     world: World,
-    today: Conditions,
+    today: DayConditions,
     names: Names,
-    queues: Queues,
+    queues: CoreQueues,
     request: Requests,
     clock_s: Array,
     node: Array,
-) -> tuple[Queues, Fate]:
+) -> tuple[CoreQueues, Fate]:
     """Offers one request to a node and draws what becomes of it; arguments as of `draw_offer`.
 
     Returns:
@@ -160,7 +167,13 @@ def answer(
 
 
 def _ending(
-    world: World, today: Conditions, offer: Offer, here: Array, clock_s: Array, start_s: Array, end_s: Array
+    world: World,
+    today: DayConditions,
+    offer: Offer,
+    here: Array,
+    clock_s: Array,
+    start_s: Array,
+    end_s: Array,
 ) -> tuple[Fate, Array, Array]:
     """Fate of an offer taken; when its core is free again; whether it takes one."""
     status = jnp.full(clock_s.shape, COMPLETED, jnp.int32)
@@ -191,14 +204,14 @@ def _ending(
     return fate, end_s, takes_core & possible
 
 
-def _run_s(hidden: Hidden, offer: Offer, start_s: Array) -> Array:
+def _run_s(hidden: HiddenChanges, offer: Offer, start_s: Array) -> Array:
     """[*streams] how long the run takes that begins at `start_s`."""
     if hidden.speed is None:
         return offer.run_s
     return time_for(of_chain(hidden.speed, offer.node), start_s, offer.run_s)
 
 
-def _latency_s(world: World, today: Conditions, link: Array, uniform: Array) -> Array:
+def _latency_s(world: World, today: DayConditions, link: Array, uniform: Array) -> Array:
     kinds = (world.local, world.cross_site, world.wan)
     noise = jnp.stack([kind.noise.quantile(uniform) for kind in kinds])
     chosen = jnp.sum(jnp.where(_one_hot(link, len(kinds)), noise, 0.0), axis=0)

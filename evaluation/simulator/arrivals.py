@@ -1,6 +1,6 @@
 """Who asks: Poisson arrivals with a daily cycle, agents who live at a site, services by the scenario's taste.
 
-A day whose requests are listed (`Conditions.asked`) draws nothing: its requests come as they stand in the list.
+A day whose requests are listed (`DayConditions.asked`) draws nothing: its requests come as they stand in the list.
 
 The gap to the next arrival solves `rate(midpoint) * gap = E` with E exponential and the midpoint taken at
 half the gap that the present rate would give: exact for a constant rate, with a relative error of the order
@@ -12,8 +12,8 @@ half the gap that the present rate would give: exact for a constant rate, with a
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.asked import Asked, next_row
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.asked import DayRequests, next_row
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.laws import SMALLEST_UNIFORM
 from evaluation.simulator.modulation import Path, time_for
 from evaluation.simulator.names import Names
@@ -39,7 +39,7 @@ def draw_index(cumulative: Array, uniform: Array) -> Array:
     return jnp.minimum(index, cumulative.shape[0] - 1)
 
 
-def gap_s(today: Conditions, time_of_day_s: Array, uniform: Array) -> Array:
+def gap_s(today: DayConditions, time_of_day_s: Array, uniform: Array) -> Array:
     """Time to the next arrival, same shape as its arguments; `uniform` is in (0, 1)."""
 
     def rate(time_s: Array) -> Array:
@@ -52,7 +52,12 @@ def gap_s(today: Conditions, time_of_day_s: Array, uniform: Array) -> Array:
 
 
 def ask(
-    world: World, today: Conditions, names: Names, uniforms: Array, time_of_day_s: Array, weekday: int | Array
+    world: World,
+    today: DayConditions,
+    names: Names,
+    uniforms: Array,
+    time_of_day_s: Array,
+    weekday: int | Array,
 ) -> Requests:
     """The request that arrives at `time_of_day_s` [*streams], made of four uniform numbers [4, *streams].
 
@@ -92,7 +97,7 @@ def ask(
     )
 
 
-def declare(world: World, today: Conditions, agent: Array, service: Array, size: Array) -> Array:
+def declare(world: World, today: DayConditions, agent: Array, service: Array, size: Array) -> Array:
     """[*streams] the work that requests declare, see `options.Declared`."""
     work_s = jnp.asarray(today.work_s)[service] * size
     if not world.declared.any:
@@ -105,7 +110,7 @@ def declare(world: World, today: Conditions, agent: Array, service: Array, size:
     return jnp.where(jnp.isfinite(rounded), rounded, work_s)
 
 
-def needed(world: World, today: Conditions, request: Requests, service: Array, scatter: Array) -> Array:
+def needed(world: World, today: DayConditions, request: Requests, service: Array, scatter: Array) -> Array:
     """[*streams] the work that requests really are, given what they declare; `service` is the world's own index."""
     declared = world.declared
     if not declared.any:
@@ -122,7 +127,9 @@ def accepting(names: Names, agent: Array) -> dict[str, Array]:
     return {"accepts_home": home, "accepts_elsewhere": elsewhere, "accepts_cloud": cloud}
 
 
-def listed(today: Conditions, asked: Asked, names: Names, row: Array, weekday: int | Array) -> Requests:
+def listed(
+    today: DayConditions, asked: DayRequests, names: Names, row: Array, weekday: int | Array
+) -> Requests:
     """The request in row `row` [*streams] of the day's list, leaves [*streams]; one core, as all requests."""
     agent, service = jnp.asarray(asked.agent)[row], jnp.asarray(asked.service)[row]
     day_fraction = jnp.asarray(asked.arrival_s)[row] / CALENDAR_DAY_S
@@ -153,7 +160,7 @@ def uniforms(key: Array, num: int, streams: Streams) -> Array:
 def next_request(
     key: Array,
     world: World,
-    today: Conditions,
+    today: DayConditions,
     names: Names,
     offset_s: Array,
     clock_s: Array,

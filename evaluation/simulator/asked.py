@@ -17,7 +17,7 @@ STEP_ULPS = 2
 """Least distance of two arrivals in float32 steps: 0.016 s at the end of a calendar day, 0.0005 s in its first hour."""
 
 
-class Asked(NamedTuple):
+class DayRequests(NamedTuple):
     """A day's requests in order of arrival, in the world's own indices; leaves [requests].
 
     Padding at the end, at least one row: it arrives when the nominal day is over, so that it never does.
@@ -56,17 +56,17 @@ def distinct(arrival_s: np.ndarray) -> np.ndarray:
     return result.astype(np.float32)
 
 
-def padded(asked: Asked, num_rows: int, day_s: float) -> Asked:
+def padded(asked: DayRequests, num_rows: int, day_s: float) -> DayRequests:
     """The list with padding up to `num_rows` rows, more than it has; its padding arrives at `day_s`."""
     missing = num_rows - len(asked.arrival_s)
 
     def pad(leaf: np.ndarray, value: float) -> np.ndarray:
         return np.concatenate([leaf, np.full(missing, value, leaf.dtype)])
 
-    return Asked(pad(asked.arrival_s, day_s), *(pad(leaf, 0) for leaf in asked[1:]))
+    return DayRequests(pad(asked.arrival_s, day_s), *(pad(leaf, 0) for leaf in asked[1:]))
 
 
-def next_row(asked: Asked, offset_s: Array, clock_s: Array) -> tuple[Array, Array]:
+def next_row(asked: DayRequests, offset_s: Array, clock_s: Array) -> tuple[Array, Array]:
     """The first request that arrives after `clock_s`, found by bisection.
 
     Args:

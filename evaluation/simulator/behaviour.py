@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from evaluation.simulator.conditions import WAN, Conditions
+from evaluation.simulator.conditions import WAN, DayConditions
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
 from twin.placement.types import Requests
 
 
-class View(NamedTuple):
+class BehaviourView(NamedTuple):
     """What a behaviour sees of one system; it is written for one stream."""
 
     request: Requests  # leaves [], demand [resources]; in the world's own indices
@@ -32,21 +32,21 @@ class Behaviour(NamedTuple):
 
     name: str
     description: str
-    probabilities: Callable[[Conditions, View], Array]  # -> [nodes], >= 0, summing to one
+    probabilities: Callable[[DayConditions, BehaviourView], Array]  # -> [nodes], >= 0, summing to one
 
 
-def _uniform(today: Conditions, view: View) -> Array:
+def _uniform(today: DayConditions, view: BehaviourView) -> Array:
     num_nodes = today.speed.shape[0]
     if view.allowed is None:
         return jnp.full(num_nodes, 1.0 / num_nodes)
     return view.allowed / jnp.sum(view.allowed)
 
 
-def _among_allowed(view: View, score: Array) -> Array:
+def _among_allowed(view: BehaviourView, score: Array) -> Array:
     return score if view.allowed is None else jnp.where(view.allowed, score, -jnp.inf)
 
 
-def _greedy(view: View, score: Array) -> Array:
+def _greedy(view: BehaviourView, score: Array) -> Array:
     """Probability one for the largest score of an allowed node, shared equally among ties."""
     score = _among_allowed(view, score)
     best = score >= jnp.max(score)
@@ -54,7 +54,7 @@ def _greedy(view: View, score: Array) -> Array:
     return best / jnp.sum(best)
 
 
-def _relative_load(today: Conditions, view: View) -> Array:
+def _relative_load(today: DayConditions, view: BehaviourView) -> Array:
     return view.num_in_system / jnp.sum(jnp.asarray(today.core_exists), axis=0)
 
 
@@ -64,13 +64,13 @@ RANDOM_SHARE = 0.3
 """Share of decisions that the behaviour `mix` takes at random."""
 
 
-def _mix(today: Conditions, view: View) -> Array:
+def _mix(today: DayConditions, view: BehaviourView) -> Array:
     score = _among_allowed(view, -_relative_load(today, view) / ERROR)
     weight = jnp.exp(score - jnp.max(score))
     return RANDOM_SHARE * _uniform(today, view) + (1.0 - RANDOM_SHARE) * weight / jnp.sum(weight)
 
 
-def _least_expected_delay(today: Conditions, view: View) -> Array:
+def _least_expected_delay(today: DayConditions, view: BehaviourView) -> Array:
     request = view.request
     link = jnp.asarray(today.link)[request.site]
     transfer_s = jnp.asarray(today.latency_s)[link] + request.input_mib * jnp.asarray(today.s_per_mib)[link]
@@ -82,12 +82,12 @@ def _least_expected_delay(today: Conditions, view: View) -> Array:
     return _greedy(view, -(jnp.maximum(transfer_s, wait_s) + run_s))
 
 
-def _home(today: Conditions, view: View) -> Array:
+def _home(today: DayConditions, view: BehaviourView) -> Array:
     link = jnp.asarray(today.link)[view.request.site]
     return _greedy(view, jnp.where(link == 0, -_relative_load(today, view), -jnp.inf))
 
 
-def _cloud_only(today: Conditions, view: View) -> Array:
+def _cloud_only(today: DayConditions, view: BehaviourView) -> Array:
     link = jnp.asarray(today.link)[view.request.site]
     return _greedy(view, jnp.where(link == WAN, -_relative_load(today, view), -jnp.inf))
 

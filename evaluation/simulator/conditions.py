@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linprog
 
-from evaluation.simulator.asked import Asked
+from evaluation.simulator.asked import DayRequests
 from evaluation.simulator.options import LINK_KINDS, PROCESSOR_SHARING, LinkFault, Outage
 from evaluation.simulator.world import DAYS_A_WEEK, FIRST_WEEKEND_DAY, World
 
@@ -21,7 +21,7 @@ LOCAL, CROSS_SITE, WAN = range(NUM_LINKS)
 """Kinds of link from the site of arrival to a node, and of offers: at home, elsewhere, in the cloud."""
 
 
-class Conditions(NamedTuple):
+class DayConditions(NamedTuple):
     """One day of a world; indices are positions in the world's own declarations."""
 
     day: np.ndarray  # [] float32, days since day 0
@@ -58,12 +58,12 @@ class Conditions(NamedTuple):
     asks: np.ndarray  # [agents]: factor of what an agent declares over what it expects
     known_size: np.ndarray  # []: mean of size ** informative
     rate_variance: np.ndarray  # []: of the day's mean rate, relative, from bursts
-    asked: Asked | None = (
+    asked: DayRequests | None = (
         None  # the day's requests, where they are listed and not drawn (`simulator.workloads`)
     )
 
 
-class Population(NamedTuple):
+class WorldAgents(NamedTuple):
     """What is drawn once for a world."""
 
     share: np.ndarray  # [agents]
@@ -76,7 +76,7 @@ class Population(NamedTuple):
     )  # [2, services, nodes], standard normal: the pattern of day 0, and the one that replaces it
 
 
-def world_draw(world: World) -> Population:
+def world_draw(world: World) -> WorldAgents:
     """Draws agents, tastes and affinity patterns from the world's own seed."""
     random = np.random.default_rng([world.seed, 0x7717])
     num_agents, num_services, num_scenarios = world.num_agents, len(world.services), len(world.scenarios)
@@ -91,7 +91,7 @@ def world_draw(world: World) -> Population:
     accepts = np.stack([_preferences(random, row, world.stubbornness) for row in means])
     taste = random.standard_normal((num_services, num_scenarios))
     affinity = random.standard_normal((2, num_services, len(world.nodes)))
-    return Population(share / share.sum(), site, scenario, accepts, taste, affinity)
+    return WorldAgents(share / share.sum(), site, scenario, accepts, taste, affinity)
 
 
 def _preferences(random: np.random.Generator, mean: np.ndarray, stubbornness: float) -> np.ndarray:
@@ -104,7 +104,7 @@ def _preferences(random: np.random.Generator, mean: np.ndarray, stubbornness: fl
     return np.where((mean > 0.0) & (mean < 1.0), drawn, mean)
 
 
-def conditions(world: World, day: float) -> Conditions:
+def conditions(world: World, day: float) -> DayConditions:
     """The numbers that hold on `day` (days since day 0, >= 0) of a validated world."""
     population = world_draw(world)
     months = day / 30.0
@@ -121,7 +121,7 @@ def conditions(world: World, day: float) -> Conditions:
         world.outages, [node.name for node in world.nodes], [one.node for one in world.outages], day
     )
     faults = _windows(world.link_faults, LINK_KINDS, [one.link for one in world.link_faults], day)
-    return Conditions(
+    return DayConditions(
         day=np.asarray(day, np.float32),
         core_exists=np.arange(cores.max())[:, None] < cores[None],
         speed=_speed(world, months),
@@ -172,14 +172,14 @@ def requests_on(world: World, day: float) -> float:
     return world.requests_per_day * (world.weekend_factor if weekend else 1.0)
 
 
-def longest_day(today: Conditions) -> int:
+def longest_day(today: DayConditions) -> int:
     """Requests that a day stays below, but for one in a million (six standard deviations)."""
     mean = float(today.rate_per_s * today.day_s)
     variance = mean + mean**2 * float(today.rate_variance)
     return int(mean + 6.0 * variance**0.5) + 1
 
 
-def service_mix(world: World, population: Population, months: float) -> np.ndarray:
+def service_mix(world: World, population: WorldAgents, months: float) -> np.ndarray:
     """[services, scenarios] shares of the services in the requests of each scenario, 30 days a month."""
     share = np.array([service.share for service in world.services])
     trend = np.array([service.trend for service in world.services])
@@ -226,7 +226,7 @@ def _speed(world: World, months: float) -> np.ndarray:
     return np.array([node.speed * (slowed if node.name in slow else 1.0) for node in world.nodes], np.float32)
 
 
-def _accepts(world: World, population: Population, months: float) -> np.ndarray:
+def _accepts(world: World, population: WorldAgents, months: float) -> np.ndarray:
     """[NUM_LINKS, agents] as drawn, the log-odds away from home shifted; who never or always accepts goes on so."""
     if world.drift.acceptance == 0.0:
         return population.accepts.astype(np.float32)
@@ -279,7 +279,7 @@ def _windows(
     return np.where(holds[None], times, np.inf).astype(np.float32)
 
 
-def _affinity(world: World, population: Population, months: float) -> np.ndarray:
+def _affinity(world: World, population: WorldAgents, months: float) -> np.ndarray:
     """exp(spread * pattern): the pattern turns from the first drawn one to the second, its variance kept."""
     moved = min(world.drift.migration * months, 1.0)
     pattern = np.sqrt(1.0 - moved) * population.affinity[0] + np.sqrt(moved) * population.affinity[1]

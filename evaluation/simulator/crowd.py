@@ -1,19 +1,19 @@
 """Agents who react: each judges its latest request when it asks again, and accepts, stays or goes accordingly.
 
-    annoyance <- annoyance + memory * (late - annoyance)
+    impatience <- impatience + memory * (late - impatience)
 
 `late` is 1 if that request was completed after its deadline, failed, was dropped, or is overdue; one that is neither
-completed nor overdue is not judged. A refused offer adds `memory * after_refusals * (1 - annoyance)`. Annoyance starts
-at 0 every day. An offer is accepted with probability `preference * (1 - refusing * annoyance)`. After each request the
-agent leaves for good with probability `leaving * annoyance`, or else pauses with probability `pausing * annoyance`; a
-new session begins when it returns.
+completed nor overdue is not judged. A refused offer adds `memory * after_refusals * (1 - impatience)`. Impatience
+starts at 0 every day. An offer is accepted with probability `preference * (1 - refusing * impatience)`. After each
+request the agent leaves for good with probability `leaving * impatience`, or else pauses with probability `pausing *
+impatience`; a new session begins when it returns.
 
 Arrivals follow the agents who are present: candidates arrive as if everybody were, and those of absent agents are
 skipped (thinning, which is exact). An agent who left for good is replaced by one of the same habits and of good cheer,
 under a new name in the log: within the day, after `newcomer_s` in the mean, and over night at the latest, so that every
 day begins alike.
 
-Source: paper 000, section 3.1 (agents accept, return or leave).
+Source: Xiong et al., section 3.1 (agents accept, return or leave).
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from evaluation.simulator.arrivals import next_request, uniforms
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.modulation import Path
 from evaluation.simulator.names import Names
 from evaluation.simulator.options import Reactions
@@ -31,21 +31,21 @@ from twin.contracts import Array, Streams
 from twin.placement.types import Requests
 
 
-class Crowd(NamedTuple):
+class AgentStates(NamedTuple):
     """What agents remember; leaves [agents, *streams], times on the episode's clock."""
 
-    annoyance: Array  # in [0, 1]
+    impatience: Array  # in [0, 1]
     due_s: Array  # when the latest accepted request is due; inf: none, or already judged
     end_s: Array  # when it was completed; inf: not yet, or never
     back_s: Array  # absent before, the agent or who comes in its place; inf: has left, and nobody comes today
     session: Array  # int32: sessions of the day before this one
 
 
-def fresh_crowd(num_agents: int, streams: Streams) -> Crowd:
+def fresh_agents(num_agents: int, streams: Streams) -> AgentStates:
     """Everybody present and of good cheer."""
     zero = jnp.zeros((num_agents, *streams), jnp.float32)
     never = jnp.full_like(zero, jnp.inf)
-    return Crowd(zero, never, never, zero, jnp.zeros(zero.shape, jnp.int32))
+    return AgentStates(zero, never, never, zero, jnp.zeros(zero.shape, jnp.int32))
 
 
 def of_agent(leaf: Array, agent: Array) -> Array:
@@ -61,12 +61,12 @@ def _with(leaf: Array, agent: Array, value: Array) -> Array:
 def next_present(
     key: Array,
     world: World,
-    today: Conditions,
+    today: DayConditions,
     names: Names,
     offset_s: Array,
     clock_s: Array,
     weekday: int | Array,
-    crowd: Crowd,
+    crowd: AgentStates,
     rate: Path | None = None,
 ) -> tuple[Array, Requests, Array]:
     """As `arrivals.next_request`, of agents who are present."""
@@ -95,19 +95,21 @@ def next_present(
     return found
 
 
-def willingness(reactions: Reactions, crowd: Crowd, agent: Array) -> Array:
+def willingness(reactions: Reactions, crowd: AgentStates, agent: Array) -> Array:
     """[*streams] factor in [0, 1] of the agent's probability to accept."""
-    return 1.0 - reactions.refusing * of_agent(crowd.annoyance, agent)
+    return 1.0 - reactions.refusing * of_agent(crowd.impatience, agent)
 
 
-def judge(reactions: Reactions, crowd: Crowd, agent: Array, clock_s: Array) -> Crowd:
+def judge(reactions: Reactions, crowd: AgentStates, agent: Array, clock_s: Array) -> AgentStates:
     """The agents who ask at `clock_s` [*streams] judge their latest requests."""
-    due_s, end_s, annoyance = (of_agent(leaf, agent) for leaf in (crowd.due_s, crowd.end_s, crowd.annoyance))
+    due_s, end_s, impatience = (
+        of_agent(leaf, agent) for leaf in (crowd.due_s, crowd.end_s, crowd.impatience)
+    )
     judged = jnp.minimum(due_s, end_s) <= clock_s
     late = jnp.where(end_s <= due_s, 0.0, 1.0)
-    annoyance = jnp.where(judged, annoyance + reactions.memory * (late - annoyance), annoyance)
+    impatience = jnp.where(judged, impatience + reactions.memory * (late - impatience), impatience)
     return crowd._replace(
-        annoyance=_with(crowd.annoyance, agent, annoyance),
+        impatience=_with(crowd.impatience, agent, impatience),
         due_s=_with(crowd.due_s, agent, jnp.where(judged, jnp.inf, due_s)),
         end_s=_with(crowd.end_s, agent, jnp.where(judged, jnp.inf, end_s)),
     )
@@ -116,12 +118,12 @@ def judge(reactions: Reactions, crowd: Crowd, agent: Array, clock_s: Array) -> C
 def react(
     key: Array,
     reactions: Reactions,
-    crowd: Crowd,
+    crowd: AgentStates,
     request: Requests,
     clock_s: Array,
     accepted: Array,
     asked: Array,
-) -> tuple[Crowd, Array]:
+) -> tuple[AgentStates, Array]:
     """What agents do after their requests: remember what they wait for, leave, or pause.
 
     Args:
@@ -138,25 +140,25 @@ def react(
     """
     agent = request.agent
     numbers = uniforms(key, 3, clock_s.shape)
-    annoyance, session = of_agent(crowd.annoyance, agent), of_agent(crowd.session, agent)
+    impatience, session = of_agent(crowd.impatience, agent), of_agent(crowd.session, agent)
     if reactions.after_refusals > 0.0:
-        hurt = reactions.memory * reactions.after_refusals * (1.0 - annoyance)
-        annoyance = annoyance + jnp.where(asked & ~accepted, hurt, 0.0)
-    leaves = asked & (numbers[0] < reactions.leaving * annoyance)
-    pauses = asked & ~leaves & (numbers[1] < reactions.pausing * annoyance)
+        hurt = reactions.memory * reactions.after_refusals * (1.0 - impatience)
+        impatience = impatience + jnp.where(asked & ~accepted, hurt, 0.0)
+    leaves = asked & (numbers[0] < reactions.leaving * impatience)
+    pauses = asked & ~leaves & (numbers[1] < reactions.pausing * impatience)
     absence_s = -jnp.log1p(-numbers[2]) * reactions.absence_s
     back_s = of_agent(crowd.back_s, agent)
     newcomer_s = jnp.full_like(clock_s, jnp.inf)
     if reactions.newcomer_s < float("inf"):
         newcomer_s = clock_s - jnp.log1p(-numbers[2]) * reactions.newcomer_s
-        annoyance = jnp.where(leaves, 0.0, annoyance)
+        impatience = jnp.where(leaves, 0.0, impatience)
     back_s = jnp.where(leaves, newcomer_s, jnp.where(pauses, clock_s + absence_s, back_s))
     due_s = jnp.where(accepted, clock_s + request.deadline_s, of_agent(crowd.due_s, agent))
     end_s = jnp.where(accepted, jnp.inf, of_agent(crowd.end_s, agent))
     if reactions.newcomer_s < float("inf"):
         due_s = jnp.where(leaves, jnp.inf, due_s)  # whoever comes next does not wait for it
     crowd = crowd._replace(
-        annoyance=_with(crowd.annoyance, agent, annoyance),
+        impatience=_with(crowd.impatience, agent, impatience),
         due_s=_with(crowd.due_s, agent, due_s),
         end_s=_with(crowd.end_s, agent, end_s),
         back_s=_with(crowd.back_s, agent, back_s),

@@ -7,13 +7,13 @@ when it is back. A slow link stretches the transfers that begin meanwhile.
 
 import jax.numpy as jnp
 
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.world import World
 from twin.contracts import Array
 from twin.placement.types import Leaf
 
 
-def on_clock(world: World, today: Conditions, begin_s: float | Array) -> Conditions:
+def on_clock(world: World, today: DayConditions, begin_s: float | Array) -> DayConditions:
     """The day's numbers with the times of its failures on a clock that is zero at `begin_s` ([] or [*streams])."""
     if not (world.outages or world.link_faults):
         return today
@@ -37,7 +37,7 @@ def _beside(day_windows: Leaf, streams_ndim: int) -> Array:
     return windows.reshape(windows.shape + (1,) * (2 + streams_ndim - windows.ndim))
 
 
-def is_up(world: World, today: Conditions, clock_s: Array) -> Array:
+def is_up(world: World, today: DayConditions, clock_s: Array) -> Array:
     """[nodes, *streams] bool: which nodes can take requests at `clock_s` [*streams]."""
     num_nodes = today.speed.shape[0]
     if not world.outages:
@@ -47,7 +47,7 @@ def is_up(world: World, today: Conditions, clock_s: Array) -> Array:
     return jnp.broadcast_to(~down, (num_nodes, *clock_s.shape))
 
 
-def next_down_s(world: World, today: Conditions, after_s: Array) -> Array:
+def next_down_s(world: World, today: DayConditions, after_s: Array) -> Array:
     """[nodes, *streams] when each node goes down next after `after_s` [nodes, *streams]; inf: never."""
     if not world.outages:
         return jnp.full_like(after_s, jnp.inf)
@@ -55,7 +55,7 @@ def next_down_s(world: World, today: Conditions, after_s: Array) -> Array:
     return jnp.min(jnp.where(from_s > after_s[:, None], from_s, jnp.inf), axis=1)
 
 
-def way_s(world: World, today: Conditions, link: Array, begin_s: Array, undisturbed_s: Array) -> Array:
+def way_s(world: World, today: DayConditions, link: Array, begin_s: Array, undisturbed_s: Array) -> Array:
     """Time that a transfer takes which would begin at `begin_s`.
 
     Args:

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.asked import Asked
-from evaluation.simulator.behaviour import Behaviour, View
-from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.asked import DayRequests
+from evaluation.simulator.behaviour import Behaviour, BehaviourView
+from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.failures import is_up
 from evaluation.simulator.hosting import allowed_nodes
-from evaluation.simulator.mechanics import Mechanics, Told, mechanics_of
+from evaluation.simulator.mechanics import Completions, Mechanics, mechanics_of
 from evaluation.simulator.names import Names, own_names
 from evaluation.simulator.world import World
 from twin.contracts import Array, PyTree
@@ -56,7 +56,7 @@ def play(
     days: Sequence[float],
     seed: int,
     *,
-    asked: Callable[[float], Asked] | None = None,
+    asked: Callable[[float], DayRequests] | None = None,
     chunk_steps: int = CHUNK_STEPS,
     progress: Callable[[int], None] = lambda num_requests: None,
 ) -> History:
@@ -85,7 +85,7 @@ def play(
 def play_streams(
     world: World,
     behaviour: Behaviour,
-    today: Conditions,
+    today: DayConditions,
     keys: Array,
     *,
     mechanics: Callable[[World, Names], Mechanics] = mechanics_of,
@@ -95,7 +95,7 @@ def play_streams(
     """As `play`, with the streams' conditions (leaves [streams, ...]), keys [streams] and mechanics given."""
     begin, advance, finish = _programs(world, behaviour, mechanics, chunk_steps)
     chunks: list[History] = []
-    told: list[Told | None] = []
+    told: list[Completions | None] = []
     system, num_requests = begin(today, keys), 0
     while bool(jnp.any(system.live)):
         system, (rows, late) = advance(today, keys, system, len(chunks))
@@ -112,7 +112,7 @@ def _time_first(leaf: Array) -> np.ndarray:
     return np.swapaxes(np.asarray(leaf), 0, 1)
 
 
-def _completed(fate: Fate, told: Sequence[Told | None]) -> Fate:
+def _completed(fate: Fate, told: Sequence[Completions | None]) -> Fate:
     """The fates [steps, days] with what was told later of them, [rows, days]."""
     start_s, finish_s, status = (np.array(leaf) for leaf in (fate.start_s, fate.finish_s, fate.status))
     for late in told:
@@ -133,7 +133,7 @@ def _programs(
     mechanics = make(world, own_names(world))
     advance = partial(_advance, world, mechanics, behaviour, chunk_steps)
 
-    def end(today: Conditions, system: _System) -> Told | None:
+    def end(today: DayConditions, system: _System) -> Completions | None:
         return mechanics.finish(today, system.mechanics)
 
     return (
@@ -143,7 +143,7 @@ def _programs(
     )
 
 
-def _begin(mechanics: Mechanics, today: Conditions, key: Array) -> _System:
+def _begin(mechanics: Mechanics, today: DayConditions, key: Array) -> _System:
     state, (clock_s, request, live) = mechanics.begin(jax.random.fold_in(key, 0), today)
     return _System(clock_s, request, live, state)
 
@@ -153,12 +153,12 @@ def _advance(
     mechanics: Mechanics,
     behaviour: Behaviour,
     num_steps: int,
-    today: Conditions,
+    today: DayConditions,
     key: Array,
     system: _System,
     chunk: Array,
-) -> tuple[_System, tuple[History, Told | None]]:
-    def one(system: _System, step: Array) -> tuple[_System, tuple[History, Told | None]]:
+) -> tuple[_System, tuple[History, Completions | None]]:
+    def one(system: _System, step: Array) -> tuple[_System, tuple[History, Completions | None]]:
         key_node, key_answer, key_next = jax.random.split(jax.random.fold_in(key, step), 3)
         clock_s, request, live, state = system
         probabilities = behaviour.probabilities(today, _view(world, mechanics, today, system))
@@ -175,10 +175,12 @@ def _advance(
     return jax.lax.scan(one, system, steps)
 
 
-def _view(world: World, mechanics: Mechanics, today: Conditions, system: _System) -> View:
+def _view(world: World, mechanics: Mechanics, today: DayConditions, system: _System) -> BehaviourView:
     num_held, work_s = mechanics.held(system.mechanics, system.clock_s)
     up = is_up(world, today, system.clock_s)
-    return View(system.request, num_held, work_s, allowed_nodes(world, today, system.request.service, up))
+    return BehaviourView(
+        system.request, num_held, work_s, allowed_nodes(world, today, system.request.service, up)
+    )
 
 
 def _draw(probabilities: Array, uniform: Array) -> Array:
@@ -188,5 +190,5 @@ def _draw(probabilities: Array, uniform: Array) -> Array:
     return jnp.minimum(below, last)
 
 
-def _stack(days: list[Conditions]) -> Conditions:
+def _stack(days: list[DayConditions]) -> DayConditions:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *days)

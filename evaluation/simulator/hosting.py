@@ -1,13 +1,13 @@
 """Which nodes may take a request: the rules of its service, and what is up.
 
-Rules (paper 000, section 2) are candidate sets in the sense of `Cluster.rules`, so that legality follows from them, and
-the column `candidates` of a log. An offer outside of them fails at once (`evaluation.simulator.answers`).
+Rules (Xiong et al., section 2) are candidate sets in the sense of `Cluster.rules`, so that legality follows from them,
+and the column `candidates` of a log. An offer outside of them fails at once (`evaluation.simulator.answers`).
 """
 
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.conditions import Conditions, hosting
+from evaluation.simulator.conditions import DayConditions, hosting
 from evaluation.simulator.world import World
 from twin.contracts import Array
 
@@ -33,7 +33,7 @@ def rule_of_services(hosts: np.ndarray, rules: np.ndarray) -> np.ndarray:
     return np.argmin(size, axis=1).astype(np.int32)
 
 
-def allowed_nodes(world: World, today: Conditions, service: Array, up: Array) -> Array | None:
+def allowed_nodes(world: World, today: DayConditions, service: Array, up: Array) -> Array | None:
     """Which nodes may be offered a request.
 
     Args:

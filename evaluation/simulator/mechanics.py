@@ -11,13 +11,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.answers import Queues, answer, draw_offer, empty_queues
+from evaluation.simulator.answers import CoreQueues, answer, draw_offer, empty_queues
 from evaluation.simulator.arrivals import next_request
-from evaluation.simulator.conditions import Conditions
-from evaluation.simulator.crowd import Crowd, fresh_crowd, judge, next_present, of_agent, react, willingness
-from evaluation.simulator.modulation import Hidden, Path, draw_hidden, draw_rate
+from evaluation.simulator.conditions import DayConditions
+from evaluation.simulator.crowd import (
+    AgentStates,
+    fresh_agents,
+    judge,
+    next_present,
+    of_agent,
+    react,
+    willingness,
+)
+from evaluation.simulator.modulation import HiddenChanges, Path, draw_hidden, draw_rate
 from evaluation.simulator.names import Names
-from evaluation.simulator.stations import GONE, NOBODY, Jobs, hand_over, no_jobs, pass_time
+from evaluation.simulator.stations import GONE, NOBODY, StationJobs, hand_over, no_jobs, pass_time
 from evaluation.simulator.world import World
 from twin.contracts import Array, PyTree
 from twin.placement.slots import place, read, write
@@ -29,41 +37,41 @@ NUM_SLOTS = 64
 """Requests that a node can hold in a history whose fates unfold; a node that holds as many refuses offers."""
 ANY_WEEKDAY = 0
 """Histories are told no weekday: whoever reads the log finds it in the dates."""
-NOTHING_TOLD = -1
+NO_COMPLETION = -1
 _REACTION, _HIDDEN = 2, 3
 """Folded into a key for what only worlds with reactions, and with hidden changes, draw."""
 
 
-class Told(NamedTuple):
+class Completions(NamedTuple):
     """What came of earlier requests, told now; leaves [rows]."""
 
-    step: Array  # int32: whose; NOTHING_TOLD: of none
+    step: Array  # int32: whose; NO_COMPLETION: of none
     start_s: Array
     finish_s: Array
     status: Array
 
 
-class Answered(NamedTuple):
+class OfferAnswer(NamedTuple):
     """What is known of a request when it has been offered; leaves []."""
 
     fate: Fate  # as far as known: inf and UNKNOWN where it unfolds
     session: Array | None = None  # int32, where agents react
     left: Array | None = None  # bool
-    told: Told | None = None  # one row
+    told: Completions | None = None  # one row
 
 
 class Mechanics(NamedTuple):
     """Pure functions of one stream; `state` is their own."""
 
-    begin: Callable[[Array, Conditions], tuple[PyTree, tuple[Array, Requests, Array]]]
+    begin: Callable[[Array, DayConditions], tuple[PyTree, tuple[Array, Requests, Array]]]
     # (key, today) -> state, first (arrival, request, whether it comes today)
     held: Callable[[PyTree, Array], tuple[Array, Array]]
     # (state, clock) -> [nodes] number in the nodes' hands and their declared work
-    offer: Callable[..., tuple[PyTree, Answered]]
+    offer: Callable[..., tuple[PyTree, OfferAnswer]]
     # (key, today, state, request, clock, node, step, live) -> state, what is known
     following: Callable[..., tuple[PyTree, tuple[Array, Requests, Array]]]
     # (key, today, state, clock, live) -> state, next (arrival, request, whether it comes today)
-    finish: Callable[[Conditions, PyTree], Told | None]
+    finish: Callable[[DayConditions, PyTree], Completions | None]
     # (today, state) -> what is still to be told, once nobody asks any more; leaves [rows]
 
 
@@ -80,7 +88,7 @@ class _Table(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    queues: Queues
+    queues: CoreQueues
     table: _Table
     rate: Path | None
 
@@ -89,7 +97,7 @@ def drawn(world: World, names: Names) -> Mechanics:
     """Fates are drawn at the decision."""
     midnight = jnp.float32(0.0)
 
-    def begin(key: Array, today: Conditions) -> tuple[_Drawn, tuple[Array, Requests, Array]]:
+    def begin(key: Array, today: DayConditions) -> tuple[_Drawn, tuple[Array, Requests, Array]]:
         shape = (today.speed.shape[0], TABLE_DEPTH)
         table = _Table(jnp.zeros(shape), jnp.zeros(shape))
         key_hidden = jax.random.fold_in(key, _HIDDEN)
@@ -103,9 +111,9 @@ def drawn(world: World, names: Names) -> Mechanics:
         return jnp.sum(inside, axis=1, dtype=jnp.float32), jnp.sum(work_s, axis=1)
 
     def offer(
-        key: Array, today: Conditions, state: _Drawn, request: Requests, clock_s: Array, node: Array,
+        key: Array, today: DayConditions, state: _Drawn, request: Requests, clock_s: Array, node: Array,
         _step: Array, _live: Array,
-    ) -> tuple[_Drawn, Answered]:  # fmt: skip
+    ) -> tuple[_Drawn, OfferAnswer]:  # fmt: skip
         queues, fate = answer(key, world, today, names, state.queues, request, clock_s, node)
         slot = jnp.argmin(state.table.finish_s[node])
         entry = (fate.finish_s, request.expected_run_s)
@@ -113,10 +121,10 @@ def drawn(world: World, names: Names) -> Mechanics:
             jnp.where(fate.accepted, leaf.at[node, slot].set(value), leaf)
             for leaf, value in zip(state.table, entry, strict=True)
         ]
-        return _Drawn(queues, _Table(*put), state.rate), Answered(fate)
+        return _Drawn(queues, _Table(*put), state.rate), OfferAnswer(fate)
 
     def following(
-        key: Array, today: Conditions, state: _Drawn, clock_s: Array, _live: Array
+        key: Array, today: DayConditions, state: _Drawn, clock_s: Array, _live: Array
     ) -> tuple[_Drawn, tuple[Array, Requests, Array]]:
         return state, next_request(key, world, today, names, midnight, clock_s, ANY_WEEKDAY, state.rate)
 
@@ -124,20 +132,22 @@ def drawn(world: World, names: Names) -> Mechanics:
 
 
 class Unfolding(NamedTuple):
-    """A system whose fates unfold, with the crowd who asks; leaves with any stream axes."""
+    """A system whose fates unfold, with the agents that send requests; leaves with any stream axes."""
 
     now_s: Array  # [*streams]
-    jobs: Jobs
-    crowd: Crowd
-    hidden: Hidden
+    jobs: StationJobs
+    crowd: AgentStates
+    hidden: HiddenChanges
     rate: Path | None
 
 
-def begin_unfolding(key: Array, world: World, today: Conditions, num_slots: int, clock_s: Array) -> Unfolding:
+def begin_unfolding(
+    key: Array, world: World, today: DayConditions, num_slots: int, clock_s: Array
+) -> Unfolding:
     """An empty system at `clock_s` [*streams], with `num_slots` places a node."""
     streams, key_hidden = clock_s.shape, jax.random.fold_in(key, _HIDDEN)
     jobs = no_jobs(world, num_slots, streams)
-    crowd = fresh_crowd(world.num_agents if world.reactions.any else 0, streams)
+    crowd = fresh_agents(world.num_agents if world.reactions.any else 0, streams)
     hidden = draw_hidden(key_hidden, world, today, streams)
     return Unfolding(clock_s, jobs, crowd, hidden, draw_rate(key_hidden, world, streams))
 
@@ -145,7 +155,7 @@ def begin_unfolding(key: Array, world: World, today: Conditions, num_slots: int,
 def offer_unfolding(
     key: Array,
     world: World,
-    today: Conditions,
+    today: DayConditions,
     names: Names,
     state: Unfolding,
     request: Requests,
@@ -188,7 +198,7 @@ def offer_unfolding(
 def follow_unfolding(
     key: Array,
     world: World,
-    today: Conditions,
+    today: DayConditions,
     names: Names,
     state: Unfolding,
     offset_s: Array,
@@ -227,15 +237,15 @@ def unfolding(world: World, names: Names) -> Mechanics:
     """Fates unfold; they are told when another request takes the slot, or at the end."""
     midnight = jnp.float32(0.0)
 
-    def begin(key: Array, today: Conditions) -> tuple[_Live, tuple[Array, Requests, Array]]:
+    def begin(key: Array, today: DayConditions) -> tuple[_Live, tuple[Array, Requests, Array]]:
         system = begin_unfolding(key, world, today, NUM_SLOTS, midnight)
         shape = (today.speed.shape[0], NUM_SLOTS)
-        books = _Books(jnp.full(shape, NOTHING_TOLD, jnp.int32), jnp.zeros(shape))
+        books = _Books(jnp.full(shape, NO_COMPLETION, jnp.int32), jnp.zeros(shape))
         asked = jnp.bool_(True)
         system, first = follow_unfolding(key, world, today, names, system, midnight, ANY_WEEKDAY, asked)
         return _Live(system, books), first
 
-    def inside(jobs: Jobs, clock_s: Array) -> Array:
+    def inside(jobs: StationJobs, clock_s: Array) -> Array:
         returning = jnp.isfinite(jobs.finish_s) & (jobs.finish_s > clock_s)
         return (jobs.phase != GONE) | returning
 
@@ -245,9 +255,9 @@ def unfolding(world: World, names: Names) -> Mechanics:
         return jnp.sum(here, axis=1, dtype=jnp.float32), jnp.sum(work_s, axis=1)
 
     def offer(
-        key: Array, today: Conditions, state: _Live, request: Requests, clock_s: Array, node: Array,
+        key: Array, today: DayConditions, state: _Live, request: Requests, clock_s: Array, node: Array,
         step: Array, live: Array,
-    ) -> tuple[_Live, Answered]:  # fmt: skip
+    ) -> tuple[_Live, OfferAnswer]:  # fmt: skip
         jobs, agent = state.system.jobs, request.agent
         free = ~inside(jobs, clock_s)[node]
         slot = place(jobs.phase.shape, node, jnp.argmax(free), jnp.any(free))
@@ -256,8 +266,8 @@ def unfolding(world: World, names: Names) -> Mechanics:
             key, world, today, names, state.system, request, node, slot, live
         )
         slot = jnp.where(accepted, slot, jobs.phase.size)
-        told = Told(
-            read(state.books.step, slot, NOTHING_TOLD),
+        told = Completions(
+            read(state.books.step, slot, NO_COMPLETION),
             *(read(leaf, slot, 0) for leaf in (jobs.start_s, jobs.finish_s, jobs.status)),
         )
         books = _Books(
@@ -267,19 +277,19 @@ def unfolding(world: World, names: Names) -> Mechanics:
         never = jnp.float32(jnp.inf)
         fate = Fate(accepted, never, never, jnp.where(accepted, UNKNOWN, REJECTED).astype(jnp.int32))
         left = leaves if world.reactions.any else None
-        return _Live(system, books), Answered(fate, session, left, told)
+        return _Live(system, books), OfferAnswer(fate, session, left, told)
 
     def following(
-        key: Array, today: Conditions, state: _Live, _clock_s: Array, live: Array
+        key: Array, today: DayConditions, state: _Live, _clock_s: Array, live: Array
     ) -> tuple[_Live, tuple[Array, Requests, Array]]:
         system, found = follow_unfolding(key, world, today, names, state.system, midnight, ANY_WEEKDAY, live)
         return state._replace(system=system), found
 
-    def finish(today: Conditions, state: _Live) -> Told:
+    def finish(today: DayConditions, state: _Live) -> Completions:
         system = state.system
         never = jnp.full_like(system.now_s, jnp.inf)
         jobs, _ = pass_time(world, today, system.jobs, system.crowd.end_s, system.now_s, never, system.hidden)
         leaves = (state.books.step, jobs.start_s, jobs.finish_s, jobs.status)
-        return Told(*(leaf.reshape(-1) for leaf in leaves))
+        return Completions(*(leaf.reshape(-1) for leaf in leaves))
 
     return Mechanics(begin, held, offer, following, finish)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.laws import SMALLEST_UNIFORM
 from evaluation.simulator.options import CALENDAR_DAY_S, Periods
 from evaluation.simulator.world import World
@@ -32,19 +32,19 @@ class Path(NamedTuple):
     value: Array  # [periods, chains, *streams], > 0
 
 
-class Hidden(NamedTuple):
-    """What nobody is told of one life of a day; None where the world has no such option."""
+class HiddenChanges(NamedTuple):
+    """What nobody is told of one replication of a day; None where the world has no such option."""
 
     speed: Path | None = None  # a chain for every node: factor of its speed
     work: Path | None = None  # one chain: factor of the work of who arrives
     taken_s: Array | None = None  # [cores, nodes, *streams] until when work of the day before has the core
 
 
-NOTHING_HIDDEN = Hidden()
+NOTHING_HIDDEN = HiddenChanges()
 
 
-def draw_hidden(key: Array, world: World, today: Conditions, streams: Streams) -> Hidden:
-    """Draws what holds of nodes and work in one life of a day; nodes in the order of `today`."""
+def draw_hidden(key: Array, world: World, today: DayConditions, streams: Streams) -> HiddenChanges:
+    """Draws what holds of nodes and work in one replication of a day; nodes in the order of `today`."""
     speed = work = taken_s = None
     if world.slow_nodes.any:
         speed = _draw(jax.random.fold_in(key, _NODES), world.slow_nodes, len(world.nodes), streams)
@@ -61,7 +61,7 @@ def draw_hidden(key: Array, world: World, today: Conditions, streams: Streams) -
         shape = (2, *exists.shape, *streams)
         numbers = jax.random.uniform(jax.random.fold_in(key, _TAKEN), shape, minval=SMALLEST_UNIFORM)
         taken_s = jnp.where(numbers[0] < world.taken_cores, -jnp.log(numbers[1]) * world.taken_mean_s, 0.0)
-    return Hidden(speed, work, taken_s)
+    return HiddenChanges(speed, work, taken_s)
 
 
 def draw_rate(key: Array, world: World, streams: Streams) -> Path | None:
@@ -73,7 +73,7 @@ def draw_rate(key: Array, world: World, streams: Streams) -> Path | None:
 
 
 def _draw(key: Array, periods: Periods, num_chains: int, streams: Streams) -> Path:
-    """Chains from the episode's beginning until long after a day, but for one life in a million."""
+    """Chains from the episode's beginning until long after a day, but for one replication in a million."""
     key_first, key_lengths = jax.random.split(key)
     mean_changes = 2.0 * CALENDAR_DAY_S / (periods.usual_s + periods.other_s)
     num_changes = math.ceil(mean_changes + 6.0 * math.sqrt(mean_changes)) + 2

@@ -12,17 +12,17 @@ LINK_KINDS = ("local", "cross_site", "wan")
 
 @dataclass(frozen=True)
 class Reactions:
-    """How agents respond to what they lived through (`evaluation.simulator.crowd`).
+    """How agents respond to what they generated (`evaluation.simulator.crowd`).
 
-    An agent's annoyance, in [0, 1], is the fading share of its requests that were late (or refused).
+    An agent's impatience, in [0, 1], is the fading share of its requests that were late (or refused).
 
     Attributes:
-        memory: Weight of the latest request in the annoyance, in (0, 1].
-        refusing: An offer is accepted with probability `preference * (1 - refusing * annoyance)`; in [0, 1].
-        leaving: After a request an agent leaves for good with probability `leaving * annoyance`; in [0, 1].
-        pausing: If it stays, it pauses with probability `pausing * annoyance`; in [0, 1].
+        memory: Weight of the latest request in the impatience, in (0, 1].
+        refusing: An offer is accepted with probability `preference * (1 - refusing * impatience)`; in [0, 1].
+        leaving: After a request an agent leaves for good with probability `leaving * impatience`; in [0, 1].
+        pausing: If it stays, it pauses with probability `pausing * impatience`; in [0, 1].
         absence_s: Mean of a pause, exponential; a new session begins when the agent returns.
-        after_refusals: How much of a late request a refused offer weighs in the annoyance, in [0, 1].
+        after_refusals: How much of a late request a refused offer weighs in the impatience, in [0, 1].
         newcomer_s: Mean time until somebody comes in the place of one who has left, exponential; inf: over night only.
     """
 

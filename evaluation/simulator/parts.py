@@ -9,13 +9,13 @@ import numpy as np
 from evaluation.simulator.conditions import conditions, peak_load, service_mix, world_draw
 from evaluation.simulator.laws import lognormal
 from evaluation.simulator.options import CALENDAR_DAY_S
-from evaluation.simulator.world import Link, Node, Scenario, Service, World, validate
+from evaluation.simulator.world import Link, Scenario, World, WorldNode, WorldService, validate
 from logs_schema.errors import ConfigError
 
 LAN = Link(latency_s=0.005, bandwidth_mib_per_s=110.0, noise=lognormal(0.3))
 METRO = Link(latency_s=0.025, bandwidth_mib_per_s=40.0, noise=lognormal(0.3))
 WAN = Link(latency_s=0.1, bandwidth_mib_per_s=8.0, noise=lognormal(0.4))
-"""Links to a node of the same site, of another one, of the cloud (papers 001 and 003, section IV-A)."""
+"""Links to a node of the same site, of another one, of the cloud (KaiS and KMPS, section IV-A)."""
 
 SITE_SPREAD = 0.35
 """Logarithm of the speed of the fastest site's nodes over the mean."""
@@ -38,7 +38,7 @@ def services(
     *,
     log_input_mib: float = 3.0,
     patience: tuple[float, float] = (1.4, 3.0),
-) -> tuple[Service, ...]:
+) -> tuple[WorldService, ...]:
     """Draws services of unlike work, input, deadline, popularity and trend; mean work is one second.
 
     Trends change the mix but not, to first order, the mean work: what a month asks for is to adapt, not more
@@ -66,7 +66,7 @@ def services(
         {name: round(float(value), 4) for name, value in zip(drawn, row, strict=True)}
         for row in zip(*drawn.values(), strict=True)
     ]
-    return tuple(Service(f"service-{index:02d}", **row) for index, row in enumerate(rows))
+    return tuple(WorldService(f"service-{index:02d}", **row) for index, row in enumerate(rows))
 
 
 def _load_neutral(trend: np.ndarray, share: np.ndarray, work_s: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ def _load_neutral(trend: np.ndarray, share: np.ndarray, work_s: np.ndarray) -> n
     return trend - gradient * (gradient @ trend) / (gradient @ gradient)
 
 
-def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[Node, ...]:
+def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[WorldNode, ...]:
     """Draws `num_nodes` nodes of one to three cores for each site; later sites are faster than earlier ones.
 
     As many agents live at a slow site as at a fast one, so it pays to help each other.
@@ -83,7 +83,7 @@ def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[Node, .
     random = np.random.default_rng([seed, 0xEDCE])
     site_speed = np.exp(SITE_SPREAD * np.linspace(-1.0, 1.0, len(sites)))
     return tuple(
-        Node(
+        WorldNode(
             f"{site}-{number + 1}", site, "edge", int(random.choice([1, 2, 3])), 16.0,
             round(float(speed * np.exp(NODE_SPREAD * random.standard_normal())), 3),
         )
@@ -92,9 +92,11 @@ def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[Node, .
     )  # fmt: skip
 
 
-def cloud_nodes(site: str, num_nodes: int) -> tuple[Node, ...]:
+def cloud_nodes(site: str, num_nodes: int) -> tuple[WorldNode, ...]:
     """Cloud machines of two cores, all alike."""
-    return tuple(Node(f"{site}-{number + 1}", site, "cloud", 2, 16.0, 0.9) for number in range(num_nodes))
+    return tuple(
+        WorldNode(f"{site}-{number + 1}", site, "cloud", 2, 16.0, 0.9) for number in range(num_nodes)
+    )
 
 
 def even_load(world: World, day: float = 0.0) -> float:
@@ -148,7 +150,7 @@ def _possible(world: World, load: float) -> float:
     return load
 
 
-def _stretched(world: World, factor: float, *, input_factor: float) -> tuple[Service, ...]:
+def _stretched(world: World, factor: float, *, input_factor: float) -> tuple[WorldService, ...]:
     return tuple(
         replace(
             service,

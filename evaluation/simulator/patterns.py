@@ -10,7 +10,7 @@ Swings. Service s is asked for at rate `rate_s * (1 + swing_s * sin(2 pi f t / d
 other sum, memory or work, stands still; then all are scaled until the first sum swings by `SWING` of its mean, or as
 far as it can.
 
-Source: paper 001, section V-A: P1 periodically fluctuating CPU sum load, P2 memory sum load, P3 as P1 with twice the
+Source: KaiS, section V-A: P1 periodically fluctuating CPU sum load, P2 memory sum load, P3 as P1 with twice the
 frequency, P4 raw stochastic arrivals clipped from the trace. Periods and swings are not published; ours are below.
 """
 
@@ -21,8 +21,8 @@ from functools import partial
 import numpy as np
 from scipy.optimize import linprog
 
-from evaluation.simulator.asked import Asked
-from evaluation.simulator.pool import Pool, asked_of
+from evaluation.simulator.asked import DayRequests
+from evaluation.simulator.pool import ArrivalPool, asked_of
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema.errors import ConfigError
 
@@ -47,14 +47,14 @@ class Pattern:
 
     name: str
     description: str
-    days: Callable[[Pool, World, int, int], list[Asked]]
+    days: Callable[[ArrivalPool, World, int, int], list[DayRequests]]
 
 
 def _random(seed: int, day: int) -> np.random.Generator:
     return np.random.default_rng([seed, day, _LAW_SEED])
 
 
-def _logged(pool: Pool, world: World, num_days: int, seed: int) -> list[Asked]:
+def _logged(pool: ArrivalPool, world: World, num_days: int, seed: int) -> list[DayRequests]:
     """The log's days that hold requests, in turn; squeezed into the nominal day if that is shorter than they are."""
     day = (pool.clock_s // CALENDAR_DAY_S).astype(int)
     time_s = pool.clock_s - day * CALENDAR_DAY_S
@@ -67,7 +67,7 @@ def _logged(pool: Pool, world: World, num_days: int, seed: int) -> list[Asked]:
     ]
 
 
-def _clipped(pool: Pool, world: World, num_days: int, seed: int) -> list[Asked]:
+def _clipped(pool: ArrivalPool, world: World, num_days: int, seed: int) -> list[DayRequests]:
     """Consecutive pieces of the log, which begins again after its end, each stretched over a nominal day."""
     num_rows, total = max(round(world.requests_per_day), 1), len(pool.clock_s)
     clock_s = pool.clock_s - pool.clock_s[0]
@@ -83,8 +83,8 @@ def _clipped(pool: Pool, world: World, num_days: int, seed: int) -> list[Asked]:
 
 
 def _swinging(
-    pool: Pool, world: World, num_days: int, seed: int, *, of_memory: bool, periods: int
-) -> list[Asked]:
+    pool: ArrivalPool, world: World, num_days: int, seed: int, *, of_memory: bool, periods: int
+) -> list[DayRequests]:
     """Requests sampled by service at rates that swing; which request of a service comes is chosen at random."""
     num_services = len(world.services)
     share = np.bincount(pool.service, minlength=num_services) / len(pool.service)
@@ -104,7 +104,7 @@ def _swinging(
     return days
 
 
-def loads(pool: Pool, world: World) -> tuple[np.ndarray, np.ndarray]:
+def loads(pool: ArrivalPool, world: World) -> tuple[np.ndarray, np.ndarray]:
     """[services] mean work (s) and memory (GiB) of a request of each service; 0 where the log has none."""
     count = np.bincount(pool.service, minlength=len(world.services))
     work_s = np.bincount(pool.service, pool.run_s, len(world.services)) / np.maximum(count, 1)
@@ -145,7 +145,7 @@ def swinging_times(random: np.random.Generator, num: int, swing: float, periods:
     return times[:num]
 
 
-def _fitted(pool: Pool, world: World, num_days: int, seed: int) -> list[Asked]:
+def _fitted(pool: ArrivalPool, world: World, num_days: int, seed: int) -> list[DayRequests]:
     """Days drawn from the log's marginals: rate by hour, mix of services, and each service's laws of size."""
     num_services = len(world.services)
     hour = (pool.clock_s % CALENDAR_DAY_S) / CALENDAR_DAY_S * HOURS
@@ -160,7 +160,7 @@ def _fitted(pool: Pool, world: World, num_days: int, seed: int) -> list[Asked]:
             np.sort(random.uniform(size=num)), edges / edges[-1], np.linspace(0.0, 1.0, HOURS + 1)
         )
         service = random.choice(num_services, num, p=share)
-        drawn = Pool(
+        drawn = ArrivalPool(
             time * world.day_s, service, np.full(num, -1), *(
                 _from_law(random, leaf, pool.service, service)
                 for leaf in (pool.run_s, pool.input_factor, pool.deadline_factor)

@@ -11,9 +11,9 @@ and borrows the world's scale, so that the load a preset declares is kept:
   is the world's, times such a ratio of the log's own deadlines, and so is the input. Then all runs and deadlines are
   stretched alike until the mean work is the world's.
 * *Agents.* By name, or the k-th busiest of the log is the world's k-th busiest (modulo its number); where the log hides
-  them, requests come from the world's agents at random, as papers 001 and 003 forward theirs to the access points.
+  them, requests come from the world's agents at random, as KaiS and KMPS forward theirs to the access points.
 
-Source: the request generator of paper 001, section IV-A (services from `task_type`, delay requirements from scaled
+Source: the request generator of KaiS, section IV-A (services from `task_type`, delay requirements from scaled
 durations).
 """
 
@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.simulator.asked import Asked, distinct
-from evaluation.simulator.conditions import Population, service_mix, world_draw
+from evaluation.simulator.asked import DayRequests, distinct
+from evaluation.simulator.conditions import WorldAgents, service_mix, world_draw
 from evaluation.simulator.laws import SMALLEST_UNIFORM, Law
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from evaluation.simulator.world_files import world_of
@@ -40,7 +40,7 @@ SIZES = (0.25, 4.0)
 RARE = 0.1
 """Labels with less than this share of a class's fair share of the requests have no class of their own."""
 HIDDEN = -1
-"""`Pool.agent` where the log does not tell who asks."""
+"""`ArrivalPool.agent` where the log does not name the requesting agent."""
 _PIECE = 1 << 14
 """Values that go through a law at once."""
 _COLUMNS = (
@@ -56,7 +56,7 @@ _COLUMNS = (
 )
 
 
-class Pool(NamedTuple):
+class ArrivalPool(NamedTuple):
     """Requests of a log in order of arrival, in a world's indices and units; arrays [requests], NaN where unknown."""
 
     clock_s: np.ndarray  # float64, since midnight of the log's first day
@@ -67,7 +67,7 @@ class Pool(NamedTuple):
     deadline_factor: np.ndarray  # over the deadline of service and scenario
 
 
-def read_pool(archive: Archive, world: World) -> Pool:
+def read_pool(archive: Archive, world: World) -> ArrivalPool:
     """The requests of an archive as those of a world.
 
     Raises:
@@ -91,7 +91,7 @@ def read_pool(archive: Archive, world: World) -> Pool:
     own_run_s = work_s[service] * np.where(np.isfinite(size), size, 1.0)
     stretch = mean_work_s(world, population) / np.mean(own_run_s)
     deadline = _relative(_numbers(rows["deadline_s"]), service)
-    return Pool(
+    return ArrivalPool(
         clock_s, service, agent, own_run_s * stretch,
         input_factor=_relative(_numbers(rows["input_mib"]), service),
         deadline_factor=np.where(np.isfinite(deadline), deadline, 1.0) * stretch,
@@ -99,12 +99,12 @@ def read_pool(archive: Archive, world: World) -> Pool:
 
 
 def asked_of(
-    pool: Pool,
+    pool: ArrivalPool,
     row: np.ndarray,
     arrival_s: np.ndarray,
     world: World,
     random: np.random.Generator,
-) -> Asked:
+) -> DayRequests:
     """A day's list made of rows of a pool, with everything that the log hides drawn from the world's laws.
 
     Args:
@@ -122,7 +122,7 @@ def asked_of(
     factor = np.where(np.isfinite(pool.input_factor[row]), pool.input_factor[row], law)
     input_mib = np.array([one.input_mib for one in world.services])[service] * factor
     deadline_s = _deadlines(world)[service, population.scenario[agent]] * pool.deadline_factor[row]
-    return Asked(
+    return DayRequests(
         distinct(arrival_s), agent.astype(np.int32), service.astype(np.int32),
         *(leaf.astype(np.float32) for leaf in (pool.run_s[row], input_mib, deadline_s)),
     )  # fmt: skip
@@ -139,7 +139,7 @@ def _drawn(law: Law, random: np.random.Generator, num: int) -> np.ndarray:
     return np.concatenate([np.asarray(law.quantile(jnp.asarray(piece))) for piece in pieces])[:num]
 
 
-def mean_work_s(world: World, population: Population) -> float:
+def mean_work_s(world: World, population: WorldAgents) -> float:
     """Mean work of a request on a reference core, by the mix of day 0."""
     scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))
     work_s = np.array([one.work_s for one in world.services])
@@ -151,9 +151,9 @@ def _own_pool(
     clock_s: np.ndarray,
     agent: np.ndarray,
     world: World,
-    population: Population,
+    population: WorldAgents,
     archive: Archive,
-) -> Pool:
+) -> ArrivalPool:
     """What the world itself wrote, unchanged."""
     service = _by_name(rows["service"], [one.name for one in world.services])
     run_s, input_mib, deadline_s = (
@@ -169,7 +169,7 @@ def _own_pool(
     mean_mib = np.array([one.input_mib for one in world.services])[service]
     usual_s = _deadlines(world)[service, population.scenario[agent]]
     factor = np.divide(input_mib, mean_mib, out=np.ones_like(input_mib), where=mean_mib > 0)
-    return Pool(clock_s, service, agent, run_s, factor, deadline_s / usual_s)
+    return ArrivalPool(clock_s, service, agent, run_s, factor, deadline_s / usual_s)
 
 
 def _first_days(archive: Archive) -> list:
@@ -220,7 +220,7 @@ def _by_name(column: pa.ChunkedArray, names: Sequence[str]) -> np.ndarray | None
     return np.array([list(names).index(str(label)) for label in labels], np.int32)[code]
 
 
-def _agents(column: pa.ChunkedArray, world: World, population: Population) -> np.ndarray:
+def _agents(column: pa.ChunkedArray, world: World, population: WorldAgents) -> np.ndarray:
     named = _by_name(column, [f"agent-{index:03d}" for index in range(world.num_agents)])
     if named is not None:
         return named
@@ -236,7 +236,9 @@ def _agents(column: pa.ChunkedArray, world: World, population: Population) -> np
     return agent[code].astype(np.int32)
 
 
-def _services(column: pa.ChunkedArray, run_s: np.ndarray, world: World, population: Population) -> np.ndarray:
+def _services(
+    column: pa.ChunkedArray, run_s: np.ndarray, world: World, population: WorldAgents
+) -> np.ndarray:
     named = _by_name(column, [one.name for one in world.services])
     if named is not None:
         return named

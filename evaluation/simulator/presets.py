@@ -1,7 +1,7 @@
 """Worlds that are ready to simulate.
 
 `small` is for tests and demonstrations, `edge` has three sites with two unlike nodes each. `kais` and `kmps` have the
-sizes of papers 001 and 003, `large` is larger. All but `small` tell policies apart (`schedtwin bench truth`): the sites
+sizes of KaiS and KMPS, `large` is larger. All but `small` tell policies apart (`schedtwin bench truth`): the sites
 are unlike, so home is not enough; the cloud is finite and far; deadlines are tight and services have affinities that
 nobody tells, so counting requests is not enough; within a month the affinities have become others.
 
@@ -23,7 +23,7 @@ from evaluation.simulator.parts import (
     edge_nodes,
     services,
 )
-from evaluation.simulator.world import Drift, Node, World
+from evaluation.simulator.world import Drift, World, WorldNode
 from logs_schema.errors import ConfigError
 
 LOG_INPUT_MIB = 0.4
@@ -57,11 +57,11 @@ def _small() -> World:
             "small",
             sites=("north", "south"),
             nodes=(
-                Node("north-1", "north", "edge", 3, 8.0, 0.7),
-                Node("north-2", "north", "edge", 2, 8.0, 1.1),
-                Node("south-1", "south", "edge", 3, 8.0, 0.7),
-                Node("south-2", "south", "edge", 2, 8.0, 1.2),
-                Node("wide-cloud-1", "wide-cloud", "cloud", 3, 16.0, 0.8),
+                WorldNode("north-1", "north", "edge", 3, 8.0, 0.7),
+                WorldNode("north-2", "north", "edge", 2, 8.0, 1.1),
+                WorldNode("south-1", "south", "edge", 3, 8.0, 0.7),
+                WorldNode("south-2", "south", "edge", 2, 8.0, 1.2),
+                WorldNode("wide-cloud-1", "wide-cloud", "cloud", 3, 16.0, 0.8),
             ),
             services=services(6, seed=1),
             requests_per_day=2_500.0,
@@ -82,13 +82,13 @@ def _edge() -> World:
             "edge",
             sites=("east", "north", "south"),
             nodes=(
-                Node("east-1", "east", "edge", 3, 16.0, 0.8),
-                Node("east-2", "east", "edge", 2, 16.0, 1.25),
-                Node("north-1", "north", "edge", 4, 16.0, 0.6),
-                Node("north-2", "north", "edge", 2, 16.0, 1.2),
-                Node("south-1", "south", "edge", 4, 16.0, 0.65),
-                Node("south-2", "south", "edge", 2, 16.0, 1.3),
-                Node("wide-cloud-1", "wide-cloud", "cloud", 4, 32.0, 0.8),
+                WorldNode("east-1", "east", "edge", 3, 16.0, 0.8),
+                WorldNode("east-2", "east", "edge", 2, 16.0, 1.25),
+                WorldNode("north-1", "north", "edge", 4, 16.0, 0.6),
+                WorldNode("north-2", "north", "edge", 2, 16.0, 1.2),
+                WorldNode("south-1", "south", "edge", 4, 16.0, 0.65),
+                WorldNode("south-2", "south", "edge", 2, 16.0, 1.3),
+                WorldNode("wide-cloud-1", "wide-cloud", "cloud", 4, 32.0, 0.8),
             ),
             services=services(24, seed=2, log_input_mib=LOG_INPUT_MIB, patience=PATIENCE),
             requests_per_day=20_000.0,

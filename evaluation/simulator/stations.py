@@ -23,9 +23,9 @@ import jax
 import jax.numpy as jnp
 
 from evaluation.simulator.answers import Offer
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.failures import next_down_s, way_s
-from evaluation.simulator.modulation import NOTHING_HIDDEN, Hidden, next_change_s, value_at
+from evaluation.simulator.modulation import NOTHING_HIDDEN, HiddenChanges, next_change_s, value_at
 from evaluation.simulator.world import World
 from twin.contracts import Array, Streams
 from twin.environment import beside
@@ -37,7 +37,7 @@ GONE, WAITING, SERVED = range(3)
 NOBODY = -1
 
 
-class Jobs(NamedTuple):
+class StationJobs(NamedTuple):
     """Requests in the nodes' hands, and what became of those before them; leaves [nodes, slots, *streams]."""
 
     phase: Array  # int32: GONE, WAITING, SERVED
@@ -55,27 +55,27 @@ class Jobs(NamedTuple):
     sensitivity: Array | None = None  # to theirs
 
 
-def no_jobs(world: World, num_slots: int, streams: Streams) -> Jobs:
+def no_jobs(world: World, num_slots: int, streams: Streams) -> StationJobs:
     """Nothing in the system."""
     shape = (len(world.nodes), num_slots, *streams)
     never, zero = jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros(shape, jnp.float32)
     none = jnp.zeros(shape, jnp.int32)
     alone = zero if world.contends else None
-    return Jobs(
+    return StationJobs(
         none + GONE, never, zero, zero, never, zero, none, none + NOBODY, never, never, none + UNKNOWN,
         alone, alone,
     )  # fmt: skip
 
 
 def hand_over(
-    today: Conditions,
-    jobs: Jobs,
+    today: DayConditions,
+    jobs: StationJobs,
     offer: Offer,
     clock_s: Array,
     position: Array,
     agent: Array,
     accepted: Array,
-) -> Jobs:
+) -> StationJobs:
     """Puts an accepted request into a slot.
 
     Args:
@@ -93,7 +93,7 @@ def hand_over(
     enters_s = jnp.where(shared, offer.there_s, clock_s)
     enters_s = jnp.where(offer.there_s > offer.drop_s, jnp.inf, enters_s)
     never = jnp.full_like(clock_s, jnp.inf)
-    entry = Jobs(
+    entry = StationJobs(
         phase=jnp.where(offer.possible, WAITING, GONE),
         enters_s=enters_s,
         there_s=offer.there_s,
@@ -131,13 +131,13 @@ class _Moving(NamedTuple):
 
 def pass_time(
     world: World,
-    today: Conditions,
-    jobs: Jobs,
+    today: DayConditions,
+    jobs: StationJobs,
     end_s: Array,
     clock_s: Array,
     until_s: Array,
-    hidden: Hidden = NOTHING_HIDDEN,
-) -> tuple[Jobs, Array]:
+    hidden: HiddenChanges = NOTHING_HIDDEN,
+) -> tuple[StationJobs, Array]:
     """Lets the nodes work from `clock_s` to `until_s` [*streams]; inf plays until nothing is left.
 
     Args:
@@ -166,7 +166,12 @@ def pass_time(
 
 
 def _round(
-    world: World, today: Conditions, jobs: Jobs, until_s: Array, hidden: Hidden, moving: _Moving
+    world: World,
+    today: DayConditions,
+    jobs: StationJobs,
+    until_s: Array,
+    hidden: HiddenChanges,
+    moving: _Moving,
 ) -> _Moving:
     """The next event of every node, if it comes before `until_s`."""
     now_s = moving.now_s
@@ -216,7 +221,12 @@ def _round(
 
 
 def _paces(
-    world: World, today: Conditions, jobs: Jobs, hidden: Hidden, moving: _Moving, num_served: Array
+    world: World,
+    today: DayConditions,
+    jobs: StationJobs,
+    hidden: HiddenChanges,
+    moving: _Moving,
+    num_served: Array,
 ) -> tuple[Array, Array, Array, Array | None]:
     """Who runs, how fast, how many places there are, and when that changes by itself.
 
@@ -251,7 +261,9 @@ def _paces(
     return running, pace, limit, jnp.minimum(change_at, begins_at)
 
 
-def _way_back_s(world: World, today: Conditions, jobs: Jobs, at_done: Array, then_s: Array) -> Array:
+def _way_back_s(
+    world: World, today: DayConditions, jobs: StationJobs, at_done: Array, then_s: Array
+) -> Array:
     """[nodes, *streams] how long the output of the run that ends takes."""
     if not world.has_output:
         return jnp.zeros_like(then_s)

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.answers import Queues, answer, empty_queues
+from evaluation.simulator.answers import CoreQueues, answer, empty_queues
 from evaluation.simulator.arrivals import next_request
-from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.modulation import Path, draw_rate
 from evaluation.simulator.names import Names, names_in
@@ -29,7 +29,12 @@ from twin.placement.types import Cluster, Fate, PlacementState, Requests
 
 
 def truth_arrivals(
-    world: World, today: Conditions, names: Names, *, weekday: int | Array = 0, begin_s: float | Array = 0.0
+    world: World,
+    today: DayConditions,
+    names: Names,
+    *,
+    weekday: int | Array = 0,
+    begin_s: float | Array = 0.0,
 ) -> Arrivals:
     """The world's requests from `begin_s` (time of day, the clock's zero) to the end of its day.
 
@@ -60,7 +65,7 @@ def truth_arrivals(
     return Arrivals(init, following)
 
 
-def truth_answers(world: World, today: Conditions, names: Names) -> Answers:
+def truth_answers(world: World, today: DayConditions, names: Names) -> Answers:
     """The mechanics' answers, starting from an empty system, where nothing but the decisions matters to them.
 
     Raises:
@@ -75,13 +80,13 @@ def truth_answers(world: World, today: Conditions, names: Names) -> Answers:
     return _drawn_answers(world, today, names)
 
 
-def _drawn_answers(world: World, today: Conditions, names: Names) -> Answers:
-    def init(key: Array, streams: Streams) -> Queues:
+def _drawn_answers(world: World, today: DayConditions, names: Names) -> Answers:
+    def init(key: Array, streams: Streams) -> CoreQueues:
         return empty_queues(key, world, today, streams)
 
     def answer_seat(
-        key: Array, queues: Queues, state: PlacementState, node: Array, _note: PyTree
-    ) -> tuple[Queues, Fate]:
+        key: Array, queues: CoreQueues, state: PlacementState, node: Array, _note: PyTree
+    ) -> tuple[CoreQueues, Fate]:
         request = unseated(state.request)
         held, fate = answer(key, world, today, names, queues, request, state.clock_s, node[0])
         free_s = jnp.where(state.active[0][None, None], held.free_s, queues.free_s)
@@ -95,13 +100,13 @@ def truth_response(
     world: World,
     cluster: Cluster,
     depth: int,
-    today: Conditions,
+    today: DayConditions,
     names: Names,
     *,
     weekday: int | Array = 0,
     begin_s: float | Array = 0.0,
 ) -> Response:
-    """How the world responds to placements: who asks, what becomes of offers, which nodes are up.
+    """How the world responds to placements: the workload, what becomes of offers, which nodes are up.
 
     Args:
         world: A validated world.
@@ -126,12 +131,12 @@ def truth_response(
     return _with_outages(world, today_on_clock, names, response) if world.outages else response
 
 
-def _with_outages(world: World, today: Conditions, names: Names, response: Response) -> Response:
+def _with_outages(world: World, today: DayConditions, names: Names, response: Response) -> Response:
     """The response, telling which nodes are up when the next decision is due."""
 
     def told(outcome: Outcome) -> Outcome:
-        up = is_up(world, today, outcome.news.clock_s)[jnp.asarray(names.world_node)]
-        return outcome._replace(news=outcome.news._replace(available=up))
+        up = is_up(world, today, outcome.observed_events.clock_s)[jnp.asarray(names.world_node)]
+        return outcome._replace(observed_events=outcome.observed_events._replace(available=up))
 
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
         private, outcome = response.init(key, streams)
@@ -141,7 +146,7 @@ def _with_outages(world: World, today: Conditions, names: Names, response: Respo
         private, outcome = response.advance(key, private, state, action)
         return private, told(outcome)
 
-    return Response(init, advance, response.foretell)
+    return Response(init, advance, response.resolve_pending)
 
 
 def truth_of(
@@ -224,7 +229,7 @@ def truth_environment(
     )  # fmt: skip
 
 
-def day_of_truth(world: World, day: float, workload: Workload | None) -> Conditions:
+def day_of_truth(world: World, day: float, workload: Workload | None) -> DayConditions:
     """The numbers of a day, with the list of its requests if there is one."""
     today = conditions(world, day)
     return today if workload is None else today._replace(asked=workload.on(day))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.failures import is_up
 from evaluation.simulator.mechanics import (
     Unfolding,
@@ -18,15 +18,15 @@ from evaluation.simulator.mechanics import (
     offer_unfolding,
 )
 from evaluation.simulator.names import Names
-from evaluation.simulator.stations import GONE, Jobs, pass_time
+from evaluation.simulator.stations import GONE, StationJobs, pass_time
 from evaluation.simulator.world import World
 from twin.contracts import Array, Outcome, Response, Streams
 from twin.environment import beside
 from twin.placement.bookkeeping import choose_slots
-from twin.placement.types import Cluster, News, PlacementState, Requests
+from twin.placement.types import Cluster, PlacementEvents, PlacementState, Requests
 
 
-def in_order_of(today: Conditions, world_node: np.ndarray) -> Conditions:
+def in_order_of(today: DayConditions, world_node: np.ndarray) -> DayConditions:
     """The day's numbers with nodes in the order of a cluster's vocabulary."""
     first = ("speed", "shares", "limit", "down_from_s", "down_to_s", "node_site")
     last = ("core_exists", "affinity", "link", "hosts")
@@ -39,7 +39,7 @@ def unfolding_response(
     world: World,
     cluster: Cluster,
     depth: int,
-    today: Conditions,
+    today: DayConditions,
     names: Names,
     *,
     weekday: int | Array = 0,
@@ -55,18 +55,22 @@ def unfolding_response(
         offset_s = jnp.broadcast_to(jnp.asarray(begin_s, jnp.float32), system.now_s.shape)
         return follow_unfolding(key, world, today, names, system, offset_s, weekday, asked)
 
-    def news(jobs: Jobs, accepted: Array, clock_s: Array, request: Requests, more: Array) -> News:
+    def observed_events(
+        jobs: StationJobs, accepted: Array, clock_s: Array, request: Requests, more: Array
+    ) -> PlacementEvents:
         clock = beside(clock_s, jobs.start_s)
         start_s = jnp.where(jobs.start_s <= clock, jobs.start_s, jnp.inf)
         finish_s = jnp.where(jobs.finish_s <= clock, jobs.finish_s, jnp.inf)
         up = is_up(world, today, clock_s)
-        return News(clock_s, accepted[None], start_s, finish_s, jobs.status, seated(request), more[None], up)
+        return PlacementEvents(
+            clock_s, accepted[None], start_s, finish_s, jobs.status, seated(request), more[None], up
+        )
 
     def init(key: Array, streams: Streams) -> tuple[Unfolding, Outcome]:
         midnight = jnp.zeros(streams, jnp.float32)
         system = begin_unfolding(key, world, today, depth, midnight)
         system, (clock_s, request, more) = follow(key, system, jnp.ones(streams, bool))
-        told = news(system.jobs, jnp.zeros(streams, bool), clock_s, request, more)
+        told = observed_events(system.jobs, jnp.zeros(streams, bool), clock_s, request, more)
         return system, Outcome(jnp.zeros(streams, jnp.float32), jnp.zeros_like(more), ~more, told)
 
     def advance(
@@ -78,10 +82,10 @@ def unfolding_response(
             key_offer, world, today, names, system, unseated(state.request), node[0], slot, asked
         )
         system, (clock_s, request, more) = follow(key_next, system, asked)
-        told = news(system.jobs, accepted, clock_s, request, more)
+        told = observed_events(system.jobs, accepted, clock_s, request, more)
         return system, Outcome(clock_s - state.clock_s, jnp.zeros_like(more), ~more, told)
 
-    def foretell(system: Unfolding, state: PlacementState) -> PlacementState:
+    def resolve_pending(system: Unfolding, state: PlacementState) -> PlacementState:
         never = jnp.full_like(system.now_s, jnp.inf)
         jobs, _ = pass_time(world, today, system.jobs, system.crowd.end_s, system.now_s, never, system.hidden)
         table = state.in_flight
@@ -94,7 +98,7 @@ def unfolding_response(
         )
         return state._replace(in_flight=table)
 
-    return Response(init, advance, foretell)
+    return Response(init, advance, resolve_pending)
 
 
 def seated(request: Requests) -> Requests:

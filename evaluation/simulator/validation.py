@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evaluation.simulator.world import World
 
 LEAST_PERIOD_S = 60.0
-"""Shortest mean length of a hidden period: every life of a day draws all of its changes at once."""
+"""Shortest mean length of a hidden period: every replication of a day draws all of its changes at once."""
 MOST_FACTOR = 1_000.0
 DISCIPLINES = (FIFO, PROCESSOR_SHARING)
 

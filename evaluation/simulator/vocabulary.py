@@ -4,8 +4,8 @@ import numpy as np
 
 from evaluation.simulator.hosting import host_rules
 from evaluation.simulator.world import World
+from twin.placement.service_times import without_history
 from twin.placement.types import Cluster
-from twin.placement.usual import nothing_usual
 
 UNKNOWN_NAME = "unknown"
 
@@ -32,5 +32,5 @@ def cluster_of(world: World) -> Cluster:
         services=(UNKNOWN_NAME, *(service.name for service in world.services)),
         queues=(UNKNOWN_NAME,),
         rules=host_rules(world)[0],
-        **nothing_usual(1 + len(world.services), len(world.nodes), 1 + len(world.scenarios)),
+        **without_history(1 + len(world.services), len(world.nodes), 1 + len(world.scenarios)),
     )

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evaluation.simulator.asked import Asked, padded
+from evaluation.simulator.asked import DayRequests, padded
 from evaluation.simulator.conditions import world_draw
 from evaluation.simulator.patterns import pattern
 from evaluation.simulator.pool import read_pool
@@ -42,14 +42,14 @@ class Workload:
     pattern: str
     archive: str
     day_s: float
-    days: tuple[Asked, ...]
+    days: tuple[DayRequests, ...]
 
     @property
     def num_rows(self) -> int:
         """Rows of every day's padded list: requests of the fullest day, and one."""
         return max(len(day.arrival_s) for day in self.days) + 1
 
-    def on(self, day: float) -> Asked:
+    def on(self, day: float) -> DayRequests:
         """The padded list of a day (days since day 0)."""
         return padded(self.days[int(day) % len(self.days)], self.num_rows, self.day_s)
 
@@ -59,7 +59,7 @@ class Workload:
         Rates, mean work, input and deadline of every service are those of all days together; one that is never asked
         for keeps its own numbers and a share of next to nothing.
         """
-        every = Asked(*(np.concatenate(leaves) for leaves in zip(*self.days, strict=True)))
+        every = DayRequests(*(np.concatenate(leaves) for leaves in zip(*self.days, strict=True)))
         num_services = len(world.services)
         count = np.bincount(every.service, minlength=num_services)
         factor = np.array([one.deadline_factor for one in world.scenarios])
@@ -104,7 +104,7 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
         The workload; of a log with fewer days, those.
 
     Raises:
-        ConfigError: no such pattern, the archive does not support it, or the world's agents decide who asks.
+        ConfigError: no such pattern, the archive does not support it, or the world's agents decide the workload.
     """
     chosen = pattern(pattern_name)
     for name, is_asked in (("bursts", world.bursts.any), ("declared", world.declared.any)):
@@ -116,7 +116,7 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
             )  # fmt: skip
     if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
         raise ConfigError(
-            "agents that leave or pause decide who asks, so requests cannot come from a list",
+            "agents that leave or pause decide the workload, so requests cannot come from a list",
             where=f"simulated world {world.name!r}, reactions.leaving and reactions.pausing",
             allowed="0 with --arrivals",
             advice="let the world draw its requests, or switch these reactions off",
@@ -126,15 +126,17 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
     return Workload(chosen.name, archive.content_hash, world.day_s, tuple(inside))
 
 
-def _within(day: Asked, day_s: float) -> Asked:
+def _within(day: DayRequests, day_s: float) -> DayRequests:
     """Without requests that rounding moved to the end of the nominal day."""
     early = day.arrival_s < np.float32(day_s)
-    return Asked(*(leaf[early] for leaf in day))
+    return DayRequests(*(leaf[early] for leaf in day))
 
 
 def save_workload(folder: Path, made: Workload) -> None:
     """Writes `arrivals.parquet` into a folder."""
-    columns = {name: np.concatenate([getattr(day, name) for day in made.days]) for name in Asked._fields}
+    columns = {
+        name: np.concatenate([getattr(day, name) for day in made.days]) for name in DayRequests._fields
+    }
     number = np.repeat(np.arange(len(made.days)), [len(day.arrival_s) for day in made.days])
     pq.write_table(pa.table({"day": pa.array(number, pa.int32()), **columns}), folder / FILE)
 
@@ -157,8 +159,10 @@ def load_workload(truth: Mapping[str, Any], folder: Path, day_s: float) -> Workl
         raise missing_arrivals(wanted, str(folder))
     table = pq.read_table(file)
     number = table["day"].to_numpy()
-    leaves = [table[name].to_numpy() for name in Asked._fields]
-    days = tuple(Asked(*(leaf[number == day] for leaf in leaves)) for day in range(int(number.max()) + 1))
+    leaves = [table[name].to_numpy() for name in DayRequests._fields]
+    days = tuple(
+        DayRequests(*(leaf[number == day] for leaf in leaves)) for day in range(int(number.max()) + 1)
+    )
     found = Workload(wanted["pattern"], wanted["archive"], day_s, days)
     if found.facts != wanted:
         raise ConfigError(

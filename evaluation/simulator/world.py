@@ -29,7 +29,7 @@ FIRST_WEEKEND_DAY = 5
 
 
 @dataclass(frozen=True)
-class Node:
+class WorldNode:
     """One machine: `speed` is relative to the reference core that services' work is measured on.
 
     `discipline` is "fifo" (one core a request, first come first served) or "ps" (egalitarian processor sharing: each
@@ -46,13 +46,13 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Service:
+class WorldService:
     """One service: mean work on a reference core, input, memory held while running, deadline, popularity.
 
     `trend` is the exponent by which its share has grown after 30 days at full drift of the mix. `output_mib` is sent
     back after the run, and the request finishes when the client has it; 0: nothing to send, no way back.
     A run advances at `1 / (1 + sensitivity * sum of the pressures of the runs beside it on the node)`.
-    `only_on` and `never_on` name nodes, sites or tiers that alone may host it, or may not (paper 000, section 2).
+    `only_on` and `never_on` name nodes, sites or tiers that alone may host it, or may not (Xiong et al., section 2).
     """
 
     name: str
@@ -165,8 +165,8 @@ class World:
 
     name: str
     sites: tuple[str, ...]
-    nodes: tuple[Node, ...]
-    services: tuple[Service, ...]
+    nodes: tuple[WorldNode, ...]
+    services: tuple[WorldService, ...]
     scenarios: tuple[Scenario, ...] = (Scenario("default"),)
     cloud_site: str = ""
     local: Link = Link()
@@ -231,7 +231,7 @@ class World:
         """Whether any service is bound to some nodes."""
         return any(service.only_on or service.never_on for service in self.services)
 
-    def may_host(self, node: Node, service: Service) -> bool:
+    def may_host(self, node: WorldNode, service: WorldService) -> bool:
         """Whether the rules allow the service on the node."""
         names = {node.name, node.site, node.tier}
         allowed = not service.only_on or bool(names & set(service.only_on))

@@ -22,7 +22,7 @@ from typing import Any
 from logs_schema.formats.describing import RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, instant, not_negative, number, number_or_none, positive
 from logs_schema.formats.files import find_files, numbered_lines
-from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Given, Item, Row, parse_lines
+from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
 from logs_schema.tables import REQUESTS
 
 NAME = "alibaba2018"
@@ -54,7 +54,7 @@ def is_task(line: str) -> bool:
     return fields[4].isalpha() and fields[5].isdigit() and fields[6].isdigit()
 
 
-def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads the tasks of all files.
 
     Args:
@@ -101,7 +101,7 @@ def task_row(fields: Sequence[str], clock_s: float) -> Row:
     }
 
 
-def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """What the sample says beyond its rows, and what the papers read into it."""
     data_files(paths)
     return describe(

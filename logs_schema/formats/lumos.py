@@ -32,7 +32,16 @@ from logs_schema.formats.fields import (
 )
 from logs_schema.formats.files import find_files, numbered_lines, only_file
 from logs_schema.formats.pool_size import GUESSED, PoolUse, given_cores, pool_use
-from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Chunk, Given, Item, Row, parse_lines, tabulate
+from logs_schema.formats.reading import (
+    NOTHING_GIVEN,
+    BadRow,
+    Chunk,
+    Item,
+    ReadingOptions,
+    Row,
+    parse_lines,
+    tabulate,
+)
 from logs_schema.formats.swf_jobs import whole_label
 from logs_schema.tables import NODES, REQUESTS
 
@@ -47,7 +56,7 @@ POOL = "pool"
 STATUSES = {"Pass": "completed", "Killed": "killed", "Failed": "failed"}
 
 
-class Job(NamedTuple):
+class LumosJob(NamedTuple):
     """The numbers of one line: instants and durations in seconds, resources asked for."""
 
     submit_s: float
@@ -66,7 +75,7 @@ class Size(NamedTuple):
     cores_per_node: float
     gpus_per_node: float
 
-    def num_nodes(self, given: Given) -> float:
+    def num_nodes(self, given: ReadingOptions) -> float:
         """Nodes of the machine: as many as hold the cores given, else as were in use at once."""
         cores = given_cores(given, (POOL,)).get(POOL)
         if cores is None or not self.cores_per_node:
@@ -84,7 +93,7 @@ def looks_like(lines: Sequence[str]) -> bool:
     return bool(lines) and set(COLUMNS) <= set(csv_names(lines[0]))
 
 
-def parse_job(fields: Mapping[str, str]) -> Job:
+def parse_job(fields: Mapping[str, str]) -> LumosJob:
     """The numbers of one line.
 
     Raises:
@@ -97,7 +106,7 @@ def parse_job(fields: Mapping[str, str]) -> Job:
     for name in ("wall_time", "node_num", "cpu_num"):
         positive(values[name], name)
     instant(values["submit_time"] + values["wait_time"] + values["run_time"], "finish")
-    return Job(
+    return LumosJob(
         submit_s=instant(values["submit_time"], "submit_time") or 0.0,
         wait_s=values["wait_time"],
         run_s=values["run_time"],
@@ -108,7 +117,7 @@ def parse_job(fields: Mapping[str, str]) -> Job:
     )
 
 
-def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads the pool, then the jobs.
 
     Args:
@@ -140,7 +149,7 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
 
 
-def job_row(fields: Mapping[str, str], job: Job) -> Row:
+def job_row(fields: Mapping[str, str], job: LumosJob) -> Row:
     """One job as a row of `requests`."""
     start_s = job.submit_s + job.wait_s
     return {
@@ -186,7 +195,7 @@ def machine_size(path: Path, header: Header) -> Size:
     return Size(use, cores_per_node, gpus_per_node)
 
 
-def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows: the machine's size as far as use shows it."""
     path = data_files(paths)[0]
     size = machine_size(path, Header(path, COLUMNS))

@@ -28,7 +28,15 @@ from logs_schema.formats.counting import Origin
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names, read_header
 from logs_schema.formats.files import numbered_lines, refuse_special
-from logs_schema.formats.reading import CHUNK_ROWS, NOTHING_GIVEN, Chunk, Given, Item, Lines, parse_lines
+from logs_schema.formats.reading import (
+    CHUNK_ROWS,
+    NOTHING_GIVEN,
+    Chunk,
+    Item,
+    Lines,
+    ReadingOptions,
+    parse_lines,
+)
 from logs_schema.layout import QUARANTINE, label_names, open_parquet
 from logs_schema.product import MANIFEST
 from logs_schema.tables import TABLES
@@ -76,7 +84,7 @@ def looks_like(lines: Sequence[str]) -> bool:
     return any(len(names & set(spec.names)) >= _MIN_KNOWN_NAMES for spec in TABLES)
 
 
-def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads tables from CSV and Parquet files, in the order of the tables and then of the files.
 
     Args:
@@ -98,7 +106,7 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
         origin.refuse_unused(first(path for _, path in told))
 
 
-def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """The facts of re-imported archives; for other files, that instants are dates unless an origin is given."""
     kept: dict[str, Any] = {}
     for path in map(Path, paths):

@@ -32,7 +32,7 @@ from logs_schema.formats.fields import (
     positive,
 )
 from logs_schema.formats.files import find_files, numbered_lines, only_file
-from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Given, Item, Row, parse_lines
+from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
 from logs_schema.tables import NODES, REQUESTS
 
 NAME = "openb"
@@ -89,7 +89,7 @@ def looks_like(lines: Sequence[str]) -> bool:
     return bool(lines) and set(POD_COLUMNS) <= set(csv_names(lines[0]))
 
 
-def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads the nodes, then the pods.
 
     Args:
@@ -200,7 +200,7 @@ def log_end_s(path: Path, header: Header) -> float:
     return end_s
 
 
-def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows."""
     node_file(paths)
     return describe(

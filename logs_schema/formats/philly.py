@@ -17,7 +17,7 @@ from typing import Any
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.fields import Header, csv_names, duration, instant, number, positive
 from logs_schema.formats.files import find_files, numbered_lines, only_file
-from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Given, Item, Row, parse_lines
+from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
 from logs_schema.tables import REQUESTS
 
 NAME = "philly"
@@ -38,7 +38,7 @@ def looks_like(lines: Sequence[str]) -> bool:
     return bool(lines) and {*COLUMNS, SIMULATED_WAIT} <= set(csv_names(lines[0]))
 
 
-def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads the jobs.
 
     Args:
@@ -67,7 +67,7 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
     yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
 
 
-def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows: above all that its waits were refused, and why."""
     data_files(paths)
     return describe(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ConfigError, FormatError
-from logs_schema.formats.reading import Given
+from logs_schema.formats.reading import ReadingOptions
 
 GUESSED = "guessed_capacities"
 """The fact that holds, by node, the cores guessed and what the guess rests on."""
@@ -66,7 +66,7 @@ def parse_capacity(text: str) -> tuple[str, float]:
         ) from None
 
 
-def given_cores(given: Given, pools: Sequence[str]) -> Mapping[str, float]:
+def given_cores(given: ReadingOptions, pools: Sequence[str]) -> Mapping[str, float]:
     """Cores by pool as they were given.
 
     Raises:

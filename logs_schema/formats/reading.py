@@ -34,7 +34,7 @@ Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True)
-class Given:
+class ReadingOptions:
     """What whoever imports a log knows and the log does not tell.
 
     Attributes:
@@ -46,7 +46,7 @@ class Given:
     capacity: Mapping[str, float] = field(default_factory=dict)
 
 
-NOTHING_GIVEN = Given()
+NOTHING_GIVEN = ReadingOptions()
 
 
 class Chunk(NamedTuple):

@@ -33,8 +33,8 @@ from logs_schema.formats.reading import (
     NOTHING_GIVEN,
     BadRow,
     Chunk,
-    Given,
     Item,
+    ReadingOptions,
     Row,
     parse_lines,
     tabulate,
@@ -70,7 +70,7 @@ def looks_like(lines: Sequence[str]) -> bool:
     return any(len(fields) == NUM_FIELDS and all(map(is_number, fields)) for fields in jobs)
 
 
-def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads one SWF file: the pool first, then its jobs.
 
     Args:
@@ -130,7 +130,7 @@ def job_row(job: SwfJob, clock_s: float) -> Row:
     }
 
 
-def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """What the header says: clock, time zone, installation, and whether a simulator wrote the waits."""
     path = data_files(paths)[0]
     header = read_header(path)
@@ -167,7 +167,7 @@ def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]
 
 
 def machine(
-    path: Path, header: Mapping[str, str], given: Given
+    path: Path, header: Mapping[str, str], given: ReadingOptions
 ) -> tuple[Mapping[str, float], Partitions | None]:
     """Processors by pool, none where nobody tells them; and the partitions, None where the log is one pool.
 

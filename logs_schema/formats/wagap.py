@@ -25,13 +25,13 @@ from typing import Any
 from logs_schema.errors import FormatError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files, numbered_lines, only_file
-from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Given, Item, Row, parse_lines, tabulate
+from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Item, ReadingOptions, Row, parse_lines, tabulate
 from logs_schema.formats.swf import first_jobs
 from logs_schema.formats.wagap_spec import allowed_classes
 from logs_schema.formats.wagap_survey import (
     NUM_FIELDS,
+    JobPlacement,
     MachineClass,
-    Placement,
     Survey,
     described_lines,
     parse_line,
@@ -81,7 +81,7 @@ def looks_like(lines: Sequence[str]) -> bool:
     return any(len(fields) == NUM_FIELDS and fields[18].startswith("{") for fields in first_jobs(lines))
 
 
-def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads the inventory, then the jobs.
 
     Args:
@@ -122,7 +122,7 @@ def read(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> Iterator[Item]:
 
 
 def placed(
-    placement: Placement, class_of: Mapping[str, str], cores_per_node: Mapping[str, float]
+    placement: JobPlacement, class_of: Mapping[str, str], cores_per_node: Mapping[str, float]
 ) -> dict[str, Any]:
     """The columns of a row that say where it ran and where it might have run."""
     allowed = allowed_classes(placement.spec, cores_per_node)
@@ -160,7 +160,7 @@ def node_rows(machines: Mapping[str, MachineClass], found: Survey) -> list[Row]:
     ]
 
 
-def facts(paths: Sequence[Path], given: Given = NOTHING_GIVEN) -> dict[str, Any]:
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """What the log says beyond its rows: nodes per class, and where it contradicts inventory or specifications."""
     machines = read_machines(machines_file(paths))
     found = survey(data_files(paths)[0], machines)

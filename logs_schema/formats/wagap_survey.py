@@ -39,7 +39,7 @@ class MachineClass(NamedTuple):
     memory_gib: float
 
 
-class Placement(NamedTuple):
+class JobPlacement(NamedTuple):
     """What the three extra fields of a line say: the node of every core, queue and node specification."""
 
     nodes: tuple[str, ...]
@@ -75,7 +75,7 @@ class _Use:
         return float(np.cumsum(cores[np.lexsort((cores, times_s))]).max(initial=0))
 
 
-def parse_line(line: str) -> tuple[SwfJob, Placement]:
+def parse_line(line: str) -> tuple[SwfJob, JobPlacement]:
     """One line of a wagap log; BadRow where a field breaks a rule, also `node_list_length`."""
     fields = line.split()
     if len(fields) != NUM_FIELDS:
@@ -85,7 +85,7 @@ def parse_line(line: str) -> tuple[SwfJob, Placement]:
     nodes = parse_nodes(fields[18])
     if job.processors is not None and len(nodes) != job.processors:
         raise BadRow("node_list_length")
-    return job, Placement(nodes, fields[19], fields[20])
+    return job, JobPlacement(nodes, fields[19], fields[20])
 
 
 def survey(path: Path, machines: Mapping[str, MachineClass]) -> Survey:

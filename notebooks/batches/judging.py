@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import about_zero
-from evaluation.comparison.bootstrap import BootstrapConfig, Statistic
+from evaluation.comparison.bootstrap import IntervalConfig, Statistic
 from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.comparison.decisions import concatenate, plain_decisions
 from evaluation.comparison.shifts import ShiftPlan
@@ -65,7 +65,7 @@ def certify(
 
 
 def judge(
-    archive: Archive, plan: ShiftPlan, policies: Mapping[str, Sequence[Policy]], intervals: BootstrapConfig
+    archive: Archive, plan: ShiftPlan, policies: Mapping[str, Sequence[Policy]], intervals: IntervalConfig
 ) -> Comparison:
     """Compares policies on the days of every shift, each with its seeds; the log's own decisions beside them."""
     truth, cores = true_edges(archive), cores_of(archive)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.keeping import KIND as CERTIFICATE
-from evaluation.certify.keeping import certification_in
+from evaluation.certify.persistence import KIND as CERTIFICATE
+from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import plan_of, train_days_of
 from evaluation.configuration import RunConfig

@@ -26,7 +26,7 @@ class Edges(NamedTuple):
     gap_s: Array  # [rows]: time to the next batch
 
 
-class News(NamedTuple):
+class BatchEvents(NamedTuple):
     """What is revealed from one decision to the next."""
 
     response_s: Array  # [1, *streams] of the batch that was sent; 0 at the start
@@ -51,7 +51,9 @@ def batches_problem(cores: Array) -> Problem:
 
     def apply(size_mib: Array, action: Array, outcome: Outcome, decision: Array) -> tuple[Array, Records]:
         settled = jnp.ones(decision.shape, bool)
-        return outcome.news.size_mib, Records(decision, settled, outcome.news.response_s)
+        return outcome.observed_events.size_mib, Records(
+            decision, settled, outcome.observed_events.response_s
+        )
 
     def remaining(size_mib: Array) -> Records:
         none = jnp.full((1, *size_mib.shape), -1, jnp.int32)
@@ -59,15 +61,15 @@ def batches_problem(cores: Array) -> Problem:
 
     return Problem(
         num_seats=1,
-        start=lambda outcome: outcome.news.size_mib,
+        start=lambda outcome: outcome.observed_events.size_mib,
         observe=lambda size_mib: observe(cores, size_mib),
         observe_global=lambda size_mib: jnp.log(size_mib)[None],
         legal=lambda size_mib: jnp.ones((len(cores), 1, *size_mib.shape), bool),
         active=lambda size_mib: jnp.ones((1, *size_mib.shape), bool),
         apply=apply,
         remaining=remaining,
-        facts=lambda size_mib, action: {"size_mib": size_mib[None]},
-        reward=lambda facts, response_s: -jnp.log(response_s),
+        decision_info=lambda size_mib, action: {"size_mib": size_mib[None]},
+        reward=lambda decision_info, response_s: -jnp.log(response_s),
     )
 
 
@@ -86,8 +88,8 @@ def edges_response(edges: Edges, length: int) -> Response:
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
         size_mib, gap_s = batch(key, streams)
         step, no = jnp.zeros(streams, jnp.int32), jnp.zeros(streams, bool)
-        news = News(jnp.zeros((1, *streams)), size_mib)
-        return (step, gap_s), Outcome(jnp.zeros(streams), no, step >= length, news)
+        observed_events = BatchEvents(jnp.zeros((1, *streams)), size_mib)
+        return (step, gap_s), Outcome(jnp.zeros(streams), no, step >= length, observed_events)
 
     def advance(key: Array, private: PyTree, size_mib: Array, action: Array) -> tuple[PyTree, Outcome]:
         key_noise, key_batch = jax.random.split(key)
@@ -96,7 +98,7 @@ def edges_response(edges: Edges, length: int) -> Response:
         expected = jnp.take_along_axis(expected_s(edges, size_mib), action, axis=0)
         following = batch(key_batch, size_mib.shape)
         ends, no = step + 1 >= length, jnp.zeros(size_mib.shape, bool)
-        news = News(expected * jnp.exp(chance)[None], following[0])
-        return (step + 1, following[1]), Outcome(gap_s, no, ends, news)
+        observed_events = BatchEvents(expected * jnp.exp(chance)[None], following[0])
+        return (step + 1, following[1]), Outcome(gap_s, no, ends, observed_events)
 
     return Response(init, advance, lambda _private, size_mib: size_mib)

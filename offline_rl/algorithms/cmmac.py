@@ -82,7 +82,7 @@ class CMMACInfo(NamedTuple):
     settled: Array  # fraction of active decisions whose outcome is known
 
 
-class _Batch(NamedTuple):
+class _DispatchBatch(NamedTuple):
     """A trajectory as the losses want it; leaves [..., T, B]."""
 
     observation: PyTree
@@ -124,7 +124,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         found = apply(critic, params, inputs)
         return found if config.central else found[0]
 
-    def prepared(params: CMMACParams, trajectory: Trajectory) -> _Batch:
+    def prepared(params: CMMACParams, trajectory: Trajectory) -> _DispatchBatch:
         observation, legal, action, reward, active, settled = time_as_stream(
             (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward, trajectory.active,
              trajectory.settled)
@@ -142,11 +142,11 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         weight = (active & settled).astype(jnp.float32)
         spread = jnp.sqrt(weighted_mean(error**2, weight))
         target = value[:, :-1] + error
-        return _Batch(
+        return _DispatchBatch(
             observation, legal, action, inputs[..., :-1, :], target, error / (spread + 1e-6), weight
         )
 
-    def loss_of(params: CMMACParams, batch: _Batch) -> tuple[Array, tuple[Array, ...]]:
+    def loss_of(params: CMMACParams, batch: _DispatchBatch) -> tuple[Array, tuple[Array, ...]]:
         logits = network.logits(params.actor, batch.observation, batch.legal)
         weight = shares(batch.weight)
         policy_loss = -weighted_sum(joint_log_prob(logits, batch.action) * batch.advantage, weight)

@@ -20,7 +20,7 @@ from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.descent import clipped_adam, descend, minibatch_width
 from offline_rl.losses import clipped_surrogate, shares, weighted_mean, weighted_sum
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
-from offline_rl.stepwise_actor import Judged, StepwiseActor, stepwise_policy
+from offline_rl.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
 from twin.networks import MLP, apply
 
@@ -119,7 +119,7 @@ def gpo(
         )
         return GPOState(params, critics, actor_adam.init(params), critic_adam.init(critics))
 
-    def values(critics: PyTree, seen: Judged) -> Array:
+    def values(critics: PyTree, seen: ScoredSteps) -> Array:
         """[2, H, T, B]; contexts are data here."""
         contexts = jax.lax.stop_gradient((seen.node_context, seen.change_context))
         return jnp.stack([apply(critic, one, two)[0] for one, two in zip(critics, contexts, strict=True)])

@@ -2,7 +2,7 @@
 
 Every seat decides from its own observation by one shared actor; the critic values the whole stream from the
 global observation and is used in training only. The rewards of a step's seats sum to the team's reward
-(Dec-POMDP), and all seats share the stream's advantage. Source: paper 003, section III-A; Yu et al. 2022 for
+(Dec-POMDP), and all seats share the stream's advantage. Source: KMPS, section III-A; Yu et al. 2022 for
 the normalised value.
 
 Time between decisions varies, so each step is discounted by its own elapsed time. An episode that terminates is worth
@@ -45,7 +45,7 @@ LARGEST_LOG_RATIO = 20.0
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """How to optimise; the defaults follow paper 003, section IV, where it names a value.
+    """How to optimise; the defaults follow KMPS, section IV, where it names a value.
 
     Attributes:
         horizon_s: Seconds after which a reward counts 1/e.

@@ -1,10 +1,10 @@
-"""The imitation of paper 000 as it is written: squared error to the logged action, and a pull towards indifference.
+"""The imitation of Xiong et al. as it is written: squared error to the logged action, and a pull towards indifference.
 
     mean over logged (s, a) of |pi(s) - a|^2 + lambda * mean over all s of |pi(s)|^2
 
 with pi(s) the probabilities of the choices and a the logged choice as a unit vector. The second mean runs over the
 virtual environment's states as well: streams of a trajectory that come from there are regularised and not imitated.
-With lambda = 0 it is the paper's behaviour cloning. Source: paper 000, equations 7 and 8 (lambda 0.4).
+With lambda = 0 it is the paper's behaviour cloning. Source: Xiong et al., equations 7 and 8 (lambda 0.4).
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class RegularisedImitationInfo(NamedTuple):
 def regularised_imitation(
     example: Example, config: RegularisedImitationConfig | None = None, network: Actor | None = None
 ) -> Algorithm:
-    """Imitates the log by equation 8 of paper 000.
+    """Imitates the log by equation 8 of Xiong et al..
 
     Args:
         example: Shapes of what the policy sees.

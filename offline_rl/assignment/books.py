@@ -10,7 +10,7 @@ import numpy as np
 from twin.assignment.types import Costs
 
 
-class Held(NamedTuple):
+class HeldAssignment(NamedTuple):
     """The four terms of an edge's completion; leaves of one shape: [Q] as it is, [Z] of a request's edge without it."""
 
     local_s: np.ndarray
@@ -22,9 +22,9 @@ class Held(NamedTuple):
         """When the edge has answered."""
         return np.maximum(self.local_s, self.arriving_s) + self.sent_s + self.returning_s
 
-    def at(self, index: np.ndarray) -> "Held":
+    def at(self, index: np.ndarray) -> "HeldAssignment":
         """The entries at an index."""
-        return Held(*(leaf[index] for leaf in self))
+        return HeldAssignment(*(leaf[index] for leaf in self))
 
     def end_with_s(
         self, stays: np.ndarray, work_s: np.ndarray, transfer_s: np.ndarray, result_s: np.ndarray
@@ -52,8 +52,8 @@ class Books:
         requests = np.arange(len(edge))
         self._stays = costs.source == self.edge
         self._own = np.stack([of_pair[requests, self.edge] for of_pair in costs[:3]])
-        self.held = Held(*(np.empty(num_edges) for _ in range(4)))
-        self.without = Held(*(np.empty(len(edge)) for _ in range(4)))
+        self.held = HeldAssignment(*(np.empty(num_edges) for _ in range(4)))
+        self.without = HeldAssignment(*(np.empty(len(edge)) for _ in range(4)))
         self.end_s, self.without_end_s = np.empty(num_edges), np.empty(len(edge))
         by_edge = np.argsort(self.edge, kind="stable")
         bounds = np.searchsorted(self.edge[by_edge], np.arange(num_edges + 1))
@@ -106,7 +106,9 @@ class Books:
         for leaf, value in zip(self.held, (local_all, arriving, sent_all, returning), strict=True):
             leaf[edge] = value
         self.end_s[edge] = max(local_all, arriving) + sent_all + returning
-        without = Held(local_all - staying_s, arriving_without, sent_all - sent_s, returning_without)
+        without = HeldAssignment(
+            local_all - staying_s, arriving_without, sent_all - sent_s, returning_without
+        )
         for leaf, values in zip(self.without, without, strict=True):
             leaf[requests] = values
         self.without_end_s[requests] = without.end_s()

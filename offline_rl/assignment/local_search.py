@@ -23,7 +23,7 @@ _LEAST_GAIN = 1e-9
 
 
 @dataclass(frozen=True)
-class SearchConfig:
+class LocalSearchConfig:
     """How long and how wide to search.
 
     Attributes:
@@ -40,14 +40,17 @@ class SearchConfig:
 
 
 def insertion_local_search(
-    costs: Costs, config: SearchConfig | None = None, rng: np.random.Generator | None = None
+    costs: Costs, config: LocalSearchConfig | None = None, rng: np.random.Generator | None = None
 ) -> np.ndarray:
     """[Z] local search from the insertion."""
     return improve(costs, insertion(costs), config, rng)
 
 
 def improve(
-    costs: Costs, edge: np.ndarray, config: SearchConfig | None = None, rng: np.random.Generator | None = None
+    costs: Costs,
+    edge: np.ndarray,
+    config: LocalSearchConfig | None = None,
+    rng: np.random.Generator | None = None,
 ) -> np.ndarray:
     """[Z] the best assignment found from `edge` on; never worse than it.
 
@@ -57,7 +60,7 @@ def improve(
         config: How long and how wide.
         rng: Needed for restarts.
     """
-    config = config or SearchConfig()
+    config = config or LocalSearchConfig()
     until_s = time.monotonic() + config.time_s
     books = Books(costs, edge)
     _descend(books, config, until_s)
@@ -74,7 +77,7 @@ def improve(
     return best
 
 
-def _descend(books: Books, config: SearchConfig, until_s: float) -> None:
+def _descend(books: Books, config: LocalSearchConfig, until_s: float) -> None:
     """Steps until none gains anything or the time is over."""
     while time.monotonic() < until_s:
         last = int(books.end_s.argmax())
@@ -84,7 +87,7 @@ def _descend(books: Books, config: SearchConfig, until_s: float) -> None:
         books.send(*step)
 
 
-def _best_step(books: Books, last: int, config: SearchConfig) -> tuple[tuple[int, int], ...] | None:
+def _best_step(books: Books, last: int, config: LocalSearchConfig) -> tuple[tuple[int, int], ...] | None:
     """The step after which the edges concerned end soonest; None where nothing ends sooner than now."""
     mine = books.members(last)
     if not len(mine):

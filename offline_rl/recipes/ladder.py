@@ -3,8 +3,9 @@
 The referee is the member of the ensemble that no policy was trained or tuned with. Every policy plays the twin's
 disjoint windows under the same keys, so two policies differ by their decisions alone; the windows' differences give the
 mean gain over the rung that is held, and the lower end of its 95 % interval (Student's t). A rung is taken where that
-end is above zero, and where the twin need not guess: no more of its decisions than `MOST_UNFAMILIAR` (or than the held
-rung's) go to nodes with longer queues than the log knows. With too few windows nothing is taken: the first rung stays.
+end is above zero, and where the twin need not guess: no more of its decisions than `MAX_OUT_OF_SUPPORT` (or than the
+held rung's) go to nodes with longer queues than the log knows. With too few windows nothing is taken: the first rung
+stays.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from twin.placement.model import PlacementTwin
 from twin.placement.windows import Windows
 from twin.rollout import rollout
 
-MOST_UNFAMILIAR = 0.05
+MAX_OUT_OF_SUPPORT = 0.05
 """Share of decisions on queues that the log does not know, above which the twin only guesses."""
 NUM_PLAYS = 256
 """Windows played by every policy, each window several times where there are fewer."""
@@ -39,26 +40,26 @@ class Rung(NamedTuple):
     params: PyTree
 
 
-class Played(NamedTuple):
+class RungResult(NamedTuple):
     """What came of a policy before the referee."""
 
     value: np.ndarray  # [windows] mean reward of settled decisions; NaN where none was
-    unfamiliar: float
+    out_of_support: float
 
 
-class Step(NamedTuple):
+class RungStep(NamedTuple):
     """One rung as the referee saw it."""
 
     value: float  # mean over windows
     gain: float  # over the rung that was held then; 0 of the first
     low: float  # lower end of its interval
-    unfamiliar: float
+    out_of_support: float
     taken: bool
     row: int
     is_chosen: bool
 
 
-Judge = Callable[[Actor, PyTree], Played]
+Judge = Callable[[Actor, PyTree], RungResult]
 """(network, parameters) -> what came of its greedy policy."""
 
 
@@ -89,22 +90,22 @@ def referee(key: Array, twin: PlacementTwin, model: AnswerModel) -> Referee:
     def program(network: Actor) -> Callable[..., tuple[Array, Array]]:
         def play(windows: Windows, model: AnswerModel, params: PyTree, key: Array) -> tuple[Array, Array]:
             system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment()
-            lived = rollout(key, system, greedy_policy(network, params), windows.num_steps, (width,))
-            told = (lived.active & lived.settled).astype(jnp.float32)
-            reward = jnp.sum(lived.reward * told, axis=(0, 1)) / jnp.sum(told, axis=(0, 1))
-            far = lived.note > jnp.asarray(model.usual_room_s)[lived.action]
-            return reward, jnp.sum(far & lived.active) / jnp.maximum(jnp.sum(lived.active), 1)
+            episodes = rollout(key, system, greedy_policy(network, params), windows.num_steps, (width,))
+            told = (episodes.active & episodes.settled).astype(jnp.float32)
+            reward = jnp.sum(episodes.reward * told, axis=(0, 1)) / jnp.sum(told, axis=(0, 1))
+            far = episodes.response_aux > jnp.asarray(model.support_limit_s)[episodes.action]
+            return reward, jnp.sum(far & episodes.active) / jnp.maximum(jnp.sum(episodes.active), 1)
 
         return jax.jit(jax.vmap(play, in_axes=(None, None, None, 0)))
 
-    def judge(keys: Array, network: Actor, params: PyTree) -> Played:
-        reward, unfamiliar = program(network)(arrays, model, params, keys)
-        return Played(np.asarray(reward).mean(axis=0), float(np.mean(unfamiliar)))
+    def judge(keys: Array, network: Actor, params: PyTree) -> RungResult:
+        reward, out_of_support = program(network)(arrays, model, params, keys)
+        return RungResult(np.asarray(reward).mean(axis=0), float(np.mean(out_of_support)))
 
     return Referee(partial(judge, keys[0]), partial(judge, keys[1]))
 
 
-def climb(rungs: Sequence[Rung], judge: Judge) -> dict[str, Step]:
+def climb(rungs: Sequence[Rung], judge: Judge) -> dict[str, RungStep]:
     """Takes one rung after another where it is better with confidence than the one held.
 
     Args:
@@ -114,14 +115,14 @@ def climb(rungs: Sequence[Rung], judge: Judge) -> dict[str, Step]:
     Returns:
         Name -> step, in the order of the rungs; exactly one is chosen.
     """
-    held, best, steps = "", Played(np.zeros(0), 0.0), {}
+    held, best, steps = "", RungResult(np.zeros(0), 0.0), {}
     for rung in rungs:
         played = judge(rung.network, rung.params)
         gain, low = (0.0, 0.0) if not held else gain_of(played.value, best.value)
-        sure = played.unfamiliar <= max(MOST_UNFAMILIAR, best.unfamiliar)
+        sure = played.out_of_support <= max(MAX_OUT_OF_SUPPORT, best.out_of_support)
         taken = not held or bool(low > 0.0 and sure)
         value = float(np.nanmean(played.value)) if np.isfinite(played.value).any() else float("nan")
-        steps[rung.name] = Step(value, gain, low, played.unfamiliar, taken, rung.row, False)
+        steps[rung.name] = RungStep(value, gain, low, played.out_of_support, taken, rung.row, False)
         if taken:
             held, best = rung.name, played
     return {name: step._replace(is_chosen=name == held) for name, step in steps.items()}
@@ -149,27 +150,29 @@ def select_row(judge: Judge, network: Actor, stacked: PyTree) -> int:
     return int(np.argmax([np.nanmean(judge(network, params).value) for params in each]))
 
 
-def in_words(steps: Mapping[str, Step]) -> str:
+def in_words(steps: Mapping[str, RungStep]) -> str:
     """Which rung won, and by how much over the first."""
     first, chosen = next(iter(steps)), chosen_of(steps)[0]
     if chosen == first:
         return f"{first}: no other rung was better with confidence"
     step = steps[chosen]
-    return f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with the member kept aside"
+    return (
+        f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with the member held out"
+    )
 
 
-def rungs_of(steps: Mapping[str, Step]) -> list[dict[str, float | str | bool | None]]:
+def rungs_of(steps: Mapping[str, RungStep]) -> list[dict[str, float | str | bool | None]]:
     """The steps as plain values, in their order; `low` is None where there were too few windows for an interval."""
     return [
         {
             "policy": name, "value": step.value, "gain": step.gain,
             "low": step.low if np.isfinite(step.low) else None,
-            "unfamiliar": step.unfamiliar, "taken": bool(step.taken), "chosen": bool(step.is_chosen),
+            "out_of_support": step.out_of_support, "taken": bool(step.taken), "chosen": bool(step.is_chosen),
         }
         for name, step in steps.items()
     ]  # fmt: skip
 
 
-def chosen_of(steps: Mapping[str, Step]) -> tuple[str, int]:
+def chosen_of(steps: Mapping[str, RungStep]) -> tuple[str, int]:
     """Name and seed's row of the rung that was chosen."""
     return next((name, int(step.row)) for name, step in steps.items() if step.is_chosen)

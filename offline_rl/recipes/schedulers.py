@@ -10,7 +10,7 @@ import numpy as np
 from logs_schema.errors import ConfigError, ProductError, first
 from offline_rl.export import network_facts, network_of
 from offline_rl.networks import Actor, Example, example_in, greedy_policy
-from offline_rl.recipes.ladder import Step, chosen_of
+from offline_rl.recipes.ladder import RungStep, chosen_of
 from offline_rl.recipes.training_days import save_training_days, training_days
 from twin.arrays import load_nested, load_structure, save_arrays
 from twin.contracts import Policy, PyTree
@@ -29,12 +29,12 @@ class Schedulers(NamedTuple):
     clone_curve: np.ndarray  # [looks, 2] mean cross-entropy of training and held-out windows, nats
     reward_curve: np.ndarray  # [seeds, updates] mean reward of a settled decision in the twin
     kl_curve: np.ndarray  # [seeds, updates] KL(policy || clone), nats
-    held_out_curve: np.ndarray  # [seeds, looks] mean reward of the greedy policy with the member kept aside
+    held_out_curve: np.ndarray  # [seeds, looks] mean reward of the greedy policy with the member held out
     from_logs: Mapping[str, PyTree]  # name of a learner that needs no twin -> parameters, leaves [seeds, ...]
     rules: Mapping[str, PyTree]
     # name of a rule, or of the policy that corrects one -> its parameters (`offline_rl.rules`)
     ladder: Mapping[
-        str, Step
+        str, RungStep
     ]  # name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
 
     @property
@@ -89,7 +89,7 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
             where=f"{path}: {first(sorted(set(found) ^ set(Schedulers._fields)))}",
             advice="train again",
         )
-    found["ladder"] = {name: Step(**step) for name, step in found["ladder"].items()}
+    found["ladder"] = {name: RungStep(**step) for name, step in found["ladder"].items()}
     return Schedulers(**found), encoding
 
 
@@ -114,6 +114,6 @@ def policy_of(params: PyTree, example: Example) -> Policy:
 
 
 def best_row(schedulers: Schedulers, name: str) -> int:
-    """The row of the seed of a policy that did best with the member that was kept aside; ties to the first."""
+    """The row of the seed of a policy that did best with the member that was held out; ties to the first."""
     step = schedulers.ladder.get(name)
     return int(np.argmax(schedulers.held_out_curve.max(axis=1))) if step is None else int(step.row)

@@ -5,8 +5,9 @@ Everything a policy learns from is in the twin's folder, so training needs no ar
 held-out windows like it best; a small log is learned by heart otherwise. In the twin one member of the ensemble is kept
 aside: of each seed's policies the one is kept that did best with it. Every seed's policy is kept.
 
-Guards of the policies trained in the twin: every stream lives with one member of the ensemble; a decision on whose
-worth the members disagree is worth less; durations stray from stream to stream; the policy stays near the clone.
+Guards of the policies trained in the twin: every stream is simulated with one member of the ensemble; a decision on
+whose worth the members disagree is worth less; durations are randomised from stream to stream; the policy stays near
+the clone.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ from offline_rl.recipes.ladder import (
     Judge,
     Referee,
     Rung,
-    Step,
+    RungStep,
     chosen_of,
     climb,
     in_words,
@@ -48,7 +49,7 @@ from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.training_loop import Experience
 from twin.contracts import Array, Policy, PyTree, Trajectory
-from twin.placement.doubt import disagreement
+from twin.placement.disagreement import disagreement
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
@@ -74,7 +75,7 @@ RESIDUAL_KL = 0.003
 CORRECTIONS = {"narrow_scorer": ScorerConfig((32, 16))}
 """Kind of network -> the correction of a rule, where it is not as wide as usual."""
 LOOK_STREAMS = 96
-"""Streams in which a policy is looked at with the member kept aside."""
+"""Streams in which a policy is looked at with the member held out."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ class TrainingConfig:
         held_out: Share of the windows that decide when the clone stops.
         kl_to_clone: Weight of `KL(policy || clone)`.
         disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
-        stray_nodes, stray_services: Deviations of the logarithms of durations from stream to stream (see
+        randomise_nodes, randomise_services: Deviations of the logarithms of durations from stream to stream (see
             `twin.placement.randomisation`).
-        updates_per_look: Updates between two looks with the member kept aside.
+        updates_per_look: Updates between two looks with the member held out.
         network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
         from_logs: Learners that need no twin, of `LEARNERS`.
         from_logs_updates: Gradient steps of each of them.
@@ -114,8 +115,8 @@ class TrainingConfig:
     held_out: float = 0.15
     kl_to_clone: float = 0.03
     disagreement: float = 1.0
-    stray_nodes: float = 0.2
-    stray_services: float = 0.1
+    randomise_nodes: float = 0.2
+    randomise_services: float = 0.1
     updates_per_look: int = 5
     network: str = "scorer"
     from_logs: tuple[str, ...] = ()
@@ -159,8 +160,8 @@ class TrainingConfig:
 
     @property
     def randomisation(self) -> Randomisation:
-        """How far durations stray from stream to stream."""
-        return Randomisation(self.stray_nodes, self.stray_services)
+        """How far durations are randomised from stream to stream."""
+        return Randomisation(self.randomise_nodes, self.randomise_services)
 
 
 def refuse_uneven_streams(config: TrainingConfig, num_members: int) -> None:
@@ -171,7 +172,7 @@ def refuse_uneven_streams(config: TrainingConfig, num_members: int) -> None:
             raise ConfigError(
                 f"{num_streams} streams cannot be dealt to the {num_trained} members that are trained with",
                 where=f"[train] {name}",
-                allowed=f"multiples of {num_trained} (one member of {num_members} is kept aside)",
+                allowed=f"multiples of {num_trained} (one member of {num_members} is held out)",
             )
 
 
@@ -268,8 +269,8 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
 
 def _ladder(
     judges: Referee, example: Example, network: Actor, found: Schedulers, progress: Progress
-) -> dict[str, Step]:
-    """How rules, the clone, learners from logs and the policies from the twin did with the member kept aside."""
+) -> dict[str, RungStep]:
+    """How rules, the clone, learners from logs and the policies from the twin did with the member held out."""
     rungs = _rule_rungs(found.rules)
     rungs.append(Rung("bc_greedy", 0, network, found.clone))
     rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
@@ -327,7 +328,7 @@ def train_in_twin(
             first = number * config.num_updates
 
             def tell(done: int, seen: float, first: int = first, seed: int = seed) -> None:
-                stage(first + done, text=f"seed {seed}: {seen:.4f} with the member kept aside")
+                stage(first + done, text=f"seed {seed}: {seen:.4f} with the member held out")
 
             checkpoint = None if keep is None else keep / f"seed-{seed}.npz"
             runs.append(
@@ -358,15 +359,15 @@ def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig)
     """
 
     def act(windows: Windows, model: AnswerModel, key: Array, policy: Policy) -> Trajectory:
-        key_run, key_doubt = jax.random.split(key)
+        key_run, key_disagreement = jax.random.split(key)
         system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment(
             randomisation=config.randomisation
         )
-        lived = rollout(key_run, system, policy, twin.windows.num_steps, (config.num_streams,))
+        episodes = rollout(key_run, system, policy, twin.windows.num_steps, (config.num_streams,))
         if config.disagreement == 0.0:
-            return lived
-        doubt = disagreement(key_doubt, twin.encoding, twin.config, model, lived)
-        return lived._replace(reward=lived.reward - config.disagreement * doubt)
+            return episodes
+        uncertainty = disagreement(key_disagreement, twin.encoding, twin.config, model, episodes)
+        return episodes._replace(reward=episodes.reward - config.disagreement * uncertainty)
 
     return Partial(act, jax.tree.map(jnp.asarray, twin.windows), model)
 
@@ -380,8 +381,8 @@ def _look_with(
     def play(windows: Windows, model: AnswerModel, state: PyTree) -> Array:
         system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment()
         key_look = jax.random.fold_in(key, 2**31 - 1)
-        lived = rollout(key_look, system, algorithm.greedy(state), twin.windows.num_steps, (LOOK_STREAMS,))
-        return weighted_mean(lived.reward, (lived.active & lived.settled).astype(jnp.float32))
+        episodes = rollout(key_look, system, algorithm.greedy(state), twin.windows.num_steps, (LOOK_STREAMS,))
+        return weighted_mean(episodes.reward, (episodes.active & episodes.settled).astype(jnp.float32))
 
     windows = jax.tree.map(jnp.asarray, twin.windows)
     return lambda state: float(play(windows, model, state))

@@ -72,10 +72,10 @@ def feature_ranges(history: Trajectory, encoding: Encoding) -> tuple[np.ndarray,
     rows = rows[np.linspace(0, len(rows) - 1, min(MAX_ROWS, len(rows))).astype(int)]
     units = [one.unit for one in NODE_FEATURES for _ in encoding.cluster.node_names]
     is_flag = np.array([*units, *(one.unit for one in request_features(encoding.cluster))]) == "flag"
-    return usual_ranges(rows, is_flag)
+    return typical_ranges(rows, is_flag)
 
 
-def usual_ranges(rows: np.ndarray, is_flag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def typical_ranges(rows: np.ndarray, is_flag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The middle of every column of [rows, features], widened, and never below 0 where no value is; flags as they are.
 
     Args:

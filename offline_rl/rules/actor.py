@@ -15,14 +15,14 @@ from offline_rl.losses import mask_logits
 from offline_rl.networks import Actor
 from offline_rl.rules.expected_on_time import HASTE, expected_on_time
 from offline_rl.rules.least_expected_response import least_expected_response
-from offline_rl.rules.offers import Offers, parts_of, read_offers
+from offline_rl.rules.offers import OfferEstimates, parts_of, read_offers
 from twin.contracts import Array, PyTree
 
-SCORES: Mapping[str, Callable[[PyTree, Offers], Array]] = MappingProxyType(
+SCORES: Mapping[str, Callable[[PyTree, OfferEstimates], Array]] = MappingProxyType(
     {EXPECTED_ON_TIME: expected_on_time, LEAST_EXPECTED_RESPONSE: least_expected_response}
 )
 """Rule -> (its numbers, offers) -> scores [choices, *batch]."""
-USUAL_SPREAD = 0.5
+RUN_TIME_SPREAD = 0.5
 """Standard deviation of the logarithm of run times where a log does not say."""
 
 
@@ -30,7 +30,7 @@ def rule_params(rule: str, **numbers: object) -> PyTree:
     """The parameters of a rule: `numbers` where given; otherwise no transfers, waits as the backlog says, no price."""
     names: dict[str, object] = {"latency": [0.0] * 3, "per_mib": [0.0] * 3, "wait_scale": 1.0}
     if rule == EXPECTED_ON_TIME:
-        names |= {"spread": USUAL_SPREAD, "price": 0.0, "haste": HASTE}
+        names |= {"spread": RUN_TIME_SPREAD, "price": 0.0, "haste": HASTE}
     values = {name: jnp.asarray(numbers.get(name, usual), jnp.float32) for name, usual in names.items()}
     return {"params": {rule: values}}
 

@@ -11,7 +11,7 @@ between offers that are equally sure, or equally late. Without a deadline every 
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
 
-from offline_rl.rules.offers import Offers, expected_delay
+from offline_rl.rules.offers import OfferEstimates, expected_delay
 from twin.contracts import Array, PyTree
 
 HASTE = 1e-3
@@ -19,7 +19,7 @@ HASTE = 1e-3
 _TINY = 1e-6
 
 
-def expected_on_time(params: PyTree, offers: Offers) -> Array:
+def expected_on_time(params: PyTree, offers: OfferEstimates) -> Array:
     """Scores of the offers.
 
     Args:

@@ -4,8 +4,8 @@
     latency, per_mib  least squares of the delay on 1 and the input, of offers to nodes that had room, by kind of offer
     wait_scale   mean delay over mean backlog, of offers to nodes that had no room
 
-Few offers say little: the spread is drawn to `USUAL_SPREAD`, and a kind of offer with fewer than `FEWEST` borrows the
-line through all kinds; where there are too few of all, transfers take nothing and waits are as the backlog says.
+Few offers say little: the spread is drawn to `RUN_TIME_SPREAD`, and a kind of offer with fewer than `FEWEST` borrows
+the line through all kinds; where there are too few of all, transfers take nothing and waits are as the backlog says.
 """
 
 from typing import NamedTuple
@@ -13,13 +13,13 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.rules.actor import USUAL_SPREAD, rule_params
+from offline_rl.rules.actor import RUN_TIME_SPREAD, rule_params
 from offline_rl.rules.offers import read_offers
 from twin.contracts import PyTree
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.history import Offers as LabelledOffers
-from twin.placement.usual import OFFER_KINDS
+from twin.placement.service_times import OFFER_KINDS
 
 FEWEST = 20
 """Offers that a line or a mean is drawn through, at least."""
@@ -55,7 +55,7 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
 
     ended = seen.finished & (seen.run_s > 0.0) & (run > 0.0) & ~seen.failed
     scatter = np.log(seen.run_s[ended] / unit_s / run[ended])
-    spread = np.sqrt((np.sum(scatter**2) + _PRIOR * USUAL_SPREAD**2) / (len(scatter) + _PRIOR))
+    spread = np.sqrt((np.sum(scatter**2) + _PRIOR * RUN_TIME_SPREAD**2) / (len(scatter) + _PRIOR))
     begun = seen.started
     delay = seen.wait_s / unit_s
     at_once, queued = begun & (backlog <= 0.0), begun & (backlog > 0.0)

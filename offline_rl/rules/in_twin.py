@@ -73,8 +73,8 @@ def tune_rules(
 
         def one(params: PyTree, key: Array) -> Array:
             policy = greedy_policy(rule_actor(EXPECTED_ON_TIME), params)
-            lived = rollout(key, system, policy, twin.windows.num_steps, (num_streams,))
-            return weighted_mean(lived.reward, (lived.active & lived.settled).astype(jnp.float32))
+            episodes = rollout(key, system, policy, twin.windows.num_steps, (num_streams,))
+            return weighted_mean(episodes.reward, (episodes.active & episodes.settled).astype(jnp.float32))
 
         return jax.vmap(one)(params, keys)
 

@@ -8,14 +8,14 @@ It needs no deadlines, and is what `expected_on_time` is without them.
 
 import jax.numpy as jnp
 
-from offline_rl.rules.offers import Offers, expected_delay
+from offline_rl.rules.offers import OfferEstimates, expected_delay
 from twin.contracts import Array, PyTree
 
 _LEAST_ACCEPTANCE = 1e-3
 _TINY = 1e-6
 
 
-def least_expected_response(params: PyTree, offers: Offers) -> Array:
+def least_expected_response(params: PyTree, offers: OfferEstimates) -> Array:
     """Scores of the offers [choices, *batch]; `params`: `latency` [3], `per_mib` [3], `wait_scale`, in time units."""
     response = expected_delay(params, offers) + offers.run
     return jnp.log(jnp.maximum(offers.acceptance, _LEAST_ACCEPTANCE)) - jnp.log(jnp.maximum(response, _TINY))

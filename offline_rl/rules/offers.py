@@ -19,7 +19,7 @@ _OF_NODE = {feature.name: row for row, feature in enumerate(NODE_FEATURES)}
 _OF_REQUEST = {feature.name: row for row, feature in enumerate(NUMERIC_REQUEST_FEATURES)}
 
 
-class Offers(NamedTuple):
+class OfferEstimates(NamedTuple):
     """What is expected of every offer; leaves [choices, *batch], durations in time units."""
 
     acceptance: Array  # probability
@@ -32,7 +32,7 @@ class Offers(NamedTuple):
     deadline: Array  # [1, *batch], inf without one
 
 
-def read_offers(node: Array, request: Array) -> Offers:
+def read_offers(node: Array, request: Array) -> OfferEstimates:
     """The offers of an observation.
 
     Args:
@@ -51,7 +51,7 @@ def read_offers(node: Array, request: Array) -> Offers:
     has_room = seen["free_cpu_cores"] - jnp.expm1(seen["waiting_share"]) >= seen["needed_share"] - 1e-3
     home = seen["same_site"] > 0.5
     cloud = ~home & (seen["is_cloud"] > 0.5)
-    return Offers(
+    return OfferEstimates(
         acceptance=seen["acceptance"],
         backlog=jnp.where(has_room, 0.0, duration(seen["backlog"])),
         run=duration(seen["usual_run"]),
@@ -63,7 +63,7 @@ def read_offers(node: Array, request: Array) -> Offers:
     )
 
 
-def expected_delay(params: PyTree, offers: Offers) -> Array:
+def expected_delay(params: PyTree, offers: OfferEstimates) -> Array:
     """[choices, *batch] time from the offer to the start: the queue and the transfer run side by side."""
 
     def of_kind(values: Array) -> Array:

@@ -39,8 +39,8 @@ MOST_SLACK = math.e**2
 """Of what is left of a deadline, over the run; its inverse is the least."""
 _TINY = 1e-6
 _FREE = len(RESOURCES)
-_NEEDED, _USUAL = NODE_FEATURES.index("needed_share"), NODE_FEATURES.index("usual_run")
-_LOAD = slice(NODE_FEATURES.index("free_cpu_cores"), _USUAL)
+_NEEDED, _MEAN_RUN = NODE_FEATURES.index("needed_share"), NODE_FEATURES.index("usual_run")
+_LOAD = slice(NODE_FEATURES.index("free_cpu_cores"), _MEAN_RUN)
 """Features that show a load, and the share that the request needs among them."""
 _WAITING_AND_BACKLOG = slice(
     NODE_FEATURES.index("waiting_share"),
@@ -55,7 +55,9 @@ class NodeFacts(NamedTuple):
 
     site: np.ndarray  # [nodes] int64 index of the node's site
     same_site: np.ndarray  # [sites, nodes] bool: the node stands there
-    kind: np.ndarray  # [sites, nodes] int64, index into `Asked.accepts` of an offer of the node by that site
+    kind: (
+        np.ndarray
+    )  # [sites, nodes] int64, index into `RequestNumbers.accepts` of an offer of the node by that site
     is_cloud: np.ndarray  # [nodes] float32
     cores: np.ndarray  # [nodes] at least 1e-9, inf where no limit is known
     limits: (
@@ -72,7 +74,7 @@ class NodeFacts(NamedTuple):
     to_site: np.ndarray | None
 
 
-class Asked(NamedTuple):
+class RequestNumbers(NamedTuple):
     """The request in hand, in numbers."""
 
     demand: tuple[float, ...]  # in the order of RESOURCES
@@ -136,7 +138,7 @@ def node_facts(
     )
 
 
-def fits(facts: NodeFacts, asked: Asked) -> np.ndarray:
+def fits(facts: NodeFacts, asked: RequestNumbers) -> np.ndarray:
     """[nodes] bool: could the request ever run there, by the largest machine's capacity."""
     wanted = (*(each / asked.num_nodes for each in asked.demand), *asked.demand)
     if all(map(le, wanted, facts.least)):
@@ -144,7 +146,9 @@ def fits(facts: NodeFacts, asked: Asked) -> np.ndarray:
     return np.logical_and.reduce(facts.limits >= np.array(wanted, np.float32)[:, None], axis=0)
 
 
-def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np.ndarray) -> np.ndarray:
+def observe_nodes(
+    facts: NodeFacts, load: np.ndarray, asked: RequestNumbers, possible: np.ndarray
+) -> np.ndarray:
     """[nodes, features] float32 of every node, as the deciding site sees it.
 
     Args:
@@ -168,21 +172,21 @@ def observe_nodes(facts: NodeFacts, load: np.ndarray, asked: Asked, possible: np
     seen[0], seen[1], seen[2] = possible, same_site, facts.is_cloud
     seen[_LOAD.start : _NEEDED] = free
     seen[_NEEDED + 1 : _LOAD.stop] = scaled[_FREE:]
-    seen[_NEEDED], seen[_USUAL], seen[_USUAL + 1] = needed, run, run * needed
-    logs = seen[_NEEDED + 1 : _USUAL + 2]
+    seen[_NEEDED], seen[_MEAN_RUN], seen[_MEAN_RUN + 1] = needed, run, run * needed
+    logs = seen[_NEEDED + 1 : _MEAN_RUN + 2]
     np.log1p(np.maximum(logs, 0.0, out=logs), out=logs)
     if facts.to_site is not None:
         shown = seen[_LOAD]
         means = (shown @ facts.to_site).take(facts.site, axis=1)
         means[_NEEDED - _LOAD.start] = needed
         np.copyto(shown, means, where=~same_site)
-    seen[_USUAL + 2] = _slack(seen, run, needed, asked.deadline_s / facts.time_unit_s)
+    seen[_MEAN_RUN + 2] = _slack(seen, run, needed, asked.deadline_s / facts.time_unit_s)
     seen[-1] = asked.accepts.take(facts.kind[asked.site])
     return np.ascontiguousarray(seen.T)
 
 
 def as_trained(
-    choices: np.ndarray, facts: NodeFacts, asked: Asked, trained_units: np.ndarray | None
+    choices: np.ndarray, facts: NodeFacts, asked: RequestNumbers, trained_units: np.ndarray | None
 ) -> np.ndarray:
     """The features of nodes [nodes, features] as they were without what books have learned since training.
 
@@ -196,8 +200,8 @@ def as_trained(
         return choices
     seen = choices.T.copy()
     run, needed = trained_units[asked.service] * asked.expected_run_s, asked.demand[0] / facts.cores
-    seen[_USUAL], seen[_USUAL + 1] = np.log1p(run), np.log1p(run * needed)
-    seen[_USUAL + 2] = _slack(seen, run, needed, asked.deadline_s / facts.time_unit_s)
+    seen[_MEAN_RUN], seen[_MEAN_RUN + 1] = np.log1p(run), np.log1p(run * needed)
+    seen[_MEAN_RUN + 2] = _slack(seen, run, needed, asked.deadline_s / facts.time_unit_s)
     return seen.T
 
 
@@ -213,7 +217,7 @@ def _slack(seen: np.ndarray, run: np.ndarray, needed: np.ndarray, deadline: floa
 
 
 def observe_request(
-    asked: Asked, num_features: int, time_unit_s: float, *, knows_week: bool = True
+    asked: RequestNumbers, num_features: int, time_unit_s: float, *, knows_week: bool = True
 ) -> np.ndarray:
     """[features] float32 of the request in hand: numbers in the order of `NUMERIC_REQUEST_FEATURES`, then flags.
 

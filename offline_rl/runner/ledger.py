@@ -4,8 +4,9 @@ Between decisions requests are placed, start and finish; at a decision the books
 only events change are kept as they change; what the clock changes is one pass over the requests that run. The fading
 memory of waits moves from decision to decision, as in training: waits seen since the last decision count in full.
 
-Books learn: a run that ended moves at once what is usual of its service on its node (`twin.placement.usual`). They
-also watch: `Ledger.watch` tells when requests or run times are no longer those of training.
+Books learn: a run that ended moves at once what is the mean run time of its service on its node
+(`twin.placement.service_times`). They also watch: `Ledger.watch` tells when requests or run times are no longer those
+of training.
 """
 
 from __future__ import annotations
@@ -166,9 +167,11 @@ class Ledger:
         name = self._table.names[entry.row]
         if self._table.trained_units is not None and name in setting.node_names:
             self.watch.ran(name, run_s / (expected_s * self._table.trained_units[pair]))
-        if setting.follow:
-            news = math.log(run_s / (expected_s * units[pair]))
-            units[pair] *= math.exp(setting.follow * min(max(news, -setting.most_news), setting.most_news))
+        if setting.adaptation_rate:
+            log_error = math.log(run_s / (expected_s * units[pair]))
+            units[pair] *= math.exp(
+                setting.adaptation_rate * min(max(log_error, -setting.max_log_error), setting.max_log_error)
+            )
 
     def set_available(self, node: str, available: bool) -> None:
         """Whether a node can be offered now."""

@@ -34,7 +34,7 @@ _FACTS = attrgetter(
 )  # what a table depends on
 
 
-class Seen(NamedTuple):
+class DecisionArrays(NamedTuple):
     """One decision as arrays; the rows are those of the node table."""
 
     choices: np.ndarray  # [rows, F] float32
@@ -153,7 +153,7 @@ class Policy:
         available: np.ndarray,
         request: Request,
         clock_s: float,
-    ) -> Seen:
+    ) -> DecisionArrays:
         """What the network is shown.
 
         Args:
@@ -179,7 +179,7 @@ class Policy:
         )
         legal = candidate & large_enough & available & known.choosable
         judged = features.as_trained(choices, known.facts, asked, known.trained_units)
-        return Seen(choices, context, legal, candidate, large_enough, judged)
+        return DecisionArrays(choices, context, legal, candidate, large_enough, judged)
 
     def decide_on(
         self,
@@ -232,7 +232,7 @@ class Policy:
         """The run time to expect of a service where none is stated."""
         return reading.run_of_service(self.setting, self.vocabulary, service)
 
-    def _decided(self, known: table.NodeTable, seen: Seen, request: Request) -> Decision:
+    def _decided(self, known: table.NodeTable, seen: DecisionArrays, request: Request) -> Decision:
         chosen = None
         if np.count_nonzero(seen.legal):
             scores = self.exported.network(seen.choices[None], seen.context[None], seen.legal[None])[0]
@@ -249,7 +249,7 @@ class Policy:
         unlike = num_of_request + num_unknown > 0
         return Decision(chosen, known.described, scores, legal, num_outside, num_unknown, unlike)
 
-    def _out_of_range(self, known: table.NodeTable, seen: Seen) -> list[OutOfRange]:
+    def _out_of_range(self, known: table.NodeTable, seen: DecisionArrays) -> list[OutOfRange]:
         found = []
         for row, column in np.argwhere(
             self._of_nodes.outside(seen.as_trained) & seen.legal[:, None]
@@ -261,7 +261,7 @@ class Policy:
         return found
 
 
-def _why_illegal(known: table.NodeTable, seen: Seen, available: np.ndarray) -> dict[str, str]:
+def _why_illegal(known: table.NodeTable, seen: DecisionArrays, available: np.ndarray) -> dict[str, str]:
     reasons = dict(known.refused)
     for name in known.described:
         row = known.row_of.get(name, -1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.descriptions import Held, Node, Request
-from offline_rl.runner.features import LOAD, Asked
+from offline_rl.runner.features import LOAD, RequestNumbers
 from offline_rl.runner.setting import PlacementSetting
 from offline_rl.runner.table import NodeTable, Vocabulary
 
@@ -19,7 +19,7 @@ _LEAST = {"cpu_cores": 0.0, "memory_gib": 0.0, "gpus": 0.0, "num_nodes": 1.0, "i
 
 def asked_of(
     request: Request, clock_s: float, table: NodeTable, setting: PlacementSetting, vocabulary: Vocabulary
-) -> Asked:
+) -> RequestNumbers:
     """The request in numbers; labels unseen in training take the first index of their kind, as in training.
 
     Raises:
@@ -35,7 +35,7 @@ def asked_of(
         expected_run_s = setting.run_of_service_s[service]
     accepts = setting.acceptance_of_agent.get(request.agent)  # type: ignore[arg-type]
     has_cores, has_memory, has_gpus = setting.demanded
-    return Asked(
+    return RequestNumbers(
         demand=(
             request.cpu_cores if has_cores else 0.0,
             request.memory_gib if has_memory else 0.0,

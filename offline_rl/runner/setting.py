@@ -55,7 +55,7 @@ class PlacementSetting:
         sees_all: Whether nodes of other sites are seen in full, instead of as the mean of their site.
         knows_week: Whether training saw every weekday; otherwise policies are not shown the time of week.
         follow: Weight of a run that ended in what usually happens, for books kept by events; 0: they do not learn.
-        most_news: Most that one run counts, in units of the logarithm of a run time.
+        max_log_error: Most that one run counts, in units of the logarithm of a run time.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -72,8 +72,8 @@ class PlacementSetting:
     node_of_machine: dict[str, str]
     sees_all: bool = False
     knows_week: bool = True
-    follow: float = 0.0
-    most_news: float = 1.0
+    adaptation_rate: float = 0.0
+    max_log_error: float = 1.0
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -118,8 +118,8 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             node_of_machine=dict(content.get("node_of_machine", {})),
             sees_all=bool(content.get("sees_all", False)),
             knows_week=bool(content.get("knows_week", True)),
-            follow=float(content.get("follow", 0.0)),
-            most_news=float(content.get("most_news", 1.0)),
+            adaptation_rate=float(content.get("follow", 0.0)),
+            max_log_error=float(content.get("most_news", 1.0)),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -160,8 +160,8 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
         "units and the memory of waits must be positive and finite": 0.0 < setting.time_unit_s < math.inf
         and 0.0 < setting.memory_s < math.inf,
-        "what books learn must be bounded": 0.0 <= setting.follow < 1.0
-        and 0.0 < setting.most_news < math.inf,
+        "what books learn must be bounded": 0.0 <= setting.adaptation_rate < 1.0
+        and 0.0 < setting.max_log_error < math.inf,
     }
     if broken := [words for words, holds in sound.items() if not holds]:
         raise _unfit("; ".join(broken))

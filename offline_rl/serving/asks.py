@@ -29,7 +29,8 @@ class Ask:
         machines: Facts about nodes that came with the question, by name; they hold for it alone.
         agent, session: Who asks, for the log.
         output_mib: For the log.
-        unsaid: Columns of the log that the caller said nothing about: the request has a default there, the log a null.
+        unspecified: Columns of the log that the caller said nothing about: the request has a default there, the log a
+            null.
     """
 
     request_id: str
@@ -40,7 +41,7 @@ class Ask:
     agent: str | None = None
     session: str | None = None
     output_mib: float | None = None
-    unsaid: frozenset[str] = frozenset()
+    unspecified: frozenset[str] = frozenset()
 
 
 def mapping_of(value: Any, where: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from offline_rl.runner import Decision
-from offline_rl.serving.cluster import View
+from offline_rl.serving.cluster import CandidateView
 from offline_rl.serving.extender import MAX_SCORE
 from offline_rl.serving.fallbacks import Fallback
 
@@ -47,7 +47,7 @@ def share_of(request_id: str) -> float:
     )
 
 
-def fallback_choice(fallback: Fallback, view: View, rng: np.random.Generator) -> Choice:
+def fallback_choice(fallback: Fallback, view: CandidateView, rng: np.random.Generator) -> Choice:
     """What the heuristic names: any of the best feasible nodes."""
     scores = fallback.scores(view)
     best = np.flatnonzero(view.feasible & (scores >= scores[view.feasible].max(initial=-np.inf)))
@@ -56,7 +56,7 @@ def fallback_choice(fallback: Fallback, view: View, rng: np.random.Generator) ->
     return Choice(scores, view.feasible, int(best[rng.integers(len(best))]), len(best))
 
 
-def policy_choice(decision: Decision, position: np.ndarray, view: View) -> Choice:
+def policy_choice(decision: Decision, position: np.ndarray, view: CandidateView) -> Choice:
     """What the policy names among the candidates; of equals the one that holds least.
 
     Args:

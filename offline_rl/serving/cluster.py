@@ -21,8 +21,8 @@ import numpy as np
 from offline_rl.runner import Decision, Held, Node
 from offline_rl.serving.asks import Ask
 from offline_rl.serving.inventory import MAX_NAMES, Inventory
-from offline_rl.serving.plain import Event
-from offline_rl.serving.policies import Books, Question, ServedPolicy
+from offline_rl.serving.plain import RequestEvent
+from offline_rl.serving.policies import InFlightLedger, Question, ServedPolicy
 from offline_rl.serving.tallies import MAX_GUESTS, Tallies, cores_of
 
 MAX_HELD = 200_000
@@ -38,7 +38,7 @@ NEWS_WEIGHT = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacedRequest:
     """A decided request that is taken to be in the system.
 
     Attributes:
@@ -61,7 +61,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CandidateView:
     """The candidates of one question, as heuristics see them.
 
     Attributes:
@@ -83,7 +83,7 @@ class View:
     feasible: np.ndarray
 
 
-class Cluster:
+class LiveCluster:
     """Nodes, and what they hold. Not thread-safe: one thread owns it.
 
     Args:
@@ -92,7 +92,7 @@ class Cluster:
 
     def __init__(self, policy: ServedPolicy) -> None:
         self.inventory, self.tallies = Inventory(), Tallies()
-        self.placements: dict[str, Placement] = {}
+        self.placements: dict[str, PlacedRequest] = {}
         self._reported, self._num_left = (
             0.0,
             0,
@@ -100,8 +100,10 @@ class Cluster:
         self._ends: list[tuple[float, str, float, bool]] = []
         self._holders: dict[tuple[str, ...], int] = {}  # set of candidates -> requests offered to one of it
         self._num_names = 0
-        self._books: Books | None = None
-        self._older: Books | None = None  # of the same policy, about fewer nodes: what they learned is kept
+        self._books: InFlightLedger | None = None
+        self._older: InFlightLedger | None = (
+            None  # of the same policy, about fewer nodes: what they learned is kept
+        )
         self._guests_in_books: frozenset[str] = frozenset()
         self._new_guests, self._guests_after_s = False, -math.inf
         self.use(policy)
@@ -136,7 +138,7 @@ class Cluster:
             for node in self._of_policy(facts.values()):
                 self._books.set_available(node.name, node.available)
 
-    def view(self, ask: Ask) -> View:
+    def view(self, ask: Ask) -> CandidateView:
         """The candidates of a question, with what speaks against each of them."""
         names, number = self.tallies.interned(ask.names), len(ask.names)
         own = self.inventory.own(ask)
@@ -149,7 +151,7 @@ class Cluster:
             for position, name in enumerate(names):
                 if name in own:
                     cores[position] = cores_of(own[name])
-        return View(
+        return CandidateView(
             names=names,
             cores=cores,
             committed=committed,
@@ -169,13 +171,13 @@ class Cluster:
         nodes = {node.name: node for node in known} | own
         return books.question(request, now_s, tuple(nodes.values()))
 
-    def placement(self, ask: Ask, view: View, node: str, now_s: float) -> Placement:
+    def placement(self, ask: Ask, view: CandidateView, node: str, now_s: float) -> PlacedRequest:
         """A decision, ready to be filed: without what came with the question and is known elsewhere."""
         names = view.names if view.feasible.all() else tuple(np.array(view.names, object)[view.feasible])
         names = self.tallies.interned(names)
-        return Placement(replace(ask, names=names, machines={}), node, node, now_s)
+        return PlacedRequest(replace(ask, names=names, machines={}), node, node, now_s)
 
-    def place(self, placement: Placement) -> None:
+    def place(self, placement: PlacedRequest) -> None:
         """Files a decision; an older one about the same request is void."""
         identity, now_s = placement.ask.request_id, placement.decided_s
         self._forget(identity)
@@ -186,14 +188,14 @@ class Cluster:
         self._expect_end(now_s + stays_s, placement)
         self._hold(placement, None if self.hears_events else now_s)
 
-    def weigh(self, placement: Placement, propensity: float | None) -> Placement:
+    def weigh(self, placement: PlacedRequest, propensity: float | None) -> PlacedRequest:
         """Adds the propensity of a decision, which may become known later than the decision."""
         weighed = replace(placement, propensity=propensity)
         if self.placements.get(placement.ask.request_id) is placement:
             self.placements[placement.ask.request_id] = weighed
         return weighed
 
-    def report(self, event: Event) -> Placement | None:
+    def report(self, event: RequestEvent) -> PlacedRequest | None:
         """Notes a start or a finish; the request's placement; None, and nothing noted, if it is not held."""
         placement = self.placements.get(event.request_id)
         if placement is None:
@@ -239,7 +241,7 @@ class Cluster:
         node_of = self._policy.node_of_machine
         return not told or node_of.get(told, told) == node_of.get(node, node)
 
-    def _open(self, now_s: float) -> Books:
+    def _open(self, now_s: float) -> InFlightLedger:
         """The books; after a change of nodes or policy new ones, with all that is in flight."""
         if self._new_guests and now_s >= self._guests_after_s:
             self._close_books()
@@ -268,7 +270,7 @@ class Cluster:
         node_of = self._policy.node_of_machine
         return (node for node in nodes if node_of.get(node.name, node.name) == node.name)
 
-    def _hold(self, placement: Placement, start_s: float | None) -> None:
+    def _hold(self, placement: PlacedRequest, start_s: float | None) -> None:
         """Files a request under its node: waiting, or running without its wait having been seen."""
         name, identity, names = placement.node, placement.ask.request_id, placement.ask.names
         if self._policy.any_nodes and name not in self.inventory.facts:
@@ -281,7 +283,7 @@ class Cluster:
         if self._books is not None:
             self._enter(self._books, placement, start_s)
 
-    def _enter(self, books: Books, placement: Placement, start_s: float | None) -> None:
+    def _enter(self, books: InFlightLedger, placement: PlacedRequest, start_s: float | None) -> None:
         request, decided_s = placement.ask.request, placement.decided_s
         assumed_s = None if self.hears_events else decided_s
         held = Held(
@@ -304,7 +306,7 @@ class Cluster:
         if self._books is not None:
             self._books.finish(identity, ran_until_s)
 
-    def _expect_end(self, end_s: float, placement: Placement) -> None:
+    def _expect_end(self, end_s: float, placement: PlacedRequest) -> None:
         """Remembers when a request is to be forgotten if nobody reports anything more about it."""
         if len(self._ends) > 2 * len(self.placements) + 1000:  # most are about older decisions
             self._ends = [end for end in self._ends if self._is_current(end)]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offline_rl.serving.cluster import View
+from offline_rl.serving.cluster import CandidateView
 
 
 class Fallback(NamedTuple):
@@ -13,20 +13,20 @@ class Fallback(NamedTuple):
 
     name: str
     description: str
-    scores: Callable[[View], np.ndarray]
+    scores: Callable[[CandidateView], np.ndarray]
 
 
-def _least_loaded(view: View) -> np.ndarray:
+def _least_loaded(view: CandidateView) -> np.ndarray:
     cores = np.where(np.isfinite(view.cores) & (view.cores > 0.0), view.cores, np.nan)
     free = 1.0 - view.committed / cores
     return np.where(np.isnan(free), -view.num_held, free)
 
 
-def _fewest_requests(view: View) -> np.ndarray:
+def _fewest_requests(view: CandidateView) -> np.ndarray:
     return -view.num_held
 
 
-def _any(view: View) -> np.ndarray:
+def _any(view: CandidateView) -> np.ndarray:
     return np.zeros(len(view.names))
 
 

@@ -67,7 +67,7 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
     selector = mapping_of(spec.get("nodeSelector"), "spec.nodeSelector")
     expected = marks.get(PREFIX + "expected-run-seconds", spec.get("activeDeadlineSeconds"))
     input_mib = number_of(marks.get(PREFIX + "input-mib"), "input-mib", upper=1e12) or 0.0
-    unsaid = {"cpu_cores": cores, "memory_gib": memory_gib, "input_mib": input_mib}
+    unspecified = {"cpu_cores": cores, "memory_gib": memory_gib, "input_mib": input_mib}
     agent = text_of(marks.get(PREFIX + "agent"), "agent") or namespace
     request = Request(
         cpu_cores=cores or 1.0,  # as in training, where a log says nothing
@@ -84,7 +84,7 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
     )
     return Ask(
         identity, min(now_s, arrival_s or now_s), request, names, machines, agent,
-        unsaid=frozenset(column for column, asked in unsaid.items() if asked == 0.0),
+        unspecified=frozenset(column for column, asked in unspecified.items() if asked == 0.0),
     )  # fmt: skip
 
 

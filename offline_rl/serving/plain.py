@@ -39,7 +39,7 @@ MAX_EVENTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RequestEvent:
     """What became of a request; `status` is None for a start."""
 
     request_id: str
@@ -86,7 +86,7 @@ def ask_of_json(content: Any, known: Sequence[str], now_s: float) -> Ask:
         agent=agent,
         session=text_of(said.get("session"), "request.session"),
         output_mib=number_of(said.get("output_mib"), "request.output_mib"),
-        unsaid=frozenset(AMOUNTS) - named.keys(),
+        unspecified=frozenset(AMOUNTS) - named.keys(),
     )
 
 
@@ -116,7 +116,7 @@ def inventory_of_json(content: Any) -> list[Node]:
     return nodes
 
 
-def events_of_json(content: Any, now_s: float) -> list[Event]:
+def events_of_json(content: Any, now_s: float) -> list[RequestEvent]:
     """Reads the content of `POST /events`.
 
     Args:
@@ -132,7 +132,7 @@ def events_of_json(content: Any, now_s: float) -> list[Event]:
     return [_event(one, f"event {index}", now_s) for index, one in enumerate(listed)]
 
 
-def _event(content: Any, where: str, now_s: float) -> Event:
+def _event(content: Any, where: str, now_s: float) -> RequestEvent:
     said = _object(content, where, ("request_id", "event", "time", "node", "status"))
     identity, kind = text_of(said.get("request_id"), f"{where}, request_id"), said.get("event")
     if identity is None or kind not in ("start", "finish"):
@@ -148,7 +148,7 @@ def _event(content: Any, where: str, now_s: float) -> Event:
     time_s = instant_of(said.get("time"), f"{where}, time")
     node = text_of(said.get("node"), f"{where}, node")
     happened_s = now_s if time_s is None else min(time_s, now_s)
-    return Event(identity, happened_s, node, status if kind == "finish" else None)
+    return RequestEvent(identity, happened_s, node, status if kind == "finish" else None)
 
 
 def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Node]]:

@@ -24,7 +24,7 @@ Question = Callable[[], Decision]
 """A question with everything it needs: may be asked later, and in another thread."""
 
 
-class Books(Protocol):
+class InFlightLedger(Protocol):
     """What is in flight, kept for one policy's features. One thread owns it."""
 
     def hold(self, request_id: str, node: str, held: Held) -> None:
@@ -50,7 +50,7 @@ class LedgerBooks(Ledger):
     """The runner's books, which can be asked later about how things stood."""
 
     def question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
-        """What the policy would decide now; see `Books`."""
+        """What the policy would decide now; see `InFlightLedger`."""
         held, table = self.load(clock_s), self._as_it_is(request.service)
         if (
             nodes
@@ -101,7 +101,7 @@ class ServedPolicy:
 
     content_hash: str
     nodes: tuple[Node, ...]
-    open_books: Callable[[Sequence[Node], float], Books]
+    open_books: Callable[[Sequence[Node], float], InFlightLedger]
     any_nodes: bool = False
     node_of_machine: Mapping[str, str] = field(default_factory=dict)
     site: str = "default"

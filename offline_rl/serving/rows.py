@@ -1,13 +1,13 @@
 """Rows of the decision log."""
 
-from offline_rl.serving.cluster import Placement
+from offline_rl.serving.cluster import PlacedRequest
 from offline_rl.serving.decision_log import DECISION_COLUMNS, REQUEST_COLUMNS
 from offline_rl.serving.journal import Cell
 
 UNKNOWN, WAITING, RUNNING, REJECTED, DROPPED = "unknown", "waiting", "running", "rejected", "dropped"
 
 
-def request_row(placement: Placement, status: str, default_site: str) -> list[Cell]:
+def request_row(placement: PlacedRequest, status: str, default_site: str) -> list[Cell]:
     """A row of the table `requests`: what was asked and decided, and what is known of what came of it.
 
     Args:
@@ -17,7 +17,7 @@ def request_row(placement: Placement, status: str, default_site: str) -> list[Ce
     """
     ask, request = placement.ask, placement.ask.request
     amounts = {
-        name: None if name in ask.unsaid else getattr(request, name)
+        name: None if name in ask.unspecified else getattr(request, name)
         for name in ("cpu_cores", "memory_gib", "gpus", "requested_run_s", "input_mib", "deadline_s")
     }
     ran = placement.start_s is not None
@@ -29,7 +29,7 @@ def request_row(placement: Placement, status: str, default_site: str) -> list[Ce
         "service": request.service,
         "agent": ask.agent,
         "queue": request.queue,
-        "num_nodes": None if "num_nodes" in ask.unsaid else int(request.num_nodes),
+        "num_nodes": None if "num_nodes" in ask.unspecified else int(request.num_nodes),
         "output_mib": ask.output_mib,
         "candidates": ask.names or None,
         "decided": instant(placement.decided_s),
@@ -45,7 +45,7 @@ def request_row(placement: Placement, status: str, default_site: str) -> list[Ce
     return [row[name] for name in REQUEST_COLUMNS]
 
 
-def decision_row(placement: Placement, **facts: Cell) -> list[Cell]:
+def decision_row(placement: PlacedRequest, **facts: Cell) -> list[Cell]:
     """A row of LOG/decisions: how a decision came about; facts are its other columns, absent ones are empty."""
     row: dict[str, Cell] = facts | {
         "request_id": placement.ask.request_id,

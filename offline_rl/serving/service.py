@@ -25,12 +25,12 @@ from offline_rl.serving.choosing import (
     share_of,
     ten_point_scores,
 )
-from offline_rl.serving.cluster import Cluster, Placement, View, by_name
+from offline_rl.serving.cluster import CandidateView, LiveCluster, PlacedRequest, by_name
 from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.fallbacks import LEAST_LOADED, Fallback
 from offline_rl.serving.inventory import Remembered
 from offline_rl.serving.metrics import Metrics
-from offline_rl.serving.plain import Event
+from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import PolicySlot, Question
 from offline_rl.serving.pressure import Pressure
 from offline_rl.serving.rows import RUNNING, UNKNOWN, WAITING, decision_row, request_row
@@ -86,7 +86,7 @@ class Answer:
     scores: list[int]
     arm: str
     reason: str
-    view: View
+    view: CandidateView
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Service:
     ) -> None:  # fmt: skip
         self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
         self._policy = slot.policy
-        self.cluster, self.pressure = Cluster(self._policy), Pressure()
+        self.cluster, self.pressure = LiveCluster(self._policy), Pressure()
         self._rng = np.random.default_rng(config.seed)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
@@ -124,7 +124,7 @@ class Service:
         for kind in KINDS:
             metrics.alarm.labels(kind).set_function(partial(self._alarm_level, kind))
 
-    def filter(self, ask: Ask) -> View:
+    def filter(self, ask: Ask) -> CandidateView:
         """The candidates and what speaks against them; a pod that has one node left is taken to go there.
 
         kube-scheduler does not ask for priorities where one node is left.
@@ -181,7 +181,7 @@ class Service:
         self.metrics.known_nodes.set(len(self.cluster.names))
         return len(self.cluster.names)
 
-    def report(self, events: list[Event]) -> int:
+    def report(self, events: list[RequestEvent]) -> int:
         """Notes what became of requests; how many of the events were about requests that the server holds."""
         known = 0
         for event in events:
@@ -197,7 +197,7 @@ class Service:
         """Waits for comparisons under way."""
         await asyncio.gather(*self._comparisons, return_exceptions=True)
 
-    def _decide_in_haste(self, ask: Ask, fallback: Choice, view: View, now_s: float) -> Answer:
+    def _decide_in_haste(self, ask: Ask, fallback: Choice, view: CandidateView, now_s: float) -> Answer:
         """The fallback's answer where the server is behind: the policy is not asked, and the answer is late already."""
         is_policys = share_of(ask.request_id) < self.config.share
         self.metrics.fallbacks.labels(OVERLOAD).inc(is_policys)
@@ -211,7 +211,13 @@ class Service:
         return answer
 
     async def _decide_by_policy(
-        self, ask: Ask, question: Question, fallback: Choice, view: View, now_s: float, deadline_s: float
+        self,
+        ask: Ask,
+        question: Question,
+        fallback: Choice,
+        view: CandidateView,
+        now_s: float,
+        deadline_s: float,
     ) -> Answer:
         reply = await self._ask(question, view, deadline_s)
         if reply.choice is None:
@@ -223,13 +229,13 @@ class Service:
         return answer
 
     async def _compare(
-        self, placement: Placement, answer: Answer, question: Question, fallback: Choice
+        self, placement: PlacedRequest, answer: Answer, question: Question, fallback: Choice
     ) -> None:
         """Asks the policy after the answer was given, and writes down what it would have done."""
         reply = await self._ask(question, answer.view, time.monotonic() + COMPARISON_S)
         self._record_reply(placement, answer, reply, fallback)
 
-    async def _ask(self, question: Question, view: View, deadline_s: float) -> Reply:
+    async def _ask(self, question: Question, view: CandidateView, deadline_s: float) -> Reply:
         """What the policy says, if it says anything in time."""
         begun_s, worker = time.monotonic(), self.slot.worker
         if worker.stalled(self.config.deadline_s):
@@ -280,14 +286,14 @@ class Service:
         self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
         return now_s
 
-    def _place(self, ask: Ask, answer: Answer, now_s: float) -> Placement:
+    def _place(self, ask: Ask, answer: Answer, now_s: float) -> PlacedRequest:
         self.metrics.decisions.labels(answer.arm).inc()
         placement = self.cluster.placement(ask, answer.view, answer.node or "", now_s)
         self.cluster.place(placement)
         self.metrics.in_flight.set(len(self.cluster.placements))
         return placement
 
-    def _record_reply(self, placement: Placement, answer: Answer, reply: Reply, fallback: Choice) -> None:
+    def _record_reply(self, placement: PlacedRequest, answer: Answer, reply: Reply, fallback: Choice) -> None:
         """Writes a decision down, with what the policy and the fallback would have named."""
         names, choice = answer.view.names, reply.choice
         if choice is not None and fallback.best != NOBODY:
@@ -305,7 +311,7 @@ class Service:
 
     def _record(
         self,
-        placement: Placement,
+        placement: PlacedRequest,
         answer: Answer,
         weight: float | None,
         reply: Reply | None = None,
@@ -334,5 +340,5 @@ class Service:
             print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)
 
 
-def _answer(arm: str, choice: Choice, named: int, reason: str, view: View) -> Answer:
+def _answer(arm: str, choice: Choice, named: int, reason: str, view: CandidateView) -> Answer:
     return Answer(view.names[named], ten_point_scores(choice, named), arm, reason, view)

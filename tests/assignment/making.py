@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from twin.assignment.instances import InstanceConfig, draw_instances
-from twin.assignment.types import Costs, Instance, row_of
+from twin.assignment.types import AssignmentInstance, Costs, row_of
 
 
-def drawn(seed: int = 0, num_edges: int = 3, num_requests: int = 6, **options) -> Instance:
+def drawn(seed: int = 0, num_edges: int = 3, num_requests: int = 6, **options) -> AssignmentInstance:
     """One instance of the paper's law."""
     config = InstanceConfig(num_edges + 2, num_edges, num_requests, **options)
     return row_of(draw_instances(np.random.default_rng(seed), config, 1), 0)

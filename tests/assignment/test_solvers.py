@@ -8,7 +8,7 @@ from offline_rl.assignment.books import Books
 from offline_rl.assignment.bounds import lower_bound_s
 from offline_rl.assignment.exact import exact
 from offline_rl.assignment.insertion import insertion, largest_first
-from offline_rl.assignment.local_search import SearchConfig, improve, insertion_local_search
+from offline_rl.assignment.local_search import LocalSearchConfig, improve, insertion_local_search
 from offline_rl.assignment.rounding import lp_rounding
 from offline_rl.assignment.simple import best_of_random, local, predicted
 from tests.assignment.making import drawn, optimum_by_trial, plain_costs, small_costs
@@ -49,7 +49,7 @@ def test_rules_send_nothing_where_it_is_not_hosted(costs):
     asked = np.full(len(costs.source), -1)
     for edge in (
         local(costs), predicted(costs, asked), best_of_random(rng, costs, 5), insertion(costs),
-        insertion_local_search(costs, SearchConfig(time_s=0.01, restarts=True), rng), exact(costs).edge,
+        insertion_local_search(costs, LocalSearchConfig(time_s=0.01, restarts=True), rng), exact(costs).edge,
     ):  # fmt: skip
         assert np.isfinite(costs.work_s[np.arange(len(edge)), edge]).all()
 
@@ -104,10 +104,12 @@ def test_a_chain_is_found_where_no_move_or_swap_helps():
 def test_a_search_keeps_to_its_time_and_never_makes_worse():
     costs = drawn(1, 5, 100).costs
     start = local(costs)
-    stopped = improve(costs, start, SearchConfig(time_s=0.0))
+    stopped = improve(costs, start, LocalSearchConfig(time_s=0.0))
     assert stopped.tolist() == start.tolist()
     once = makespan_s(costs, insertion_local_search(costs))
-    more = insertion_local_search(costs, SearchConfig(time_s=0.1, restarts=True), np.random.default_rng(0))
+    more = insertion_local_search(
+        costs, LocalSearchConfig(time_s=0.1, restarts=True), np.random.default_rng(0)
+    )
     assert makespan_s(costs, more) <= once
 
 

@@ -2,8 +2,9 @@
 
 Worlds: those that keep something to themselves (`tests.twin.imitation_world`; with `--windows 6` there is little to
 learn from), a simulated preset (`small`, `edge`), or `wagap` with the folder of the log. What is learned from and what
-is lived never overlap.
-Every seed draws its own logs (but of `wagap`), fits and lives; what it gave is told as it comes, all seeds at the end.
+is simulated never overlap.
+Every seed draws its own logs (but of `wagap`), fits and replications; what it gave is told as it comes, all seeds at
+the end.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import numpy as np
 
 from evaluation.benches.compounding import (
     HORIZONS,
-    Lives,
+    Simulates,
     as_ratios,
     as_table,
     black_box,
@@ -38,7 +39,7 @@ from twin.placement.learned import AnswerConfig
 from twin.placement.model import encode_days
 from twin.placement.windows import Windows
 
-NUM_STEPS, NUM_LIVED = 104, 240
+NUM_STEPS, NUM_SIMULATED = 104, 240
 """Requests of a window, and windows to live, in a made world."""
 DEFAULT = "ensemble"
 """What `schedtwin fit` does."""
@@ -57,8 +58,8 @@ class Case(NamedTuple):
 def made_case(name: str, num_windows: int, seed: int) -> Case:
     """A known truth that keeps something to itself; every seed draws other logs."""
     learned = WORLDS[name](3 * seed, num_windows * NUM_STEPS)
-    lived = partial(returning_rows, history=learned) if name == "returning" else WORLDS[name]
-    rows = [learned, *(lived(3 * seed + part, NUM_LIVED * NUM_STEPS) for part in (1, 2))]
+    simulated = partial(returning_rows, history=learned) if name == "returning" else WORLDS[name]
+    rows = [learned, *(simulated(3 * seed + part, NUM_SIMULATED * NUM_STEPS) for part in (1, 2))]
     train, test, other = (windows_of(each, NUM_STEPS) for each in rows)
     return Case(campaign_encoding(), train, test, other, (1, 5, 20, 50, 100))
 
@@ -101,7 +102,7 @@ def day_case(
     return Case(encoding, train, held(archive, test_days), held(second, floor_days), HORIZONS)
 
 
-def methods(steps: int, game: int) -> dict[str, Lives]:
+def methods(steps: int, game: int) -> dict[str, Simulates]:
     """All ways to learn answers."""
     shared = {
         "hidden": (32,), "num_members": 2, "num_streams": 8, "num_warm": steps, "learning_rate": 5e-3,
@@ -123,13 +124,13 @@ def methods(steps: int, game: int) -> dict[str, Lives]:
     }
 
 
-def timed(name: str, lives: Lives) -> Lives:
+def timed(name: str, simulate: Simulates) -> Simulates:
     """The same, and tells the processor time it took."""
 
-    @wraps(lives)
+    @wraps(simulate)
     def told(*arguments: Any) -> np.ndarray:
         begun = time.process_time()
-        states = lives(*arguments)
+        states = simulate(*arguments)
         print(f"{name}: {time.process_time() - begun:.0f} s", file=sys.stderr, flush=True)
         return states
 

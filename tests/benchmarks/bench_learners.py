@@ -72,7 +72,7 @@ def made_log(*, continuous: bool) -> Trajectory:
         action=numbers if continuous else choices,
         reward=jnp.asarray(rng.normal(size=shape), jnp.float32),
         settled=yes,
-        facts=(),
+        decision_info=(),
         outcome=(),
         elapsed_s=jnp.ones((NUM_STEPS, NUM_STREAMS)),
         terminated=jnp.zeros((NUM_STEPS, NUM_STREAMS), bool),

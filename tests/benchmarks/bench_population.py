@@ -20,7 +20,7 @@ import numpy as np
 
 from evaluation.certify.arrival_statistics import arrival_statistics
 from evaluation.certify.generating import STATISTICS, arrival_distances, logged_arrivals
-from evaluation.reproduction.populations import FLOOR, Drawn, Made, draw, measure, ways_of
+from evaluation.reproduction.populations import FLOOR, GeneratedAgents, Made, draw, measure, ways_of
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from twin.placement.encoding import DAY_S, day_start_s
@@ -32,7 +32,7 @@ THIN = 100
 """Days of fewer requests say nothing about arrival statistics."""
 
 
-def by_ctgan(seed: int, agents: Drawn, _: object) -> Made:
+def by_ctgan(seed: int, agents: GeneratedAgents, _: object) -> Made:
     """CTGAN with its defaults on the same columns, amounts that are unknown replaced by their median."""
     import pandas
     from ctgan import CTGAN

@@ -196,15 +196,15 @@ def _single(answers: Answers) -> Answers:
         return jax.tree.map(lambda leaf: leaf[..., 0], tree)
 
     def answer(
-        key: Array, memory: PyTree, state: PlacementState, node: Array, note: PyTree
+        key: Array, memory: PyTree, state: PlacementState, node: Array, response_aux: PyTree
     ) -> tuple[PyTree, Fate]:
-        memory, fate = answers.answer(key, memory, widen(state), node[..., None], widen(note))
+        memory, fate = answers.answer(key, memory, widen(state), node[..., None], widen(response_aux))
         return memory, narrow(fate)
 
-    def note(state: PlacementState, node: Array) -> PyTree:
-        return narrow(answers.note(widen(state), node[..., None]))
+    def response_aux(state: PlacementState, node: Array) -> PyTree:
+        return narrow(answers.response_aux(widen(state), node[..., None]))
 
-    return Answers(lambda key, _streams: answers.init(key, (1,)), answer, note)
+    return Answers(lambda key, _streams: answers.init(key, (1,)), answer, response_aux)
 
 
 def networks_run(case: Bench, num_streams: int) -> Callable[[], Any]:
@@ -247,14 +247,14 @@ def loop_rate(case: Bench, num_decisions: int = 400) -> float:
             node = networks_loop.sampled_choice(logits, loop.legal(), rng.random())
             chosen = np.zeros(cluster.num_nodes, np.float32)
             chosen[node] = 1.0
-            room_s, unit_s = loop.room_s(node), problem.time_unit_s
-            room = networks_loop.room_inputs(room_s, unit_s)
+            availability_s, unit_s = loop.availability_s(node), problem.time_unit_s
+            room = networks_loop.availability_inputs(availability_s, unit_s)
             outputs = networks_loop.forward(member, np.concatenate([full[:, node], chosen, request, room]))
             fate = networks_loop.answer(
                 outputs,
                 rng.random(NUM_UNIFORMS),
                 loop.clock_s,
-                room_s,
+                availability_s,
                 float(full[ACCEPTANCE, node]),
                 unit_s,
                 LIMITS_S,

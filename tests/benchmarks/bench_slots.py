@@ -29,7 +29,7 @@ import numpy as np
 
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.presets import preset
-from evaluation.simulator.slots import SlotConfig, hurried
+from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance, instance
 from offline_rl.distributions import sample
@@ -61,7 +61,7 @@ class Bench(NamedTuple):
 def bench(num_streams: int, num_warm: int = WARM_SLOTS) -> Bench:
     """The kais preset by slots after `num_warm` slots, and a network as it is initialised."""
     config = SlotConfig()
-    world = hurried(preset("kais"), config, 0.7)
+    world = time_scaled(preset("kais"), config, 0.7)
     case = instance(world, config)
     system = environment(
         slot_problem(case.public), slot_response(case.public, true_chance(case, 0.5 * world.day_s))

@@ -14,16 +14,16 @@ def _altered(believed: Believed, change) -> Believed:
     def answers(model):
         own = believed.answers(model)
 
-        def answer(key, memory, state, node, note):
+        def answer(key, memory, state, node, response_aux):
             key_own, key_change = jax.random.split(key)
-            following, fate = own.answer(key_own, memory, state, node, note)
+            following, fate = own.answer(key_own, memory, state, node, response_aux)
 
             def again(other):
-                return own.answer(key_own, memory, state, other, note)[1]
+                return own.answer(key_own, memory, state, other, response_aux)[1]
 
             return following, change(key_change, fate, state.clock_s[None], node, again)
 
-        return Answers(own.init, answer, own.note)
+        return Answers(own.init, answer, own.response_aux)
 
     return believed._replace(answers=answers)
 

@@ -33,7 +33,7 @@ class Watched(NamedTuple):
     held: Array  # requests at nodes, on their way there or back
 
 
-class Lived(NamedTuple):
+class SlotRun(NamedTuple):
     """A run, as NumPy."""
 
     first: np.ndarray  # [sites, streams] uniform numbers of the first arrivals
@@ -106,7 +106,7 @@ def system_of(case: Instance, *, orchestrated: bool = False) -> Environment:
 
 def runner(
     case: Instance, num_slots: int, num_streams: int, *, orchestrated: bool = False
-) -> Callable[[Array], Lived]:
+) -> Callable[[Array], SlotRun]:
     """A jitted run under the random policy."""
     system, decide, streams = system_of(case, orchestrated=orchestrated), random_policy(case), (num_streams,)
     problem, orchestrator = system.problem, shuffling(case)
@@ -122,20 +122,20 @@ def runner(
         after = (transition.left, following.problem.view.counts, watch(case, following))
         return following, (*drawn, *seen, transition.action, *after)
 
-    def run(key: Array) -> Lived:
+    def run(key: Array) -> SlotRun:
         key_reset, key_steps = jax.random.split(key)
         first = uniforms(key_reset, 1, (case.public.num_seats, *streams))[0]
         state, steps = jax.lax.scan(
             one, system.reset(key_reset, streams), jax.random.split(key_steps, num_slots)
         )
-        return Lived(first, *steps, state, system.settle(state))
+        return SlotRun(first, *steps, state, system.settle(state))
 
     return jax.jit(run)
 
 
-def live(run: Callable[[Array], Lived], seed: int = 1) -> Lived:
+def live(run: Callable[[Array], SlotRun], seed: int = 1) -> SlotRun:
     """One run as NumPy."""
-    return Lived(*jax.tree.map(np.asarray, tuple(run(jax.random.key(seed)))))
+    return SlotRun(*jax.tree.map(np.asarray, tuple(run(jax.random.key(seed)))))
 
 
 def small_kais(num_sites: int = 2, num_nodes: int = 3) -> World:

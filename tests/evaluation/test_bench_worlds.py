@@ -13,7 +13,7 @@ from evaluation import cli
 from evaluation.benches.worlds_bench import WorldsBenchConfig, quick, shortened
 from evaluation.benches.worlds_table import as_json, as_table, counts, summary
 from evaluation.benches.worlds_values import Contestant, day_requests, side_by_side
-from evaluation.judges.players import Seen
+from evaluation.judges.players import PlayerInput
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.options import Outage, Reactions
 from evaluation.simulator.presets import preset
@@ -24,12 +24,12 @@ from logs_schema.errors import ConfigError
 TINY = replace(preset("small"), name="tiny", requests_per_day=120.0, day_s=6_000.0)
 
 
-def found(promised, certificate="pass", *, unfamiliar=0.0, deciding="cannot tell"):
+def found(promised, certificate="pass", *, out_of_support=0.0, deciding="cannot tell"):
     """What the bench keeps of two policies whose true values are .5 and .9."""
 
     def values(one, two):
         return {
-            name: {"on_time": [value] * 6, "response_s": [1.0] * 6, "unfamiliar": [unfamiliar] * 6}
+            name: {"on_time": [value] * 6, "response_s": [1.0] * 6, "out_of_support": [out_of_support] * 6}
             for name, value in (("worse", one), ("better", two))
         }
 
@@ -52,7 +52,9 @@ def test_each_policy_decides_in_its_own_streams_whatever_the_members():
 
     both = side_by_side([Contestant(first), Contestant(second)], num_members=3)
     seen = jnp.arange(12.0)[None]  # [seats, streams]: member by member, two streams a policy
-    action = both([None, jnp.int32(-1)], jax.random.key(0), Seen(seen, None), jnp.ones((4, 1, 12), bool))
+    action = both(
+        [None, jnp.int32(-1)], jax.random.key(0), PlayerInput(seen, None), jnp.ones((4, 1, 12), bool)
+    )
     np.testing.assert_array_equal(action[0], [0, 1, -1, -1, 4, 5, -1, -1, 8, 9, -1, -1])
 
 
@@ -82,7 +84,7 @@ def test_shorter_days_keep_their_rate_and_their_planned_failures():
 
 def test_a_case_is_counted_by_what_its_certificate_should_have_said():
     good, wrong = found((0.51, 0.89)), found((0.6, 0.9))
-    failed, marked = found((0.6, 0.9), "fail"), found((0.6, 0.9), unfamiliar=0.5)
+    failed, marked = found((0.6, 0.9), "fail"), found((0.6, 0.9), out_of_support=0.5)
     assert summary(good)["deserves"]
     assert not summary(good)["unwarned"]
     assert summary(wrong)["unwarned"] == ["worse"]
@@ -113,11 +115,14 @@ def test_days_certified_on_lie_after_training():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"shifts": ()}, {"seeds": (-1,)}, {"num_lives": 3}, {"num_requests": 10}, {"train_days": 0}]
+    "changes",
+    [{"shifts": ()}, {"seeds": (-1,)}, {"num_replications": 3}, {"num_requests": 10}, {"train_days": 0}],
 )
 def test_impossible_benches_are_refused(changes):
     with pytest.raises(ConfigError, match="bench worlds"):
-        replace(quick(WorldsBenchConfig()) if "num_lives" in changes else WorldsBenchConfig(), **changes)
+        replace(
+            quick(WorldsBenchConfig()) if "num_replications" in changes else WorldsBenchConfig(), **changes
+        )
 
 
 def test_unknown_worlds_are_named(capsys):

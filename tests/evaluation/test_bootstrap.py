@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.comparison.bootstrap import (
-    BootstrapConfig,
+    DifferenceVerdict,
     Estimate,
-    Verdict,
+    IntervalConfig,
     estimate,
     merge_overlapping,
     paired_difference,
@@ -20,7 +20,7 @@ from evaluation.metrics import MEAN_WAIT
 from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
 
-FEW = BootstrapConfig(num_replicates=800)
+FEW = IntervalConfig(num_replicates=800)
 
 
 def mean_of(value):
@@ -31,13 +31,13 @@ def mean_of(value):
     return statistic
 
 
-def coverage(draw, truth, num_units, trials=600):
+def coverage(draw, truth, num_units, results=600):
     generator = np.random.default_rng(7)
     hits = 0
-    for _ in range(trials):
+    for _ in range(results):
         found = estimate(mean_of(draw(generator, num_units)), num_units, FEW)
         hits += found.low <= truth <= found.high
-    return hits / trials
+    return hits / results
 
 
 @pytest.mark.parametrize("num_units", [8, 12, 30])
@@ -55,7 +55,7 @@ def test_skewed_units_are_covered_nearly(num_units, least):
 def test_a_wider_interval_at_a_higher_level():
     statistic = mean_of(np.random.default_rng(0).normal(size=20))
     widths = [
-        (found := estimate(statistic, 20, BootstrapConfig(level=level))).high - found.low
+        (found := estimate(statistic, 20, IntervalConfig(level=level))).high - found.low
         for level in (0.5, 0.8, 0.95)
     ]
     assert widths == sorted(widths)
@@ -68,8 +68,8 @@ def test_pairing_cancels_what_both_share():
     paired = paired_difference(mean_of(first), mean_of(second), 15, FEW)
     alone = estimate(mean_of(first), 15, FEW)
     assert paired.high - paired.low < 0.1 * (alone.high - alone.low)
-    assert verdict(paired, "higher") is Verdict.BETTER
-    assert verdict(paired, "lower") is Verdict.WORSE
+    assert verdict(paired, "higher") is DifferenceVerdict.BETTER
+    assert verdict(paired, "lower") is DifferenceVerdict.WORSE
 
 
 def test_requests_of_one_day_are_not_counted_as_independent():
@@ -91,7 +91,7 @@ def test_the_difference_of_a_policy_to_itself_is_exactly_zero():
     statistic = mean_of(np.random.default_rng(2).normal(size=10))
     difference = paired_difference(statistic, statistic, 10, FEW)
     assert (difference.value, difference.low, difference.high) == (0.0, 0.0, 0.0)
-    assert verdict(difference, "higher") is Verdict.CANNOT_TELL
+    assert verdict(difference, "higher") is DifferenceVerdict.CANNOT_TELL
 
 
 @pytest.mark.parametrize("num_units", [1, 2, 5])
@@ -101,7 +101,7 @@ def test_too_few_units_give_a_value_but_no_interval(num_units):
     assert found.low is None
     assert found.high is None
     assert found.reason.startswith(f"no interval: {num_units} unit")
-    assert verdict(found, "higher") is Verdict.CANNOT_TELL
+    assert verdict(found, "higher") is DifferenceVerdict.CANNOT_TELL
 
 
 def test_no_units_and_undefined_values_say_so():
@@ -134,12 +134,12 @@ def test_a_statistic_that_no_single_unit_moves_still_has_an_interval():
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():
     statistic = mean_of(np.random.default_rng(4).normal(size=10))
     assert estimate(statistic, 10, FEW) == estimate(statistic, 10, FEW)
-    assert estimate(statistic, 10, FEW) != estimate(statistic, 10, BootstrapConfig(800, seed=1))
+    assert estimate(statistic, 10, FEW) != estimate(statistic, 10, IntervalConfig(800, seed=1))
 
 
 @given(st.integers(1, 20))
 def test_every_replicate_draws_as_many_units_as_there_are(num_units):
-    weights = weights_of(num_units, BootstrapConfig(num_replicates=200))
+    weights = weights_of(num_units, IntervalConfig(num_replicates=200))
     assert weights.shape == (1 + num_units + 200, num_units)
     np.testing.assert_array_equal(weights[0], 1.0)
     np.testing.assert_array_equal(weights[1 : num_units + 1].sum(axis=1), num_units - 1)
@@ -171,8 +171,8 @@ def test_overlapping_stretches_become_one_unit_also_through_others():
 @pytest.mark.parametrize("wrong", [{"num_replicates": 10}, {"level": 1.0}, {"min_units": 1}])
 def test_a_misconfigured_bootstrap_is_refused(wrong):
     with pytest.raises(ConfigError, match="bootstrap"):
-        BootstrapConfig(**wrong)
+        IntervalConfig(**wrong)
 
 
 def test_a_metric_without_direction_has_no_verdict():
-    assert verdict(Estimate(1.0, 0.5, 1.5, 9), "none") is Verdict.NO_DIRECTION
+    assert verdict(Estimate(1.0, 0.5, 1.5, 9), "none") is DifferenceVerdict.NO_DIRECTION

@@ -11,14 +11,14 @@ from evaluation.certify.building import build_certificate
 from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.held_out import unseen_labels
-from evaluation.certify.keeping import (
+from evaluation.certify.lines import Verdict
+from evaluation.certify.persistence import (
     certification_in,
     find_certification,
     folder_beside,
     load_certificate,
     refuse_uncertified,
 )
-from evaluation.certify.lines import Verdict
 from evaluation.certify.playing import counted_once, days_windows
 from evaluation.cli import main
 from evaluation.comparison.shifts import ShiftConfig
@@ -38,7 +38,7 @@ from twin.population import PopulationConfig
 
 DAYS = DaysConfig(last_day=dt.date(2024, 1, 1), num_days=1, num_steps=64)
 ANSWERS = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20, learning_rate=5e-4)
-ASKING = PopulationConfig()  # a network, but there are too few rows for it
+WORKLOAD = PopulationConfig()  # a network, but there are too few rows for it
 QUICK = CertifyConfig(
     max_days=1, enough_rows=1, num_steps=128, max_rows=500, num_replicates=200, rankings=False
 )
@@ -62,7 +62,7 @@ def made(tmp_path_factory):
     simulate("small", 4, "mix", 0, folder / "archive", progress=lambda *_, **__: None)
     with writing(folder / "twin", "twin", extra=(extra := {})) as out:
         extra |= build_twin(
-            out, folder / "archive", DAYS, ShiftConfig(), ANSWERS, 0, SilentProgress(), population=ASKING
+            out, folder / "archive", DAYS, ShiftConfig(), ANSWERS, 0, SilentProgress(), population=WORKLOAD
         )
     (folder / "quick.toml").write_text(TOML)
     return folder
@@ -110,7 +110,7 @@ def test_the_fallback_stands_in_the_certificate(made, status):
     assert any(
         spread_in_words(read_manifest(made / "twin").extra["spread"]) in note for note in certificate.notes
     )
-    told = {line.name: line for line in certificate.lines if line.section == "who asks, and when"}
+    told = {line.name: line for line in certificate.lines if line.section == "workload model"}
     assert told["rate of arrivals"].value.value is not None
     assert "fewer than" in told["service"].reason  # one day of this world has 24 agents
 

@@ -35,7 +35,7 @@ from evaluation.certify.resampled import (
 )
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
-from evaluation.comparison.bootstrap import BootstrapConfig, Estimate
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig
 
 NUM_UNITS = 24
 QUICK = CertifyConfig(num_replicates=200, max_rows=1000)
@@ -118,7 +118,7 @@ def test_a_verdict_is_where_the_interval_lies(bounds, higher_is_better, wanted):
 def test_a_certificate_is_as_good_as_its_worst_line():
     def line(value):
         return against_limit(
-            "s", "n", "1", mean_of(np.full(10, value), np.arange(10), 10), 10, 0.5, BootstrapConfig(200)
+            "s", "n", "1", mean_of(np.full(10, value), np.arange(10), 10), 10, 0.5, IntervalConfig(200)
         )
 
     good, bad, silent = line(0.1), line(0.9), not_applicable("s", "n", "why")
@@ -132,7 +132,7 @@ def lone_line(value, spread, limit=0.5, **said):
     """A mean of twelve units with a value and a spread."""
     values = value + spread * np.linspace(-1.0, 1.0, 12)
     return replace(
-        against_limit("s", "n", "1", mean_of(values, np.arange(12), 12), 12, limit, BootstrapConfig(200)),
+        against_limit("s", "n", "1", mean_of(values, np.arange(12), 12), 12, limit, IntervalConfig(200)),
         **said,
     )
 
@@ -167,7 +167,7 @@ def test_one_line_just_beyond_its_limit_fails_alone_and_not_among_forty():
 
 def test_families_of_lines_at_their_limits_fail_once_in_twenty_at_most():
     random = np.random.default_rng(0)
-    intervals = BootstrapConfig(200)
+    intervals = IntervalConfig(200)
 
     def family():
         columns = 0.5 + 0.3 * random.normal(size=(8, 30))
@@ -195,7 +195,7 @@ def test_a_signed_value_is_judged_by_its_size():
     def line(value, **options):
         values = value + 0.01 * np.linspace(-1.0, 1.0, 12)
         return about_zero(
-            "s", "n", "1", mean_of(values, np.arange(12), 12), 12, 0.1, BootstrapConfig(200), **options
+            "s", "n", "1", mean_of(values, np.arange(12), 12), 12, 0.1, IntervalConfig(200), **options
         )
 
     assert [line(value).verdict for value in (-0.2, 0.0, 0.2)] == [Verdict.FAIL, Verdict.PASS, Verdict.FAIL]
@@ -207,7 +207,7 @@ def test_a_signed_value_is_judged_by_its_size():
 
 def test_too_few_units_give_no_verdict():
     one = mean_of(np.ones(3), np.arange(3), 3)
-    line = against_floor("s", "n", "1", one, one, 3, 0.1, BootstrapConfig(200))
+    line = against_floor("s", "n", "1", one, one, 3, 0.1, IntervalConfig(200))
     assert line.verdict is Verdict.CANNOT_TELL
     assert "fewer than 6" in line.reason
 
@@ -215,7 +215,7 @@ def test_too_few_units_give_no_verdict():
 def test_a_limit_that_real_days_miss_among_themselves_fails_no_twin():
     values, units = np.linspace(0.5, 0.6, 12), np.arange(12)
     told = mean_of(values, units, 12)
-    args = ("s", "n", "1", told, 12, 0.95, BootstrapConfig(200))
+    args = ("s", "n", "1", told, 12, 0.95, IntervalConfig(200))
     assert against_limit(*args, higher_is_better=True).verdict is Verdict.FAIL
     excused = against_limit(*args, higher_is_better=True, floor=told)
     assert excused.verdict is Verdict.CANNOT_TELL
@@ -277,9 +277,9 @@ def test_columns_that_say_little_are_named():
 
 def test_intervals_of_excess_hold_the_truth_as_often_as_they_say():
     """The mean of the twin's distance is known: two normal laws 0.5 apart, whose Kolmogorov distance is 0.1974."""
-    config, held, num_trials = BootstrapConfig(200), 0, 60
-    for trial in range(num_trials):
-        random = np.random.default_rng(trial)
+    config, held, num_trials = IntervalConfig(200), 0, 60
+    for result in range(num_trials):
+        random = np.random.default_rng(result)
         unit = np.repeat(np.arange(NUM_UNITS), 40)
         one, two, other = (random.normal(size=len(unit)) + shift for shift in (0.0, 0.5, 0.0))
         measured, _ = distribution_distances(one, unit, two, unit, NUM_UNITS)

@@ -29,7 +29,7 @@ from twin.placement.model import encode_days
 
 pytestmark = (
     pytest.mark.slow
-)  # lives days of a world; what the lines say of known forecasts is tested quickly elsewhere
+)  # simulates days of a world; what the lines say of known forecasts is tested quickly elsewhere
 
 TRAIN = [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]
 HELD = [dt.date(2024, 1, 3), dt.date(2024, 1, 4)]

@@ -142,7 +142,7 @@ def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():
     }  # fmt: skip
     said, ladder = trained(facts)
     assert ladder == "ladder: expected_on_time by .03"
-    assert "0.7500 with the member kept aside; training reward 0.5000 at the end, 0.100 nats" in said
+    assert "0.7500 with the member held out; training reward 0.5000 at the end, 0.100 nats" in said
     assert "in the twin" not in said
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from evaluation import metrics
-from evaluation.comparison.bootstrap import BootstrapConfig, Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
 from evaluation.comparison.comparison import (
     Comparison,
     JudgeFacts,
@@ -23,7 +23,7 @@ from evaluation.jobs.records import from_plain
 from logs_schema.errors import ConfigError, SchemaError
 from tests.evaluation.made import made_decisions
 
-CONFIG = BootstrapConfig(num_replicates=400)
+CONFIG = IntervalConfig(num_replicates=400)
 
 
 def judged(late_share, *, num_units=10, seed=0, **columns):
@@ -79,9 +79,12 @@ def test_values_are_the_metrics_own_and_differences_are_theirs():
 
 def test_a_clearly_better_policy_is_called_better_whichever_way_the_metric_points():
     found = compared(two_policies())
-    assert found.difference("replay", 0, "trained", "random", "on_time").verdict is Verdict.BETTER
-    assert found.difference("replay", 0, "trained", "random", "mean_wait").verdict is Verdict.BETTER
-    assert found.difference("replay", 0, "trained", "random", "utilisation").verdict is Verdict.NO_DIRECTION
+    assert found.difference("replay", 0, "trained", "random", "on_time").verdict is DifferenceVerdict.BETTER
+    assert found.difference("replay", 0, "trained", "random", "mean_wait").verdict is DifferenceVerdict.BETTER
+    assert (
+        found.difference("replay", 0, "trained", "random", "utilisation").verdict
+        is DifferenceVerdict.NO_DIRECTION
+    )
     assert found.difference("replay", 0, "random", "random", "on_time") is None
 
 

@@ -10,8 +10,8 @@ from evaluation.metrics import ACCEPTED_RATIO, OFFLOAD_RATIO, ON_TIME, UTILISATI
 from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
 from twin.contracts import Trajectory
-from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementFacts, PlacementOutcome
-from twin.placement.usual import nothing_usual
+from twin.placement.service_times import without_history
+from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementDecisionInfo, PlacementOutcome
 
 
 class Shape(NamedTuple):
@@ -39,7 +39,7 @@ def cluster(num_sites=2):
         services=("unknown",),
         queues=("unknown",),
         rules=np.ones((1, 2), bool),
-        **nothing_usual(1, 2, 1),
+        **without_history(1, 2, 1),
     )
 
 
@@ -52,7 +52,7 @@ def trajectory(deadline_s=100.0):
     status[1, 0, 1] = REJECTED
     demand = np.broadcast_to(np.array([2.0, 1.0, 0.0])[None, :, None, None], (3, 3, 1, 2))
     node = np.arange(6).reshape(SHAPE) % 2
-    facts = PlacementFacts(
+    facts = PlacementDecisionInfo(
         node=node,
         site=SHAPE.full(0, np.int32),
         agent=SHAPE.full(-1, np.int32),

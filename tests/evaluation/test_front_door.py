@@ -9,7 +9,7 @@ import pytest
 
 from evaluation import compare, shifted_days
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.configuration import JudgeConfig
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
@@ -40,7 +40,7 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     rl = train(ppo(start=bc, num_updates=1, updates_per_look=1), twin.rollouts(streams=8), seeds=range(2))
     found = compare(
         {"bc": bc, "ppo": rl, "mine": fullest_share, "wrong": lambda key, seen, legal: seen.missing},
-        twin, split.test, intervals=BootstrapConfig(num_replicates=200),
+        twin, split.test, intervals=IntervalConfig(num_replicates=200),
         judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, num_true_days=6, off_policy_updates=20),
     )  # fmt: skip
 

@@ -19,14 +19,14 @@ from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
 from tests.twin.made import made_cluster, made_encoding, made_rows
-from twin.placement.encode import Rows, cut_windows
+from twin.placement.encode import EncodedRows, cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.types import COMPLETED, REJECTED
 from twin.placement.windows import Windows, pad_windows
 
 
 @pytest.fixture(scope="module")
-def logged() -> tuple[Rows, Encoding, list[Windows]]:
+def logged() -> tuple[EncodedRows, Encoding, list[Windows]]:
     cluster = made_cluster()
     encoding = made_encoding(cluster, depth=40)
     rows = made_rows(np.random.default_rng(5), cluster, 150)
@@ -49,22 +49,22 @@ def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> N
     run, params = program
     judge = replay_judge(run, encoding, windows[0], common_shape(windows))
     tried = [Candidate(kind, kind, params) for kind in run.kinds]
-    trial = judge.try_out(jax.random.key(1), tried)[run.kinds.index("history")]
+    result = judge.evaluate(jax.random.key(1), tried)[run.kinds.index("history")]
     part = slice(0, 90)
     settled = np.isfinite(rows.finish_s[part]) | (rows.status[part] == REJECTED)
     with np.errstate(invalid="ignore"):
         within = rows.finish_s[part] - rows.arrival_s[part] <= rows.request.deadline_s[part]
     on_time = within & (rows.status[part] == COMPLETED)
     started = np.isfinite(rows.start_s[part])
-    assert trial.agreement == 1.0
-    assert trial.unfamiliar == 0.0
-    assert trial.num_illegal == 0
-    assert trial.decisions.num_rows == 90
-    assert trial.decisions.num_censored == (~settled).sum()
-    assert ON_TIME.compute(trial.decisions) == pytest.approx(on_time[settled].mean())
+    assert result.agreement == 1.0
+    assert result.out_of_support == 0.0
+    assert result.num_illegal == 0
+    assert result.decisions.num_rows == 90
+    assert result.decisions.num_censored == (~settled).sum()
+    assert ON_TIME.compute(result.decisions) == pytest.approx(on_time[settled].mean())
     waits = (rows.start_s - rows.arrival_s)[part][started & settled]
-    assert MEAN_WAIT.compute(trial.decisions) == pytest.approx(waits.mean(), abs=0.5)
-    assert ACCEPTED_RATIO.compute(trial.decisions) < 1.0
+    assert MEAN_WAIT.compute(result.decisions) == pytest.approx(waits.mean(), abs=0.5)
+    assert ACCEPTED_RATIO.compute(result.decisions) < 1.0
 
 
 def test_choices_that_the_log_hardly_took_for_a_service_are_counted(logged: tuple, program: tuple) -> None:
@@ -81,11 +81,11 @@ def test_choices_that_the_log_hardly_took_for_a_service_are_counted(logged: tupl
     assert 0.05 < rare[:, valid].mean() < 0.95
     run, params = program
     judge = replay_judge(run, encoding, windows, common_shape([windows]))
-    (trial,) = judge.try_out(jax.random.key(1), [Candidate("random", "random", params)])
-    chosen, row = trial.decisions.node, windows.row[valid]
+    (result,) = judge.evaluate(jax.random.key(1), [Candidate("random", "random", params)])
+    chosen, row = result.decisions.node, windows.row[valid]
     expected = (counts < RARE)[chosen, row] & (chosen != rows.node[row])
     assert 0.0 < expected.mean() < 1.0
-    assert trial.unfamiliar == pytest.approx(expected.mean())
+    assert result.out_of_support == pytest.approx(expected.mean())
 
 
 def test_padding_changes_nothing_and_compiles_nothing(logged: tuple, program: tuple) -> None:
@@ -94,9 +94,9 @@ def test_padding_changes_nothing_and_compiles_nothing(logged: tuple, program: tu
     shape = common_shape(windows)
     for part in windows:
         judge = replay_judge(run, encoding, part, shape)
-        trials = judge.try_out(jax.random.key(2), [Candidate(kind, kind, params) for kind in run.kinds])
-        assert [trial.decisions.num_rows for trial in trials] == [part.length.sum()] * len(run.kinds)
-        assert len({trial.decisions.node.tobytes() for trial in trials}) > len(run.kinds) // 2
+        results = judge.evaluate(jax.random.key(2), [Candidate(kind, kind, params) for kind in run.kinds])
+        assert [result.decisions.num_rows for result in results] == [part.length.sum()] * len(run.kinds)
+        assert len({result.decisions.node.tobytes() for result in results}) > len(run.kinds) // 2
     assert run.run._cache_size() == 1
 
 

@@ -17,7 +17,7 @@ from twin.placement.types import (
     FAILED,
     REJECTED,
     UNKNOWN,
-    PlacementFacts,
+    PlacementDecisionInfo,
     PlacementOutcome,
 )
 
@@ -82,7 +82,7 @@ def test_what_was_lost_on_an_overfull_node_was_neither_on_time_nor_completed():
 
 def rewarded(decisions):
     """[rows] the reward of every decision, where it is settled."""
-    facts = PlacementFacts(
+    facts = PlacementDecisionInfo(
         decisions.node, decisions.site, decisions.agent, decisions.off_site, decisions.arrival_s,
         decisions.expected_run_s, decisions.deadline_s, decisions.demand,
     )  # fmt: skip

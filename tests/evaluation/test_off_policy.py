@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.judges.off_policy import (
     FittedQConfig,
     Logged,
@@ -23,7 +23,7 @@ NUM_CONTEXTS, NUM_ACTIONS = 4, 3
 MEAN = np.array([[0.2, 0.5, 0.9], [0.8, 0.1, 0.4], [0.3, 0.6, 0.2], [0.5, 0.5, 0.7]])
 TARGET = np.array([[0.1, 0.2, 0.7], [0.6, 0.2, 0.2], [0.3, 0.5, 0.2], [0.1, 0.1, 0.8]])
 VALUE = float(np.mean(np.sum(MEAN * TARGET, axis=1)))
-CONFIG = OffPolicyConfig(intervals=BootstrapConfig(num_replicates=400))
+CONFIG = OffPolicyConfig(intervals=IntervalConfig(num_replicates=400))
 FIT = FittedQConfig(num_updates=300, hidden=(32,), learning_rate=1e-2)
 
 

@@ -16,7 +16,7 @@ from evaluation.baselines.horizontal_scaling import (
     stabilised,
 )
 from evaluation.simulator.frames import FrameConfig, FrameState, Scaling
-from evaluation.simulator.slots import Deployment, Orchestration, SlotConfig, hurried
+from evaluation.simulator.slots import Deployment, Orchestration, SlotConfig, time_scaled
 from evaluation.simulator.slots.instance import instance
 from logs_schema.errors import ConfigError
 from tests.evaluation.slot_runs import small_kais
@@ -31,7 +31,7 @@ TWO = FrameConfig(num_changes=2)
 
 @pytest.fixture(scope="module")
 def case() -> EdgeCloud:
-    return instance(hurried(small_kais(), SlotConfig()), SlotConfig()).public
+    return instance(time_scaled(small_kais(), SlotConfig()), SlotConfig()).public
 
 
 def standing(case: EdgeCloud, deployment: Deployment | None = None, **load: np.ndarray) -> FrameState:

@@ -27,7 +27,7 @@ from evaluation.benches.orchestration_bench import (
     OrchestrationBenchConfig,
     Pair,
     bench_orchestration,
-    usual_pairs,
+    default_pairs,
     with_changes,
 )
 from evaluation.benches.orchestration_table import as_json, as_table
@@ -43,9 +43,9 @@ from evaluation.simulator.frames import (
 )
 from evaluation.simulator.laws import constant
 from evaluation.simulator.presets import preset
-from evaluation.simulator.slots import SlotConfig, hurried
+from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.instance import Instance, instance
-from evaluation.simulator.world import Link, Node, Service, World
+from evaluation.simulator.world import Link, World, WorldNode, WorldService
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.networks import example_of
@@ -102,7 +102,8 @@ def toy() -> Instance:
     2.8 replicas are busy on average if there are enough, so that a target of 0.8 asks for four, and for more in a busy
     frame."""
     world = World(
-        "toy", ("here",), (Node("node", "here", "edge", 8, 16.0, 1.0),), (Service("only", 2.0, 1.0, 0.0, 6.0),),
+        "toy", ("here",), (WorldNode("node", "here", "edge", 8, 16.0, 1.0),),
+        (WorldService("only", 2.0, 1.0, 0.0, 6.0),),
         local=Link(), requests_per_day=1.4 * 86_400.0, run=constant(), input=constant(), daily_amplitude=0.0,
     )  # fmt: skip
     return instance(world, replace(SLOTS, most_replicas=1))
@@ -129,7 +130,7 @@ def test_scaling_out_serves_what_one_replica_cannot() -> None:
 
 @pytest.fixture(scope="module")
 def shuffling() -> tuple[Instance, Callable[[int], Frames]]:
-    case = instance(hurried(small_kais(2, 2), SLOTS, 0.6), SLOTS)
+    case = instance(time_scaled(small_kais(2, 2), SLOTS, 0.6), SLOTS)
     return case, runner(case, RANDOM_SCALING, 40, 6)
 
 
@@ -183,7 +184,7 @@ def test_nobody_loses_the_replica_that_serves_them(shuffled: tuple[Instance, Fra
 
 def test_an_image_takes_its_time_and_its_bandwidth() -> None:
     """A service that an edge node lacks: its replica serves in the first frame that ends after the pull."""
-    world = hurried(small_kais(2, 2), SLOTS, 0.6)
+    world = time_scaled(small_kais(2, 2), SLOTS, 0.6)
     wan = Link(latency_s=0.1, bandwidth_mib_per_s=11.0)
     case = instance(replace(world, wan=wan), SLOTS)
     edge = np.flatnonzero(~case.public.cluster.is_cloud)
@@ -231,7 +232,7 @@ def test_gsp_ss_keeps_to_what_replicas_can_serve() -> None:
         np.array([[2.0]]), np.ones((1, 1)), np.array([4.0]), np.full((1, 1, 1), 0.5), np.array([[1]])
     )
     np.testing.assert_allclose(share, 0.5, atol=1e-6)
-    world = hurried(preset("kais"), SlotConfig())
+    world = time_scaled(preset("kais"), SlotConfig())
     case = instance(world, SlotConfig())
     found, names = deployed_schedule(case), case.names
     assert (found.sum(axis=2) <= 1.0 + 1e-6).all()
@@ -245,7 +246,7 @@ def test_gsp_ss_keeps_to_what_replicas_can_serve() -> None:
 
 
 def test_gsp_ss_dispatches_as_scheduled_among_legal_nodes() -> None:
-    case = instance(hurried(small_kais(), SlotConfig()), SlotConfig())
+    case = instance(time_scaled(small_kais(), SlotConfig()), SlotConfig())
     shares, num = deployed_schedule(case), 4000
     site = int(case.names.site[0])
     service = int(np.argmax((shares[site] > 0.05).sum(axis=1)))
@@ -271,7 +272,7 @@ def test_gsp_ss_dispatches_as_scheduled_among_legal_nodes() -> None:
 
 
 def test_a_later_day_begins_with_the_deployment_of_day_0() -> None:
-    world = hurried(preset("kais"), SlotConfig())
+    world = time_scaled(preset("kais"), SlotConfig())
     then, made_for = deployed_on(world, SlotConfig(), 30.0), instance(world, SlotConfig(), 30.0)
     np.testing.assert_array_equal(then.public.replicas, instance(world, SlotConfig(), 0.0).public.replicas)
     assert (then.public.replicas != made_for.public.replicas).any()
@@ -279,7 +280,7 @@ def test_a_later_day_begins_with_the_deployment_of_day_0() -> None:
 
 
 def test_unknown_policies_and_empty_runs_are_refused() -> None:
-    assert usual_pairs(("random",), ("static", "hpa")) == [
+    assert default_pairs(("random",), ("static", "hpa")) == [
         Pair("random", "static"), Pair("least_loaded", "static"), Pair("least_loaded", "hpa"),
     ]  # fmt: skip
     world = preset("small")
@@ -300,7 +301,7 @@ def test_unknown_policies_and_empty_runs_are_refused() -> None:
 
 
 def small_frames() -> Environment:
-    case = instance(hurried(small_kais(2, 1), SLOTS, 0.6), SLOTS)
+    case = instance(time_scaled(small_kais(2, 1), SLOTS, 0.6), SLOTS)
     return frame_environment(case, observing(case.public, RANDOM.policy(case.public.cluster)), FRAMES)
 
 
@@ -351,7 +352,7 @@ def test_the_same_requests_come_whoever_orchestrates(shuffled: tuple[Instance, F
 def test_every_dispatcher_and_orchestrator_is_scored() -> None:
     world = replace(small_kais(2, 2), drift=small_kais().drift)
     dispatchers = (*(one.name for one in BASELINES), "gsp_ss")
-    pairs = usual_pairs(dispatchers, tuple(one.name for one in ORCHESTRATION_BASELINES))
+    pairs = default_pairs(dispatchers, tuple(one.name for one in ORCHESTRATION_BASELINES))
     config = OrchestrationBenchConfig(num_seeds=3, num_frames=2, slots=SLOTS, frames=FRAMES)
     scores = bench_orchestration(world, (0,), pairs, config)
     assert {score.pair for score in scores} == set(pairs)

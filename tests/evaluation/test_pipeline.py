@@ -17,7 +17,7 @@ from evaluation import cli
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.bundle_text import bundle_facts
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
 from evaluation.jobs.products import load_comparison, refuse_other_twin
@@ -74,7 +74,7 @@ TINY = RunConfig(
     ),
     shifts=ShiftConfig("0d,30d"),
     judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, off_policy_updates=20, num_true_days=6),
-    intervals=BootstrapConfig(num_replicates=200),
+    intervals=IntervalConfig(num_replicates=200),
 )
 RULES, KNOWING = (RANDOM, LEAST_LOADED), (LEAST_EXPECTED_DELAY,)
 """Few, since each is one more branch of every judge's program; `test_judging` has all of them in one."""
@@ -88,7 +88,7 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def make_small(patch: pytest.MonkeyPatch) -> None:
-    """A short day, lived few times, and few rules to be judged in it."""
+    """A short day, simulated few times, and few rules to be judged in it."""
     short = replace(preset("small"), requests_per_day=735.0)
     patch.setattr("evaluation.simulator.presets.PRESETS", (short,))
     patch.setattr("evaluation.judges.off_policy.judging.CLONE_UPDATES", 10)
@@ -372,7 +372,7 @@ def test_a_log_without_a_day_after_training_is_refused_before_learning(tmp_path:
         do(tmp_path, config)
     assert "the last training day, 2024-03-01" in str(caught.value)
     for uneven, said in (
-        (replace(config, judge=replace(TINY.judge, copies=3)), "3 lives"),
+        (replace(config, judge=replace(TINY.judge, copies=3)), "3 replications"),
         (
             replace(config, train=replace(TINY.train, num_streams=7), twin=AnswerConfig(num_members=3)),
             "7 streams",

@@ -8,7 +8,7 @@ import pytest
 from evaluation.cli import main
 from evaluation.configuration import load_config
 from evaluation.problems.refresh.config import RefreshConfig
-from evaluation.problems.refresh.deciding import Decision, Result
+from evaluation.problems.refresh.deciding import ExportDecision, Result
 from evaluation.problems.refresh.job import refresh
 from logs_schema import Archive
 from logs_schema.product import read_manifest, verify
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refreshed(
     folder: Path, running: str | None, progress: SilentProgress | None = None
-) -> tuple[Decision, dict[str, Path]]:
+) -> tuple[ExportDecision, dict[str, Path]]:
     return refresh(
         load_config(folder / "loose.toml"), folder, folder / "night", folder / "work",
         None if running is None else folder / running, HELD_OUT, progress or SilentProgress(),

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from evaluation.certify.lines import Verdict
-from evaluation.comparison.bootstrap import Estimate
-from evaluation.comparison.bootstrap import Verdict as Said
+from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Comparison, Difference, JudgeFacts, PolicyFacts
 from evaluation.configuration import JudgeConfig, RunConfig
 from evaluation.problems.refresh.config import BETTER, NOT_WORSE, RefreshConfig
 from evaluation.problems.refresh.deciding import (
     EXIT_STATUS,
-    Decision,
+    ExportDecision,
     Judgement,
     Result,
     better_rules,
@@ -67,7 +66,11 @@ def test_rules_that_beat_an_order_are_told_from_other_policies() -> None:
         ("logged_order+easy", "history"),
     ]
     gap = Estimate(0.1, 0.05, 0.2, 24)
-    told = (("f1+easy", Said.WORSE), ("sjf+easy", Said.CANNOT_TELL), ("logged_order+easy", Said.WORSE))
+    told = (
+        ("f1+easy", DifferenceVerdict.WORSE),
+        ("sjf+easy", DifferenceVerdict.CANNOT_TELL),
+        ("logged_order+easy", DifferenceVerdict.WORSE),
+    )
     differences = tuple(Difference("replay", 0, "new", name, "wait", gap, said) for name, said in told)
     policies = tuple(PolicyFacts(*one, "") for one in facts)
     replay = (JudgeFacts("replay", ""),)
@@ -109,11 +112,11 @@ def test_every_result_has_its_own_exit_status() -> None:
 def test_a_decision_survives_its_report() -> None:
     history = {"requests_added": 3, "new_files": 1, "rows_read": 4, "rows_known": 1, "rows_quarantined": 0}
     history |= {"requests": 1_203, "first_day": "2024-05-01", "last_day": "2024-05-03"}
-    decision = Decision(
+    decision = ExportDecision(
         KEPT, "because", history, ("2024-05-01", "2024-05-02"), ("2024-05-03",), "c" * 64, "pass (3 pass)", "n" * 64,
         None, BETTER, "on_time", "days", (judged("cannot tell"),), ("a note",),
     )  # fmt: skip
-    assert Decision.from_json(json.loads(json.dumps(decision.to_json()))) == decision
+    assert ExportDecision.from_json(json.loads(json.dumps(decision.to_json()))) == decision
     told = decision.in_words()
     for part in (
         "kept the running policy: because",
@@ -143,5 +146,5 @@ def test_impossible_settings_are_refused(tmp_path: Path) -> None:
     uneven = RunConfig(twin=AnswerConfig(num_members=3), train=TrainingConfig(num_streams=7))
     with pytest.raises(ConfigError, match="7 streams cannot be dealt"):
         placement_parts(replace(uneven, judge=JudgeConfig(copies=3)))
-    with pytest.raises(ConfigError, match="4 lives of a window cannot be dealt"):
+    with pytest.raises(ConfigError, match="4 replications of a window cannot be dealt"):
         placement_parts(replace(uneven, judge=JudgeConfig(copies=4)))

@@ -7,7 +7,7 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.configuration import JudgeConfig
 from evaluation.judges.contender import load_contender
 from evaluation.problems.refresh.deciding import Result, decide, judgements_of
@@ -49,7 +49,7 @@ def test_days_of_which_no_end_is_known_decide_nothing(tmp_path: Path) -> None:
     twin = cast(PlacementTwin, SimpleNamespace(encoding=encoding, config=AnswerConfig(num_members=1)))
     found = judge_both(
         archive, twin, days[1:], good, bad, JudgeConfig(num_steps=64, copies=1),
-        BootstrapConfig(num_replicates=200), SilentProgress(),
+        IntervalConfig(num_replicates=200), SilentProgress(),
     )  # fmt: skip
     assert any("no twin of the newest days" in note for note in found.notes)
     (judgement,) = judgements_of(found)

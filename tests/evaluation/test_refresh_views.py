@@ -100,14 +100,14 @@ def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Pat
         return running.decide(running.params, seen, legal)
 
     act = jax.jit(lambda key: rollout(key, system, policy, windows.num_steps, (windows.num_windows,)))
-    lived = jax.tree.map(np.asarray, act(jax.random.key(0)))
+    simulated = jax.tree.map(np.asarray, act(jax.random.key(0)))
     rows = archive.read("requests", days=[today]).select(COLUMNS).to_pylist()
     first = int(windows.row[windows.row >= 0].min())
     chosen, _ = follow_and_compare(
         load(tmp_path / "bundle"),
         running.encoding,
         beside,
-        lived,
+        simulated,
         lambda step, window: told(rows[windows.row[step, window] - first]),
     )
     assert len(chosen) > 1

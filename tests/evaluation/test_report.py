@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from evaluation.commands.output import as_text
-from evaluation.comparison.bootstrap import BootstrapConfig, Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
 from evaluation.comparison.comparison import (
     Comparison,
     JudgeFacts,
@@ -26,7 +26,7 @@ from evaluation.comparison.tabulation import tabulate
 from evaluation.jobs.records import from_plain, to_plain
 from evaluation.judges.descriptions import LADDER, POLICIES
 from evaluation.metrics import ON_TIME
-from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report, render, write_report
+from evaluation.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report, render, write_report
 from evaluation.report.overview import NAME_GAP, apart, figure_file, panels
 from evaluation.report.plots import COLOURS, series_style
 from evaluation.report.roles import strong_policies
@@ -86,7 +86,7 @@ def made_comparison(hostile=""):
         ],
         trust=[JudgeTrust("twin", 0, 0.51, 0.53, 0.0215, 0.0123, 0.8, 5)],
         notes=[f"a made-up note {hostile}"],
-        config=BootstrapConfig(num_replicates=300),
+        config=IntervalConfig(num_replicates=300),
     )
 
 
@@ -110,7 +110,7 @@ def made_report(hostile=""):
             ),
         ),
         learning=(Chart("Loss of the answers", "gradient steps", "loss [nats per answer]", (fall, held)),),
-        capabilities=(Capability("deadlines", "partly", 0.4321, f"made up {hostile}"),),
+        capabilities=(CapabilityRow("deadlines", "partly", 0.4321, f"made up {hostile}"),),
         quarantine=(Rejected("requests", f"below:requested_run_s {hostile}", 2),),
         configuration={"train": {"algorithm": "ppo", "num_updates": 200}, "notes": hostile},
         hashes={"archive": "a" * 64},
@@ -244,7 +244,7 @@ def crowded():
     return compare(
         runs, archive={}, train_days=[], unit_kind="days", policies=[*POLICIES, *own],
         judges=[JudgeFacts("replay", "made up")], shifts=[ShiftFacts(0, (), 1), ShiftFacts(7, (), 1)],
-        metrics=(ON_TIME,), config=BootstrapConfig(num_replicates=200),
+        metrics=(ON_TIME,), config=IntervalConfig(num_replicates=200),
     )  # fmt: skip
 
 
@@ -349,7 +349,7 @@ def test_warnings_stand_before_the_picture():
 
 def test_the_verdict_says_where_judges_part():
     comparison = made_comparison()
-    other = {Verdict.BETTER: Verdict.WORSE}
+    other = {DifferenceVerdict.BETTER: DifferenceVerdict.WORSE}
 
     def turned(one):
         is_turned = one.judge == "twin" and one.policy == "ppo" and one.reference == "history"
@@ -407,7 +407,8 @@ def test_a_guess_is_marked_in_table_summary_and_limits():
     assert silent == []
     tallies = [
         replace(
-            one, unfamiliar=0.6 if (one.judge, one.shift_days, one.policy) == ("replay", 7, "ppo") else 0.0
+            one,
+            out_of_support=0.6 if (one.judge, one.shift_days, one.policy) == ("replay", 7, "ppo") else 0.0,
         )
         for one in comparison.tallies
     ]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluation.commands.output import as_text
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.comparison.tabulation import tabulate
 from evaluation.metrics import BOUNDED_SLOWDOWN
@@ -36,7 +36,7 @@ def comparison():
         policies=[PolicyFacts(name, kind.get(name, "baseline"), "made up") for name in NAMES],
         judges=[JudgeFacts("replay", "made up.")], shifts=[ShiftFacts(0, ("2030-01-02",), 160)],
         metrics=(BOUNDED_SLOWDOWN,), references=("sjf+easy", "fcfs+easy"), lead_reference="sjf+easy",
-        config=BootstrapConfig(num_replicates=200),
+        config=IntervalConfig(num_replicates=200),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The tables of paper 002: one command, all solvers on the same instances, resumed where it was."""
+"""The tables of CoRaiS: one command, all solvers on the same instances, resumed where it was."""
 
 import json
 

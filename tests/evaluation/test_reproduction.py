@@ -13,16 +13,16 @@ from evaluation.benches.oracle_cache import kept_oracle
 from evaluation.cli import main
 from evaluation.commands import reproduce
 from evaluation.configuration import AnswerConfig, LogConfig
-from evaluation.reproduction.living import Lived
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.showing import as_table
-from evaluation.reproduction.table2 import Table2Config, live, table, train_all, unguarded
+from evaluation.reproduction.simulated_days import DayShares
+from evaluation.reproduction.table2 import Table2Config, simulate_days, table, train_all, unguarded
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
-from offline_rl.recipes.ladder import Step
+from offline_rl.recipes.ladder import RungStep
 from offline_rl.recipes.schedulers import load_schedulers
 from offline_rl.recipes.training import TrainingConfig
 from offline_rl.rules.in_twin import DESCRIPTIONS
@@ -33,7 +33,7 @@ TRAIN = TrainingConfig(
     from_logs=("cql",), from_logs_updates=2, tuning_streams=8, residual_updates=1,
 )  # fmt: skip
 TINY = Table2Config(
-    "small", days=(0, 30), num_lives=6, most_lived=600, train=TRAIN,
+    "small", days=(0, 30), num_replications=6, max_requests=600, train=TRAIN,
     twin=AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10),
 )  # fmt: skip
 
@@ -43,8 +43,8 @@ def test_the_whole_table_from_nothing(tmp_path):
     config = OracleConfig(num_updates=1, requests_per_update=400, least_steps=20)
     oracles = [kept_oracle(preset("small"), day, config, tmp_path / "oracles") for day in TINY.days]
     products = train_all(TINY, tmp_path / "work", SilentProgress())
-    lived = live(TINY, products, oracles, SilentProgress())
-    found = table(TINY, lived, load_schedulers(products["policy"])[0], oracles)
+    simulated = simulate_days(TINY, products, oracles, SilentProgress())
+    found = table(TINY, simulated, load_schedulers(products["policy"])[0], oracles)
     wanted = {
         "random",
         "least_loaded",
@@ -87,8 +87,8 @@ def test_the_learner_without_guards_lives_in_the_same_table(tmp_path):
     config = unguarded(replace(TINY, days=(0,)))
     products = train_all(config, tmp_path, SilentProgress())
     schedulers = load_schedulers(products["policy"])[0]
-    lived = live(config, products, (), SilentProgress())
-    found = table(config, lived, schedulers, ())
+    simulated = simulate_days(config, products, (), SilentProgress())
+    found = table(config, simulated, schedulers, ())
     rows = {row["policy"]: row["num_seeds"] for row in found["rows"]}
     assert rows["twin"] == 2
     assert "cql" not in rows
@@ -97,16 +97,18 @@ def test_the_learner_without_guards_lives_in_the_same_table(tmp_path):
 
 def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     random = np.random.default_rng(0)
-    lives = random.normal(0.0, 0.05, 12)  # a busy day is busy for everybody
+    replications = random.normal(0.0, 0.05, 12)  # a busy day is busy for everybody
     seeds = np.array([0.0, 0.02, 0.04])[:, None]
 
-    step = Step(0.88, 0.0, 0.0, 0.0, taken=True, row=0, is_chosen=True)
+    step = RungStep(0.88, 0.0, 0.0, 0.0, taken=True, row=0, is_chosen=True)
     told = SimpleNamespace(held_out_curve=np.array([[0.8, 0.9]]), ladder={"twin": step})
-    lived = {("random", 0): Lived(0.5 + lives[None], 0.3 + 0 * lives[None])}
-    lived["twin", 0] = Lived(0.7 + seeds + lives[None], 0.4 + 0 * seeds + 0 * lives[None])
-    lived["oracle", 0] = Lived(0.9 + lives[None], 0.5 + 0 * lives[None])
-    config = Table2Config("small", days=(0,), num_lives=12)
-    found = table(config, lived, told, ())
+    simulated = {("random", 0): DayShares(0.5 + replications[None], 0.3 + 0 * replications[None])}
+    simulated["twin", 0] = DayShares(
+        0.7 + seeds + replications[None], 0.4 + 0 * seeds + 0 * replications[None]
+    )
+    simulated["oracle", 0] = DayShares(0.9 + replications[None], 0.5 + 0 * replications[None])
+    config = Table2Config("small", days=(0,), num_replications=12)
+    found = table(config, simulated, told, ())
     twin = next(row for row in found["rows"] if row["policy"] == "twin")
     assert twin["on_time_over_random"] == pytest.approx(0.22)
     assert twin["share_of_oracle"] == pytest.approx(0.55)
@@ -115,7 +117,7 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     )
     assert paired < 0.75 * width  # what a day does to both cancels; what is left is the seeds
     assert paired > 0.01
-    assert found["promised_on_time"] == pytest.approx(0.9)
+    assert found["in_model_on_time"] == pytest.approx(0.9)
     assert (twin["promised"], twin["low"], twin["high"]) == (0.88, twin["on_time_low"], twin["on_time_high"])
     (difference,) = found["differences"]
     assert difference["verdict"] == "better"
@@ -137,15 +139,15 @@ def test_a_log_of_a_later_day_and_of_its_first_requests_only(tmp_path):
 
 
 def test_impossible_tables_are_refused(capsys):
-    with pytest.raises(ConfigError, match="lives"):
-        Table2Config(num_lives=1)
+    with pytest.raises(ConfigError, match="replications"):
+        Table2Config(num_replications=1)
     with pytest.raises(ConfigError, match="at least 300 requests"):
         Table2Config(num_requests=100)
     with pytest.raises(ConfigError, match="no behaviour 'nobody'"):
         Table2Config(behaviour="nobody")
     with pytest.raises(ConfigError, match="unknown view"):
         Table2Config(view="sideways")
-    assert Table2Config(days=(0, 7), train_day=30).lived_days == (30, 37)
+    assert Table2Config(days=(0, 7), train_day=30).simulated_days == (30, 37)
     assert reproduce.NAME == "reproduce"
     with pytest.raises(SystemExit):
         main(["reproduce", "table9"])

@@ -13,7 +13,7 @@ from evaluation.reproduction import day_twins
 from evaluation.reproduction.day_twins import PART_WINDOWS, live_parts, prepare, read_day
 from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART, Curves, Figure4Config, curves, quick, table
 from evaluation.reproduction.offload import (
-    Parts,
+    DayParts,
     correlation,
     logged_ratios,
     mean_error,
@@ -31,7 +31,7 @@ from logs_schema.progress import SilentProgress
 from offline_rl.recipes.training import TrainingConfig
 
 TINY = Figure4Config(
-    "small", num_seeds=1, num_parts=2, num_lives=2, num_steps=64,
+    "small", num_seeds=1, num_parts=2, num_replications=2, num_steps=64,
     twin=AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10),
     training=TrainingConfig(clone_updates=2, clone_streams=4, network="narrow_scorer"),
 )  # fmt: skip
@@ -55,7 +55,7 @@ def test_ratios_count_what_started():
         part, np.array([True, True, False, False, False]), np.array([True, False, True, True, False]), 3
     )
     np.testing.assert_array_equal(found, [0.5, np.nan, np.nan])
-    assert Parts(1200.0, 12).of(np.array([0.0, 99.9, 100.0, 1199.9, 1200.0])).tolist() == [0, 0, 1, 11, 11]
+    assert DayParts(1200.0, 12).of(np.array([0.0, 99.9, 100.0, 1199.9, 1200.0])).tolist() == [0, 0, 1, 11, 11]
     known = np.array([0.1, 0.3, np.nan])
     assert mean_error(known, np.array([0.2, 0.1, 0.9])) == pytest.approx(0.15)
     assert correlation(known, np.array([3.0, 4.0, 0.0])) == pytest.approx(1.0)
@@ -64,13 +64,13 @@ def test_ratios_count_what_started():
 
 def test_simulator_and_log_tell_one_story(log, how):
     world = preset("small")
-    lived = play(world, behaviour("mix"), range(DAYS_AT_ONCE), 0)
-    parts = Parts(world.day_s, 12)
+    simulated = play(world, behaviour("mix"), range(DAYS_AT_ONCE), 0)
+    parts = DayParts(world.day_s, 12)
     for day in (0, 1):
         date = FIRST_DAY + dt.timedelta(days=day)
         logged = read_day(log, how.encoding, date)
         told = logged_ratios(logged.rows, how.encoding, parts, logged.midnight_s)
-        np.testing.assert_array_equal(told, simulated_ratios(day_of(lived, day), world, parts))
+        np.testing.assert_array_equal(told, simulated_ratios(day_of(simulated, day), world, parts))
         assert np.all((told > 0.2) & (told < 0.9))
     later = logged_ratios(logged.rows, how.encoding, parts, logged.midnight_s + world.day_s / 12)
     np.testing.assert_array_equal(later[:11], told[1:])  # what came before is of another day
@@ -78,7 +78,7 @@ def test_simulator_and_log_tell_one_story(log, how):
 
 
 def test_parts_share_their_shapes_and_hold_every_request_once(how):
-    part = how.learned.in_part(Parts(preset("small").day_s, 5))
+    part = how.learned.in_part(DayParts(preset("small").day_s, 5))
     longest = int(np.bincount(part).max())
     windows = [day_twins._part_windows(how, part == one, longest) for one in range(5)]
     assert {one.arrival_s.shape for one in windows} == {(-(-longest // PART_WINDOWS), PART_WINDOWS)}
@@ -89,9 +89,9 @@ def test_parts_share_their_shapes_and_hold_every_request_once(how):
 
 
 def test_a_part_with_too_few_requests_is_named(log, how):
-    held = read_day(log, how.encoding, TINY.lived_day)
+    held = read_day(log, how.encoding, TINY.simulated_day)
     with pytest.raises(ConfigError, match="of 40 of the day holds"):
-        live_parts(None, how, None, held, Parts(preset("small").day_s, 40), 2, SilentProgress())
+        live_parts(None, how, None, held, DayParts(preset("small").day_s, 40), 2, SilentProgress())
 
 
 def made(one_twin: float, per_part: float, noise: float, num_seeds: int = 3) -> list[Curves]:
@@ -101,8 +101,8 @@ def made(one_twin: float, per_part: float, noise: float, num_seeds: int = 3) -> 
     for seed in range(num_seeds):
         own = trend + 0.001 * seed
         floor = np.stack([own + noise * sign, own - noise * sign])
-        lives = {ONE: floor + one_twin, PER_PART: floor + per_part, FLOOR: floor}
-        found.append(Curves(own, lives))
+        replications = {ONE: floor + one_twin, PER_PART: floor + per_part, FLOOR: floor}
+        found.append(Curves(own, replications))
     return found
 
 
@@ -122,7 +122,10 @@ def test_errors_stand_over_the_noise_of_one_day():
 
 
 def test_a_twin_that_misses_the_trend_fails_and_one_seed_decides_nothing():
-    days = [day._replace(lives=day.lives | {ONE: day.lives[FLOOR][:, ::-1]}) for day in made(0, 0, 0.001)]
+    days = [
+        day._replace(replications=day.replications | {ONE: day.replications[FLOOR][:, ::-1]})
+        for day in made(0, 0, 0.001)
+    ]
     rows = {row["way"]: row for row in table(Figure4Config(), days)["rows"]}
     assert rows[ONE]["correlation_verdict"] == rows[ONE]["error_verdict"] == "fail"
     alone = table(Figure4Config(), days[:1])["rows"]
@@ -132,7 +135,7 @@ def test_a_twin_that_misses_the_trend_fails_and_one_seed_decides_nothing():
 def test_the_picture_and_the_table_bear_parts_without_requests(tmp_path):
     days = made(0.004, 0.02, 0.002)
     for day in days:
-        day.truth[3] = day.lives[PER_PART][:, 3] = np.nan
+        day.truth[3] = day.replications[PER_PART][:, 3] = np.nan
     found = table(Figure4Config(), days)
     json.dumps(found, allow_nan=False)
     assert found["curves"][3][PER_PART] is None
@@ -144,10 +147,10 @@ def test_the_picture_and_the_table_bear_parts_without_requests(tmp_path):
 def test_impossible_figures_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="1 parts of the day"):
         Figure4Config(num_parts=1)
-    with pytest.raises(ConfigError, match="7 lives cannot be dealt to 5 members"):
-        Figure4Config(num_lives=7)
-    with pytest.raises(ConfigError, match="1 lives cannot be dealt"):  # the floor needs two halves
-        Figure4Config(num_lives=1, twin=AnswerConfig(num_members=1))
+    with pytest.raises(ConfigError, match="7 replications cannot be dealt to 5 members"):
+        Figure4Config(num_replications=7)
+    with pytest.raises(ConfigError, match="1 replications cannot be dealt"):  # the floor needs two halves
+        Figure4Config(num_replications=1, twin=AnswerConfig(num_members=1))
     with pytest.raises(ConfigError, match="about 167 requests"):
         Figure4Config("small", num_parts=15)
     assert quick(Figure4Config(behaviour="random")).behaviour == "random"
@@ -157,12 +160,12 @@ def test_impossible_figures_are_refused(tmp_path):
 @pytest.mark.slow
 def test_the_whole_figure_from_nothing(tmp_path):
     (found,) = curves(TINY, tmp_path, SilentProgress())
-    assert {name: lives.shape for name, lives in found.lives.items()} == dict.fromkeys(
+    assert {name: replications.shape for name, replications in found.replications.items()} == dict.fromkeys(
         (ONE, PER_PART, FLOOR), (2, 2)
     )
-    for lives in found.lives.values():
-        assert np.all((lives > 0.2) & (lives < 0.9))
-    assert not np.array_equal(found.lives[FLOOR][0], found.lives[FLOOR][1])
+    for replications in found.replications.values():
+        assert np.all((replications > 0.2) & (replications < 0.9))
+    assert not np.array_equal(found.replications[FLOOR][0], found.replications[FLOOR][1])
     again = replace(TINY, twin=replace(TINY.twin, num_steps=30))  # floor and engine stand
     stamps = {
         name: (tmp_path / "seed-0" / name / "manifest.json").stat().st_mtime_ns

@@ -7,10 +7,10 @@ import pytest
 
 from evaluation.cli import main
 from evaluation.reproduction import table1
-from evaluation.reproduction.populations import FLOOR, Drawn, draw, measure, ways_of
+from evaluation.reproduction.populations import FLOOR, GeneratedAgents, draw, measure, ways_of
 from evaluation.reproduction.seeds import over_seeds
 from evaluation.reproduction.showing_table1 import as_table
-from evaluation.reproduction.table1 import AUC, COLUMN, PAIRS, Compared, Table1Config, compare, table
+from evaluation.reproduction.table1 import AUC, COLUMN, PAIRS, MethodDistances, Table1Config, compare, table
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -28,7 +28,7 @@ def log(tmp_path_factory):
 
 
 def test_independent_columns_pass_alone_and_are_found_out_in_pairs():
-    drawn = Drawn(agents(1500, 0), (agents(800, 1),), agents(800, 2), "agent and day", 0)
+    drawn = GeneratedAgents(agents(1500, 0), (agents(800, 1),), agents(800, 2), "agent and day", 0)
     ways = ways_of(("bootstrap", "marginals"))
     floor, again, apart = (measure(ways[name], 0, drawn) for name in (FLOOR, "bootstrap", "marginals"))
     for name in ("service", "site", "scenario", "input_mib"):
@@ -75,7 +75,7 @@ def test_figures_stand_over_the_floor_of_their_own_seed():
         (FLOOR, 0): of(0.01, 0.02, 0.48), (FLOOR, 1): of(0.01, 0.02, 0.52), (FLOOR, 2): of(0.01, 0.02, 0.9),
         ("chain", 0): of(0.03, 0.02, 0.58), ("chain", 1): of(0.05, 0.02, 0.62), ("chain", 2): {"failed": "astray"},
     }  # fmt: skip
-    found = table(Table1Config(methods=("chain",), num_seeds=3), [Compared("log", figures)])
+    found = table(Table1Config(methods=("chain",), num_seeds=3), [MethodDistances("log", figures)])
     rows = {row["measure"]: row for row in found["rows"] if row["method"] == "chain"}
     assert {row["num_seeds"] for row in rows.values()} == {2}
     assert rows[COLUMN]["column"] == "service"

@@ -10,7 +10,7 @@ from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from offline_rl.runner import Request, load
 from tests.offline_rl.bundles import BOUND, made_policy
-from tests.offline_rl.retelling import follow_and_compare, lived_by
+from tests.offline_rl.retelling import episodes_of, follow_and_compare
 from twin.placement.encoding import fit_encoding
 from twin.placement.model import encode_days
 from twin.placement.windows import select
@@ -36,13 +36,13 @@ def test_episodes_of_a_preset_are_seen_and_decided_as_in_training(tmp_path: Path
     windows = select(windows, np.linspace(0, windows.num_windows - 1, 6).astype(int))
     assert windows.num_overflow == 0
     params = made_policy(tmp_path / "bundle", encoding, BOUND)
-    lived = lived_by(params, BOUND, encoding, windows)
+    simulated = episodes_of(params, BOUND, encoding, windows)
     rows = archive.read("requests", days=days).select(COLUMNS).to_pylist()
     chosen, _ = follow_and_compare(
         load(tmp_path / "bundle"),
         encoding,
         windows,
-        lived,
+        simulated,
         lambda step, window: told(rows[windows.row[step, window]]),
     )
     assert len(chosen) > 1

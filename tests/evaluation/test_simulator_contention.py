@@ -8,7 +8,7 @@ import pytest
 from evaluation.simulator.laws import constant, exponential
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import interval, lived, queue
+from tests.evaluation.worlds import interval, queue, simulated
 
 PRESSURE, SENSITIVITY = (0.0, 1.5), (0.8, 0.3)
 
@@ -60,10 +60,10 @@ def by_hand(arrival_s, run_s, service, num_cores, most):
 
 @pytest.mark.parametrize("discipline", ["fifo", pytest.param("ps", marks=pytest.mark.slow)])
 def test_finishes_equal_those_of_contention_written_by_hand(discipline):
-    rows = lived(contending(discipline), "random", num_streams=1, chunk_steps=500)
+    rows = simulated(contending(discipline), "random", num_streams=1, chunk_steps=500)
     undisturbed = contending("fifo", slowdown=0.0)
     roomy = replace(undisturbed.nodes[0], cpu_cores=64, memory_gib=64.0)
-    alone = lived(replace(undisturbed, nodes=(roomy,)), "random", num_streams=1, chunk_steps=500)
+    alone = simulated(replace(undisturbed, nodes=(roomy,)), "random", num_streams=1, chunk_steps=500)
     live = rows.live[:, 0]
     arrival_s, start_s, finish_s = (
         np.asarray(leaf[live, 0], np.float64)
@@ -88,7 +88,7 @@ def test_a_queue_whose_runs_press_on_each_other_has_the_number_that_births_and_d
     ratio = arrive / (2.0 * serve / 1.5)
     weight = np.cumprod(np.append([1.0, arrive / serve], np.full(400, ratio)))
     expected_s = np.sum(np.arange(len(weight)) * weight) / weight.sum() / arrive
-    rows = lived(pressed, "random", num_streams=32, seed=2)
+    rows = simulated(pressed, "random", num_streams=32, seed=2)
     counted = rows.live & (rows.arrival_s > 8_000.0)
     response_s = np.where(counted, rows.fate.finish_s - rows.arrival_s, 0.0).sum(axis=0) / counted.sum(axis=0)
     mean, error = interval(response_s)

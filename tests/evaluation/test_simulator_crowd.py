@@ -10,7 +10,7 @@ import pytest
 
 from evaluation.simulator.arrivals import ask
 from evaluation.simulator.conditions import conditions
-from evaluation.simulator.crowd import fresh_crowd, judge, react, willingness
+from evaluation.simulator.crowd import fresh_agents, judge, react, willingness
 from evaluation.simulator.laws import constant
 from evaluation.simulator.log_tables import left_for_good, requests_table
 from evaluation.simulator.logs import day_of
@@ -18,13 +18,13 @@ from evaluation.simulator.names import agent_name, own_names
 from evaluation.simulator.options import Reactions
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import interval, lived, queue
+from tests.evaluation.worlds import interval, queue, simulated
 from twin.placement.types import REJECTED
 
 NUM_AGENTS = 40
 
 
-def annoying(reactions, *, requests_per_day=800.0, num_agents=NUM_AGENTS, load=0.2):
+def impatient(reactions, *, requests_per_day=800.0, num_agents=NUM_AGENTS, load=0.2):
     """A queue in which every request is late."""
     world = queue(1, load, constant(), requests_per_day=requests_per_day)
     hopeless = replace(world.services[0], deadline_s=1e-3)
@@ -36,8 +36,8 @@ def asked_by(day):
 
 
 def test_who_is_annoyed_for_sure_leaves_after_the_second_request_and_never_asks_again():
-    """Nothing is judged before the second request; then annoyance is 1, and so is the probability to leave."""
-    rows = lived(annoying(Reactions(memory=1.0, leaving=1.0)), "random", num_streams=4, chunk_steps=200)
+    """Nothing is judged before the second request; then impatience is 1, and so is the probability to leave."""
+    rows = simulated(impatient(Reactions(memory=1.0, leaving=1.0)), "random", num_streams=4, chunk_steps=200)
     for column in range(4):
         day = day_of(rows, column)
         assert asked_by(day).max() == 2
@@ -52,13 +52,13 @@ def test_who_is_annoyed_for_sure_leaves_after_the_second_request_and_never_asks_
 def test_requests_of_an_agent_who_pauses_are_a_renewal_process():
     """One agent who pauses after every request but the first: gaps have mean `absence + 1 / rate`."""
     absence_s, requests_per_day = 300.0, 500.0
-    world = annoying(
+    world = impatient(
         Reactions(memory=1.0, pausing=1.0, absence_s=absence_s),
         requests_per_day=requests_per_day,
         num_agents=1,
         load=0.01,
     )
-    rows = lived(world, "random", num_streams=8, chunk_steps=200)
+    rows = simulated(world, "random", num_streams=8, chunk_steps=200)
     gaps, sessions = [], []
     for column in range(8):
         day = day_of(rows, column)
@@ -74,10 +74,11 @@ def test_requests_of_an_agent_who_pauses_are_a_renewal_process():
 
 @pytest.mark.slow
 def test_annoyed_agents_accept_as_often_as_told():
-    """With every request late, annoyance after k judged ones is `1 - (1 - memory)^k`; refused offers change nothing."""
+    """With every request late, impatience after k judged ones is `1 - (1 - memory)^k`; refused offers change
+    nothing."""
     memory, refusing = 0.5, 0.6
-    world = annoying(Reactions(memory=memory, refusing=refusing), requests_per_day=1_600.0)
-    rows = lived(world, "random", num_streams=6, chunk_steps=200)
+    world = impatient(Reactions(memory=memory, refusing=refusing), requests_per_day=1_600.0)
+    rows = simulated(world, "random", num_streams=6, chunk_steps=200)
     refused, expected, variance = 0.0, 0.0, 0.0
     for column in range(6):
         day = day_of(rows, column)
@@ -94,7 +95,7 @@ def test_annoyed_agents_accept_as_often_as_told():
 
 def test_annoyance_is_the_fading_share_of_late_requests():
     reactions = Reactions(memory=0.25, refusing=0.5)
-    crowd = fresh_crowd(3, ())
+    crowd = fresh_agents(3, ())
     agent, lateness = jnp.int32(1), []
     judged = jax.jit(lambda crowd, clock_s: judge(reactions, crowd, agent, clock_s))
     for due_s, end_s, clock_s in [
@@ -106,7 +107,7 @@ def test_annoyance_is_the_fading_share_of_late_requests():
         crowd = jax.tree.map(np.array, crowd)
         crowd.due_s[1], crowd.end_s[1] = due_s, end_s
         crowd = judged(crowd, np.float32(clock_s))
-        lateness.append(float(crowd.annoyance[1]))
+        lateness.append(float(crowd.impatience[1]))
     assert lateness == pytest.approx([0.0, 0.25, 0.4375, 0.4375])  # on time, late, overdue, not known yet
     assert np.isinf(crowd.due_s[0])
     assert float(crowd.due_s[1]) == 40.0
@@ -116,26 +117,26 @@ def test_annoyance_is_the_fading_share_of_late_requests():
 
 def test_refused_offers_annoy_as_much_as_told():
     reactions = Reactions(memory=0.5, refusing=0.1, after_refusals=0.6)
-    world = annoying(reactions)
+    world = impatient(reactions)
     today, asked = conditions(world, 0), np.array([True, True, False])
 
     @jax.jit
     def reacted(key, accepted):
-        crowd = fresh_crowd(1, (3,))._replace(annoyance=jnp.full((1, 3), 0.2))
+        crowd = fresh_agents(1, (3,))._replace(impatience=jnp.full((1, 3), 0.2))
         request = ask(world, today, own_names(world), jnp.full((4, 3), 0.5), jnp.zeros(3), 0)
         request = request._replace(agent=jnp.zeros(3, jnp.int32))
-        return react(key, reactions, crowd, request, jnp.zeros(3), accepted, asked)[0].annoyance
+        return react(key, reactions, crowd, request, jnp.zeros(3), accepted, asked)[0].impatience
 
-    annoyance = reacted(jax.random.key(0), np.array([True, False, False]))
-    np.testing.assert_allclose(annoyance, [[0.2, 0.2 + 0.5 * 0.6 * 0.8, 0.2]], rtol=1e-6)
+    impatience = reacted(jax.random.key(0), np.array([True, False, False]))
+    np.testing.assert_allclose(impatience, [[0.2, 0.2 + 0.5 * 0.6 * 0.8, 0.2]], rtol=1e-6)
 
 
 def test_others_come_in_the_place_of_those_who_leave_and_have_names_of_their_own():
     """One agent, all requests late, leaving after the second: pairs of requests, gaps of `newcomer_s` between pairs."""
     newcomer_s, rate = 500.0, 800.0 / 86_400.0
     reactions = Reactions(memory=1.0, leaving=1.0, newcomer_s=newcomer_s)
-    world = annoying(reactions, num_agents=1, load=0.01)
-    rows = lived(world, "random", num_streams=4, chunk_steps=200)
+    world = impatient(reactions, num_agents=1, load=0.01)
+    rows = simulated(world, "random", num_streams=4, chunk_steps=200)
     gaps, pauses = [], []
     for column in range(4):
         day = day_of(rows, column)
@@ -161,17 +162,17 @@ def test_others_come_in_the_place_of_those_who_leave_and_have_names_of_their_own
 )
 def test_reactions_that_contradict_each_other_are_refused_by_name(reactions, named):
     with pytest.raises(ConfigError, match=named):
-        annoying(reactions)
+        impatient(reactions)
 
 
 def test_only_streams_with_a_request_react():
     reactions = Reactions(leaving=1.0)
-    world = annoying(reactions)
+    world = impatient(reactions)
     today, clock_s, asked = conditions(world, 0), np.float32([5.0, 6.0]), np.array([True, False])
 
     @jax.jit
     def reacted(key):
-        crowd = fresh_crowd(2, (2,))._replace(annoyance=jnp.ones((2, 2)))
+        crowd = fresh_agents(2, (2,))._replace(impatience=jnp.ones((2, 2)))
         request = ask(world, today, own_names(world), jnp.full((4, 2), 0.5), clock_s, 0)
         request = request._replace(agent=jnp.array([0, 1], jnp.int32))
         return react(key, reactions, crowd, request, clock_s, asked, asked)

@@ -9,7 +9,7 @@ from evaluation.simulator.laws import Law, constant, exponential, lognormal
 from evaluation.simulator.options import Declared
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import lived, queue
+from tests.evaluation.worlds import queue, simulated
 
 SIZE = 0.8
 
@@ -18,7 +18,7 @@ def drawn(declared, *, size=None, run=None, num_agents=1):
     """Declared and true work of some ten thousand requests."""
     world = queue(8, 0.1, run or constant(), requests_per_day=4_000.0)
     world = replace(world, size=size or lognormal(SIZE), declared=declared, num_agents=num_agents)
-    rows = lived(validate(world), "random", num_streams=4, chunk_steps=4_500)
+    rows = simulated(validate(world), "random", num_streams=4, chunk_steps=4_500)
     work_s = world.services[0].work_s
     run_s = (rows.fate.finish_s - rows.fate.start_s)[rows.live]
     return rows.request.expected_run_s[rows.live] / work_s, run_s / work_s, rows.request.agent[rows.live]

@@ -11,7 +11,7 @@ from evaluation.simulator.options import LinkFault, Outage, Reactions
 from evaluation.simulator.presets import preset
 from evaluation.simulator.world import Drift, validate
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import interval, lived, queue
+from tests.evaluation.worlds import interval, queue, simulated
 from twin.placement.types import DROPPED
 
 SMALL = preset("small")
@@ -79,7 +79,7 @@ def test_impatient_requests_are_lost_as_often_as_barrer_says():
     world = replace(world, services=(service,), drop_late=True)
     decay = np.exp(-(1.0 - load) * patience_runs)
     idle = 1.0 / (1.0 + load * (1.0 - decay) / (1.0 - load) + load * decay)
-    rows = lived(world, "random", num_streams=16)
+    rows = simulated(world, "random", num_streams=16)
     dropped = np.sum((rows.fate.status == DROPPED) & rows.live, axis=0) / rows.live.sum(axis=0)
     mean, error = interval(dropped)
     assert error < 0.01

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.simulator.answers import Queues, answer
+from evaluation.simulator.answers import CoreQueues, answer
 from evaluation.simulator.arrivals import ask
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
@@ -17,7 +17,7 @@ from evaluation.simulator.laws import constant
 from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.names import own_names
 from evaluation.simulator.presets import preset
-from tests.evaluation.worlds import interval, lived
+from tests.evaluation.worlds import interval, simulated
 
 SMALL = replace(preset("small"), requests_per_day=1_200.0)
 CROWDED = replace(preset("small"), requests_per_day=4_000.0, name="crowded")
@@ -32,7 +32,7 @@ def leaves(tree):
     [(SMALL, "mix"), (CROWDED, "random"), pytest.param(CROWDED, "cloud_only", marks=pytest.mark.slow)],
 )
 def test_nothing_is_lost_and_no_core_serves_two(world, name):
-    rows = day_of(lived(world, name, num_streams=1), 0)
+    rows = day_of(simulated(world, name, num_streams=1), 0)
     accepted, start_s, finish_s = rows.fate.accepted, rows.fate.start_s, rows.fate.finish_s
     assert np.all(np.diff(rows.arrival_s) >= 0.0)
     assert np.all(np.isinf(start_s[~accepted]) & np.isinf(finish_s[~accepted]))
@@ -65,7 +65,9 @@ def test_same_seed_and_day_same_bits_whatever_days_stand_beside():
 @partial(jax.jit, static_argnums=(0, 1))
 def asked_and_answered(world, seed, today, names, free_s, uniform, clock_s, node):
     request = ask(world, today, names, jnp.full((4, *clock_s.shape), uniform), clock_s, 0)
-    queues, fate = answer(jax.random.key(seed), world, today, names, Queues(free_s), request, clock_s, node)
+    queues, fate = answer(
+        jax.random.key(seed), world, today, names, CoreQueues(free_s), request, clock_s, node
+    )
     return queues.free_s, fate, request
 
 
@@ -118,7 +120,7 @@ def test_one_stream_is_the_readable_rule():
 
 
 def share_on_time(world, name, day, num_streams):
-    rows = lived(world, name, day=day, num_streams=num_streams, seed=int(day) + 1)
+    rows = simulated(world, name, day=day, num_streams=num_streams, seed=int(day) + 1)
     return np.array([on_time(day_of(rows, column)).mean() for column in range(num_streams)])
 
 

@@ -10,7 +10,7 @@ from evaluation.simulator.conditions import conditions
 from evaluation.simulator.presets import PRESETS, preset
 from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
-from tests.evaluation.worlds import interval, lived
+from tests.evaluation.worlds import interval, simulated
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.features import NODE_FEATURES
 from twin.rollout import rollout
@@ -32,11 +32,16 @@ def test_books_and_fates_agree_and_the_number_held_is_rate_times_time_in_system(
     truth, policy = truth_of(world, cluster, PlacementConfig(depth=DEPTH), 0.0), LEAST_LOADED.policy(cluster)
 
     def run(key):
-        lived = rollout(key, truth, policy, NUM_STEPS, (NUM_STREAMS,))
+        simulated = rollout(key, truth, policy, NUM_STEPS, (NUM_STREAMS,))
         rows = [NAMES.index("num_running"), NAMES.index("num_waiting")]
-        node = lived.global_observation.node[:NUM_STEPS, :, :, 0]
+        node = simulated.global_observation.node[:NUM_STEPS, :, :, 0]
         held = jnp.expm1(node[:, jnp.array(rows)]).sum(axis=(1, 2))
-        return held, lived.facts.arrival_s[:, 0], lived.outcome.finish_s[:, 0], lived.settled[:, 0]
+        return (
+            held,
+            simulated.decision_info.arrival_s[:, 0],
+            simulated.outcome.finish_s[:, 0],
+            simulated.settled[:, 0],
+        )
 
     held, arrival_s, finish_s, settled = (np.asarray(leaf) for leaf in jax.jit(run)(jax.random.key(0)))
     assert settled.all()
@@ -57,7 +62,7 @@ def test_books_and_fates_agree_and_the_number_held_is_rate_times_time_in_system(
 @pytest.mark.slow  # the quick one: `test_simulator_history`, a smaller world
 def test_no_core_of_any_node_runs_two_requests_at_once():
     world = preset("kmps")
-    rows = lived(world, "least_loaded", num_streams=1)
+    rows = simulated(world, "least_loaded", num_streams=1)
     live = rows.live[:, 0] & rows.fate.accepted[:, 0]
     node, start_s, finish_s = (
         leaf[:, 0][live] for leaf in (rows.node, rows.fate.start_s, rows.fate.finish_s)

@@ -25,10 +25,10 @@ from evaluation.simulator.options import Periods
 from evaluation.simulator.presets import preset
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import interval, lived, queue
+from tests.evaluation.worlds import interval, queue, simulated
 
 SMALL = preset("small")
-LIVES = 400
+REPLICATIONS = 400
 PERIODS = Periods(factor=0.25, usual_s=3_000.0, other_s=1_000.0)
 CHANGING = replace(
     SMALL,
@@ -82,7 +82,7 @@ def test_the_product_of_two_paths_is_the_product_of_their_values():
 def test_chains_are_stationary_and_forget_as_exponentials_do():
     """Share of other periods, and the covariance over a lag: `share (1 - share) exp(-lag (1/usual + 1/other))`."""
     world = replace(SMALL, slow_nodes=PERIODS)
-    path = draw_hidden(jax.random.key(0), world, conditions(world, 0), (LIVES,)).speed
+    path = draw_hidden(jax.random.key(0), world, conditions(world, 0), (REPLICATIONS,)).speed
     share, lag_s = 0.25, 750.0
     for begin_s in (0.0, 40_000.0, 85_000.0):
         slow = [
@@ -97,7 +97,7 @@ def test_chains_are_stationary_and_forget_as_exponentials_do():
 
 def test_nodes_of_a_site_are_slow_together_and_sites_are_not():
     world = replace(SMALL, slow_sites=PERIODS)
-    path = draw_hidden(jax.random.key(0), world, conditions(world, 0), (LIVES,)).speed
+    path = draw_hidden(jax.random.key(0), world, conditions(world, 0), (REPLICATIONS,)).speed
     slow = np.asarray(value_at(path, jnp.full(path.value.shape[1:], 5_000.0))) < 1.0
     site = [node.site for node in world.nodes]
     for one in range(len(site)):
@@ -108,8 +108,8 @@ def test_nodes_of_a_site_are_slow_together_and_sites_are_not():
 
 def test_fates_drawn_at_once_and_fates_that_unfold_change_alike():
     """Two implementations of slow periods, regimes, bursts and a full beginning, request by request."""
-    drawn = lived(CHANGING, "random", num_streams=2, chunk_steps=1_000)
-    played = lived(CHANGING, "random", num_streams=2, chunk_steps=1_000, mechanics=unfolding)
+    drawn = simulated(CHANGING, "random", num_streams=2, chunk_steps=1_000)
+    played = simulated(CHANGING, "random", num_streams=2, chunk_steps=1_000, mechanics=unfolding)
     live = drawn.live
     np.testing.assert_array_equal(live, played.live)
     np.testing.assert_array_equal(drawn.fate.status[live], played.fate.status[live])
@@ -139,7 +139,7 @@ def test_a_queue_that_is_slow_now_and_then_waits_as_the_chain_of_both_says():
     system = np.vstack([rates.T, np.ones(2 * most)])
     share = np.linalg.lstsq(system, np.append(np.zeros(2 * most), 1.0), rcond=None)[0]
     expected_s = float(share @ np.repeat(np.arange(most), 2)) / arrive  # Little
-    rows = lived(slow, "random", num_streams=48, seed=3)
+    rows = simulated(slow, "random", num_streams=48, seed=3)
     counted = rows.live & (rows.arrival_s > 8_000.0)
     response_s = np.where(counted, rows.fate.finish_s - rows.arrival_s, 0.0).sum(axis=0) / counted.sum(axis=0)
     mean, error = interval(response_s)
@@ -150,23 +150,24 @@ def test_a_queue_that_is_slow_now_and_then_waits_as_the_chain_of_both_says():
 
 def test_the_rate_of_a_day_with_bursts_has_the_mean_and_the_variance_that_are_stated():
     world = replace(SMALL, bursts=Periods(6.0, 2_400.0, 600.0))
-    path = draw_rate(jax.random.key(0), world, (LIVES,))
+    path = draw_rate(jax.random.key(0), world, (REPLICATIONS,))
     ends_s = np.minimum(
-        np.concatenate([np.zeros((1, LIVES)), path.ends_s[:, 0], np.full((1, LIVES), 1e6)]), 50_000.0
+        np.concatenate([np.zeros((1, REPLICATIONS)), path.ends_s[:, 0], np.full((1, REPLICATIONS), 1e6)]),
+        50_000.0,
     )
     mean_rate = np.sum(np.diff(ends_s, axis=0) * np.asarray(path.value[:, 0]), axis=0) / 50_000.0
     variance = world.bursts.variance_of_mean(50_000.0)
-    assert abs(mean_rate.mean() - 1.0) < 3.5 * np.sqrt(variance / LIVES)
+    assert abs(mean_rate.mean() - 1.0) < 3.5 * np.sqrt(variance / REPLICATIONS)
     assert mean_rate.var(ddof=1) == pytest.approx(variance, rel=0.28)  # 4 standard errors
 
 
 @pytest.mark.slow
 def test_bursts_keep_the_mean_number_and_add_the_variance_they_state():
     world = replace(queue(1, 0.3, constant(), requests_per_day=500.0), bursts=Periods(6.0, 2_400.0, 600.0))
-    counts = lived(world, "random", num_streams=LIVES, chunk_steps=1_000).live.sum(axis=0)
+    counts = simulated(world, "random", num_streams=REPLICATIONS, chunk_steps=1_000).live.sum(axis=0)
     variance = 500.0 + 500.0**2 * world.bursts.variance_of_mean(86_400.0)
     assert variance > 3.0 * 500.0
-    assert abs(counts.mean() - 500.0) < 3.5 * np.sqrt(variance / LIVES)
+    assert abs(counts.mean() - 500.0) < 3.5 * np.sqrt(variance / REPLICATIONS)
     assert counts.var(ddof=1) == pytest.approx(variance, rel=0.3)  # 4 standard errors
     assert counts.max() < longest_day(conditions(world, 0)) == int(500 + 6 * variance**0.5) + 1
     assert draw_rate(jax.random.key(0), queue(1, 0.3, constant()), ()) is None
@@ -175,7 +176,7 @@ def test_bursts_keep_the_mean_number_and_add_the_variance_they_state():
 def test_regimes_multiply_the_hidden_work_of_who_arrives_meanwhile_and_keep_its_mean():
     world = queue(1, 0.001, constant(), requests_per_day=2_000.0)
     world = replace(world, regimes=Periods(5.0, 3_000.0, 1_000.0))
-    rows = lived(world, "random", num_streams=40)
+    rows = simulated(world, "random", num_streams=40)
     run_s = (rows.fate.finish_s - rows.fate.start_s)[rows.live]
     low_s = world.services[0].work_s / 2.0
     np.testing.assert_allclose(np.minimum(abs(run_s - low_s), abs(run_s - 5.0 * low_s)), 0.0, atol=0.02)
@@ -191,7 +192,7 @@ def test_days_that_begin_full_make_the_first_wait():
     world = replace(
         queue(4, 0.01, constant(), requests_per_day=400.0), taken_cores=1.0, taken_mean_s=40_000.0
     )
-    rows = lived(world, "random", num_streams=100, chunk_steps=1_000)
+    rows = simulated(world, "random", num_streams=100, chunk_steps=1_000)
     free_s = rows.fate.start_s[0] - rows.arrival_s[0]
     mean, error = interval(free_s)
     assert abs(mean - 10_000.0) < 3.5 * error, "the first of four exponential ends"
@@ -227,11 +228,11 @@ def test_the_truth_changes_as_the_history_does(world):
     config = TruthBenchConfig(num_seeds=16, days_per_seed=2, depth=64)
     (score,) = bench_truth(world, [0], config, policies=("random",))
     mean, error = interval(score.per_day.ravel())
-    rows = lived(world, "random", num_streams=32, chunk_steps=1_000)
+    rows = simulated(world, "random", num_streams=32, chunk_steps=1_000)
     shares = [on_time(day_of(rows, column)).mean() for column in range(32)]
     expected, other_error = interval(np.array(shares))
     assert abs(mean - expected) < 3.5 * np.hypot(error, other_error) < 0.12
     sound = replace(world, slow_nodes=Periods(), slow_sites=Periods(), regimes=Periods(), bursts=Periods())
-    rows = lived(sound, "random", num_streams=32, chunk_steps=1_000)
+    rows = simulated(sound, "random", num_streams=32, chunk_steps=1_000)
     usual = np.mean([on_time(day_of(rows, column)).mean() for column in range(32)])
     assert usual - expected > 0.15, "what changes matters"

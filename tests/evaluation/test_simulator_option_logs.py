@@ -19,7 +19,7 @@ from evaluation.simulator.world import Drift, validate
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import interval, lived
+from tests.evaluation.worlds import interval, simulated
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import read_rows
 from twin.placement.encoding import fit_encoding
@@ -145,10 +145,15 @@ def test_books_and_fates_agree_and_obey_littles_law_where_fates_unfold(encoding)
     truth = truth_of(still, encoding.cluster, PlacementConfig(depth=40), 0.0)
 
     def run(key):
-        lived = rollout(key, truth, legal_policy, num_steps, (num_streams,))
+        simulated = rollout(key, truth, legal_policy, num_steps, (num_streams,))
         places = jnp.array([NAMES.index("num_running"), NAMES.index("num_waiting")])
-        held = jnp.expm1(lived.global_observation.node[:num_steps, :, :, 0][:, places]).sum(axis=(1, 2))
-        return held, lived.facts.arrival_s[:, 0], lived.outcome.finish_s[:, 0], lived.settled[:, 0]
+        held = jnp.expm1(simulated.global_observation.node[:num_steps, :, :, 0][:, places]).sum(axis=(1, 2))
+        return (
+            held,
+            simulated.decision_info.arrival_s[:, 0],
+            simulated.outcome.finish_s[:, 0],
+            simulated.settled[:, 0],
+        )
 
     held, arrival_s, finish_s, settled = (np.asarray(leaf) for leaf in jax.jit(run)(jax.random.key(0)))
     assert settled.all()
@@ -169,7 +174,7 @@ def test_a_full_node_refuses_and_loses_nothing(monkeypatch):
     """With two slots a node, whatever is accepted still ends."""
     monkeypatch.setattr(mechanics, "NUM_SLOTS", 2)
     crowded = replace(WORLD, name="crowded", reactions=Reactions(), outages=(), drop_late=False)
-    rows = lived(crowded, "random", num_streams=2, chunk_steps=250)
+    rows = simulated(crowded, "random", num_streams=2, chunk_steps=250)
     accepted = rows.live & rows.fate.accepted
     assert np.all(np.isfinite(rows.fate.finish_s[accepted]))
     assert 0.2 < accepted.sum() / rows.live.sum() < 0.95
@@ -203,7 +208,7 @@ def test_a_cluster_made_without_a_log_has_the_same_rules(encoding):
 
 
 def test_ends_are_reported_late_or_never_as_often_as_told_and_the_log_stays_usable(tmp_path):
-    """The same lives with and without: only what the log says of ends differs."""
+    """The same replications with and without: only what the log says of ends differs."""
     sound = replace(SMALL, requests_per_day=800.0, day_s=SMALL.day_s * 0.32)
     tables = []
     for name, world in (

@@ -17,7 +17,7 @@ from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import validate
-from tests.evaluation.worlds import interval, lived, same_day
+from tests.evaluation.worlds import interval, same_day, simulated
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED
 from twin.rollout import rollout
@@ -66,17 +66,17 @@ EVERYTHING = with_everything(600.0)
 
 @pytest.fixture(scope="module")
 def first_come():
-    return lived(FIRST_COME, "random", num_streams=4, chunk_steps=CHUNK_STEPS)
+    return simulated(FIRST_COME, "random", num_streams=4, chunk_steps=CHUNK_STEPS)
 
 
 @pytest.fixture(scope="module")
 def everything():
-    return lived(EVERYTHING, "random", num_streams=4, chunk_steps=CHUNK_STEPS)
+    return simulated(EVERYTHING, "random", num_streams=4, chunk_steps=CHUNK_STEPS)
 
 
 def test_fates_drawn_at_once_and_fates_that_unfold_are_the_same(first_come):
     """Two implementations of one world: waits, drops, outages, slow links and outputs, request by request."""
-    played = lived(FIRST_COME, "random", num_streams=4, chunk_steps=CHUNK_STEPS, mechanics=unfolding)
+    played = simulated(FIRST_COME, "random", num_streams=4, chunk_steps=CHUNK_STEPS, mechanics=unfolding)
     live = first_come.live
     np.testing.assert_array_equal(live, played.live)
     np.testing.assert_array_equal(first_come.fate.status[live], played.fate.status[live])
@@ -182,7 +182,7 @@ def uniform_policy(key, _observation, legal):
 def test_history_and_truth_have_one_law_with_everything_on():
     """The same behaviour in the log's history and in the environment: as many on time, dropped and failed."""
     num_steps, num_streams = 400, 16
-    everything = lived(EVERYTHING, "random", num_streams=num_streams, chunk_steps=CHUNK_STEPS)
+    everything = simulated(EVERYTHING, "random", num_streams=num_streams, chunk_steps=CHUNK_STEPS)
     cluster = cluster_of(EVERYTHING)
     truth = truth_of(EVERYTHING, cluster, PlacementConfig(depth=48), 0.0)
     run = jax.jit(lambda key: rollout(key, truth, uniform_policy, num_steps, (num_streams,)))
@@ -196,8 +196,8 @@ def test_history_and_truth_have_one_law_with_everything_on():
         (status == code, [day.fate.status[:num_steps] == code for day in days])
         for code in (DROPPED, REJECTED)
     ]
-    for lived_share, logged in pairs:
-        mean, error = interval(lived_share.mean(axis=0))
+    for simulated_share, logged in pairs:
+        mean, error = interval(simulated_share.mean(axis=0))
         expected, other_error = interval(np.array([one.mean() for one in logged]))
         assert abs(mean - expected) < 3.5 * np.hypot(error, other_error)
         assert error < 0.03

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.simulator.laws import Law, constant, exponential, lognormal
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import interval, lived, queue
+from tests.evaluation.worlds import interval, queue, simulated
 
 NUM_STREAMS = 24
 WARM_UP_S = 8_000.0
@@ -19,7 +19,7 @@ HEAVY = Law("bounded_pareto", tail=1.5, range=100.0)
 
 def mean_waits(world):
     """Mean wait in every stream, the beginning left out."""
-    rows = lived(world, "random", num_streams=NUM_STREAMS)
+    rows = simulated(world, "random", num_streams=NUM_STREAMS)
     counted = rows.live & (rows.arrival_s > WARM_UP_S)
     wait_s = np.where(counted, rows.fate.start_s - rows.arrival_s, 0.0)
     return wait_s.sum(axis=0) / counted.sum(axis=0)
@@ -117,7 +117,7 @@ def starts_by_events(arrival_s, run_s, num_cores):
 
 def test_starts_equal_those_of_a_queue_written_as_events():
     num_cores = 3
-    rows = lived(queue(num_cores, 0.9, exponential(), requests_per_day=1_500.0), "random", num_streams=1)
+    rows = simulated(queue(num_cores, 0.9, exponential(), requests_per_day=1_500.0), "random", num_streams=1)
     live = rows.live[:, 0]
     arrival_s, start_s, finish_s = (
         np.asarray(leaf[:, 0], np.float64)[live]

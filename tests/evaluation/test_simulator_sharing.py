@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.simulator.laws import Law, constant, exponential
-from tests.evaluation.worlds import interval, lived, queue
+from tests.evaluation.worlds import interval, queue, simulated
 
 LOAD = 0.6
 NUM_STREAMS = 32
@@ -53,14 +53,14 @@ def check(rows, run_s):
 def test_equal_runs_that_share_a_core_respond_as_exponential_ones_would():
     """1 / (mu - lambda), though runs are all alike; first come, first served would take 1.75 of a run, not 2.5."""
     world = sharing(constant())
-    check(lived(world, "random", num_streams=NUM_STREAMS), world.services[0].work_s)
+    check(simulated(world, "random", num_streams=NUM_STREAMS), world.services[0].work_s)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", [exponential(), HYPEREXPONENTIAL, HEAVY], ids=lambda law: law.name)
 def test_the_response_under_sharing_does_not_feel_the_law_of_the_runs(law):
     world = sharing(law, requests_per_day=4_320.0)
-    check(lived(world, "random", num_streams=48, seed=1), world.services[0].work_s)
+    check(simulated(world, "random", num_streams=48, seed=1), world.services[0].work_s)
 
 
 def shared_by_hand(arrival_s, run_s, num_cores, limit):
@@ -98,8 +98,8 @@ def test_finishes_equal_those_of_sharing_written_by_hand(limit):
         nodes=(replace(crowded.nodes[0], memory_gib=float(limit)),),
     )
     roomy = replace(crowded, nodes=(replace(crowded.nodes[0], cpu_cores=64, memory_gib=64.0),))
-    rows = lived(crowded, "random", num_streams=1, chunk_steps=500)
-    alone = lived(roomy, "random", num_streams=1, chunk_steps=500)
+    rows = simulated(crowded, "random", num_streams=1, chunk_steps=500)
+    alone = simulated(roomy, "random", num_streams=1, chunk_steps=500)
     live = rows.live[:, 0]
     arrival_s, start_s, finish_s = (
         np.asarray(leaf[live, 0], np.float64)

@@ -22,13 +22,13 @@ from evaluation.simulator.truth import truth_environment, truth_of
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.errors import ArchiveError, ConfigError
-from tests.evaluation.worlds import interval, lived, queue
+from tests.evaluation.worlds import interval, queue, simulated
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import read_rows
 from twin.placement.encoding import fit_encoding
 from twin.placement.features import NODE_FEATURES
+from twin.placement.service_times import without_history
 from twin.placement.types import Cluster
-from twin.placement.usual import nothing_usual
 from twin.rollout import follow, rollout
 
 NUM_DAYS = 2
@@ -121,7 +121,7 @@ def test_a_policy_earns_in_the_environment_what_it_earns_in_the_history(archive,
     assert bool(jnp.all(trajectory.settled & trajectory.active))
     assert not bool(jnp.any(trajectory.illegal))
     mean, error = interval(np.asarray(trajectory.reward[:, 0]).mean(axis=0))
-    rows = lived(SMALL, "random", num_streams=num_streams)
+    rows = simulated(SMALL, "random", num_streams=num_streams)
     expected, other_error = interval(
         np.array([on_time(day_of(rows, column))[:num_steps].mean() for column in range(num_streams)])
     )
@@ -135,7 +135,7 @@ def one_node_cluster(world):
         node_names=("node",), capacity=capacity, unit_capacity=capacity, site_of_node=np.array([0]),
         is_cloud=np.array([False]), sites=("here",), scenarios=("unknown", "default"),
         services=("unknown", "only"), queues=("unknown",), rules=np.ones((1, 1), bool),
-        **nothing_usual(2, 1, 2),
+        **without_history(2, 1, 2),
     )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def test_an_episode_ends_with_its_day(archive, encoding):
     truth = truth_environment(archive.facts, FIRST_DAY, encoding.cluster, config, begin_s=begin_s)
     trajectory = jax.jit(lambda key: rollout(key, truth, uniform_policy, 60, (3,)))(jax.random.key(0))
     assert bool(jnp.all(trajectory.done[-1]))
-    last_s = jnp.max(jnp.where(trajectory.active, trajectory.facts.arrival_s, 0.0))
+    last_s = jnp.max(jnp.where(trajectory.active, trajectory.decision_info.arrival_s, 0.0))
     assert 300.0 < float(last_s) < 600.0
 
 

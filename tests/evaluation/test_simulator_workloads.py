@@ -18,7 +18,7 @@ from evaluation.judges.players import players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.windows import Candidate
 from evaluation.metrics import ON_TIME
-from evaluation.simulator.asked import STEP_ULPS, Asked, distinct, next_row, padded
+from evaluation.simulator.asked import STEP_ULPS, DayRequests, distinct, next_row, padded
 from evaluation.simulator.conditions import service_mix, world_draw
 from evaluation.simulator.logs import simulate, truth_folder
 from evaluation.simulator.names import names_in
@@ -78,7 +78,7 @@ def test_a_list_is_walked_request_by_request_whatever_the_clocks_zero(offset_s):
     ties = np.float32(80_000) + np.arange(64) * STEP_ULPS * np.spacing(np.float32(80_000))
     np.testing.assert_array_equal(times[(times >= 80_000) & (times < 80_001)][:64], ties)
     zeros = np.zeros(len(times), np.int32)
-    asked = padded(Asked(times, zeros, zeros, times, times, times), len(times) + 3, 86_400.0)
+    asked = padded(DayRequests(times, zeros, zeros, times, times, times), len(times) + 3, 86_400.0)
     step = jax.jit(lambda clock_s: next_row(asked, jnp.full_like(clock_s, offset_s), clock_s))
     clock_s, rows = np.zeros(2, np.float32), []
     for _ in range(int(np.sum(times > offset_s))):
@@ -240,7 +240,7 @@ def test_a_workload_declares_its_rates_work_and_deadlines(tasks):
     assert mean_work_s(declared, world_draw(declared)) == pytest.approx(
         np.mean(np.concatenate([part.expected_run_s for part in listed.days])), rel=1e-5
     )
-    one = replace(listed, days=(Asked(*(leaf[:1] for leaf in day)),)).declared(SMALL)
+    one = replace(listed, days=(DayRequests(*(leaf[:1] for leaf in day)),)).declared(SMALL)
     scenario = SMALL.scenarios[world_draw(SMALL).scenario[day.agent[0]]]
     asked = one.services[day.service[0]]
     assert asked.deadline_s * scenario.deadline_factor == pytest.approx(day.deadline_s[0])
@@ -315,7 +315,7 @@ def test_what_cannot_be_is_refused(tasks, tmp_path, capsys):
     assert "a pattern of arrival without arrivals" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
     leaving = replace(SMALL, reactions=replace(SMALL.reactions, leaving=0.5))
-    with pytest.raises(ConfigError, match="decide who asks"):
+    with pytest.raises(ConfigError, match="decide the workload"):
         made(tasks, "P4", world=leaving)
 
 
@@ -347,15 +347,15 @@ def test_the_logs_behaviour_lives_the_listed_day_again_as_it_was_logged(tasks, t
     plan = plan_shifts({}, days, ShiftConfig("0d"), truth=True)
     judge = truth_judge(program, log.facts, encoding, plan.shifts[0], kept)
     names = ("history", "random", "gsp_ss")
-    trials = judge.try_out(jax.random.key(1), [Candidate(name, name, nothing) for name in names])
-    lived, by_chance, scheduled = (trial.decisions for trial in trials)
-    assert len(lived.arrival_s) == 16 * kept.on(1).num_requests
+    results = judge.evaluate(jax.random.key(1), [Candidate(name, name, nothing) for name in names])
+    simulated, by_chance, scheduled = (result.decisions for result in results)
+    assert len(simulated.arrival_s) == 16 * kept.on(1).num_requests
     rows = log.read("requests", days=days[1:])
     finish_s, arrival_s = (
         rows[name].cast("int64").to_numpy(zero_copy_only=False) / 1e6 for name in ("finish", "arrival")
     )
     logged = np.mean(finish_s - arrival_s <= rows["deadline_s"].to_numpy())
-    values = [ON_TIME.compute(one) for one in (lived, by_chance, scheduled)]
+    values = [ON_TIME.compute(one) for one in (simulated, by_chance, scheduled)]
     assert values[0] == pytest.approx(logged, abs=0.04)
     assert values[1] < values[0] - 0.1
     assert values[1] < values[2] < values[0]

@@ -1,4 +1,4 @@
-"""Worlds that cannot be, worlds that change, and who asks in them."""
+"""Worlds that cannot be, worlds that change, and the workload in them."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import LOCAL, WAN, conditions, peak_load, world_draw
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.presets import PRESETS, preset
-from evaluation.simulator.world import Drift, Link, Node, Scenario, Service, validate
+from evaluation.simulator.world import Drift, Link, Scenario, WorldNode, WorldService, validate
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import lived
+from tests.evaluation.worlds import simulated
 
 SMALL = preset("small")
 FIRST = SMALL.nodes[0]
@@ -71,9 +71,9 @@ def test_presets_are_loaded_but_not_beyond_what_an_assignment_can_bear(world):
 
 
 def test_loads_of_one_service_on_two_nodes_are_work_over_capacity():
-    nodes = (Node("a", "here", "edge", 2, 1.0, 1.0), Node("b", "here", "edge", 1, 1.0, 3.0))
+    nodes = (WorldNode("a", "here", "edge", 2, 1.0, 1.0), WorldNode("b", "here", "edge", 1, 1.0, 3.0))
     world = replace(
-        SMALL, sites=("here",), cloud_site="", nodes=nodes, services=(Service("only", 10.0, 0.0, 0.1, 1.0),),
+        SMALL, sites=("here",), cloud_site="", nodes=nodes, services=(WorldService("only", 10.0, 0.0, 0.1, 1.0),),
         drift=Drift(), affinity_spread=0.0, requests_per_day=8_640.0, day_s=86_400.0, daily_amplitude=0.5,
     )  # fmt: skip
     assert peak_load(world) == pytest.approx(0.1 * 1.5 * 10.0 / (2 * 1.0 + 1 * 3.0))
@@ -117,7 +117,7 @@ def test_stubborn_agents_have_the_scenarios_mean_and_home_is_always_accepted():
 
 @pytest.fixture(scope="module")
 def random_days():
-    return lived(SMALL, "random", num_streams=16)
+    return simulated(SMALL, "random", num_streams=16)
 
 
 def test_arrivals_follow_the_daily_cycle(random_days):
@@ -151,7 +151,7 @@ def test_services_are_asked_for_as_the_scenarios_like_them(random_days):
 
 
 def test_propensities_are_those_of_the_choices_made():
-    rows = lived(SMALL, "mix", num_streams=4)
+    rows = simulated(SMALL, "mix", num_streams=4)
     propensity = rows.propensity[rows.live].astype(np.float64)
     assert np.all((propensity > 0.0) & (propensity <= 1.0))
     weights = 1.0 / propensity  # their mean is the number of nodes, whatever the policy, if they are right

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation.simulator.presets import preset
-from evaluation.simulator.slots import DELAY_GREEDY, Deployment, Orchestration, SlotConfig, hurried
+from evaluation.simulator.slots import DELAY_GREEDY, Deployment, Orchestration, SlotConfig, time_scaled
 from evaluation.simulator.slots.instance import instance
 from evaluation.simulator.slots.replicas import first_deployment
 from evaluation.simulator.world import Link, World
@@ -17,13 +17,13 @@ from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.deployment import carry_out, first_deployed, schedule
 from twin.orchestration.dequeue import promote
 from twin.orchestration.edge_cloud import EdgeCloud
-from twin.orchestration.nodes import Held, nothing_held
+from twin.orchestration.nodes import HeldRequests, nothing_held
 from twin.orchestration.queues import Queues, first_in_line
 
 
 @pytest.fixture(scope="module")
 def case() -> EdgeCloud:
-    return instance(hurried(small_kais(), SlotConfig()), SlotConfig(changes=2)).public
+    return instance(time_scaled(small_kais(), SlotConfig()), SlotConfig(changes=2)).public
 
 
 def ask(case: EdgeCloud, deployment: Deployment, *pairs: tuple[int, int]) -> tuple[Deployment, float]:
@@ -32,7 +32,7 @@ def ask(case: EdgeCloud, deployment: Deployment, *pairs: tuple[int, int]) -> tup
     return deployment, float(pulled_mib)
 
 
-def empty(case: EdgeCloud) -> Held:
+def empty(case: EdgeCloud) -> HeldRequests:
     return nothing_held(case.cluster.num_nodes, 3, ())
 
 
@@ -156,7 +156,7 @@ def test_impossible_worlds_and_configurations_are_refused_by_name() -> None:
     for name, value in (("slot_s", 0.0), ("node_places", 0), ("memory_share", 1.5), ("estimate_memory", 1.0)):
         assert name in refused(world, replace(SlotConfig(), **{name: value}))
     with pytest.raises(ConfigError, match="requests a slot"):
-        hurried(world, SlotConfig(), 0.95)
+        time_scaled(world, SlotConfig(), 0.95)
 
 
 def test_a_service_that_no_node_can_host_is_refused_by_name() -> None:

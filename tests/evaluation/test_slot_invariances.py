@@ -13,10 +13,10 @@ from evaluation.baselines.baseline import best_legal
 from evaluation.benches.slot_scaling import ScalingConfig, exponent, measure_scaling
 from evaluation.cli import main
 from evaluation.simulator.laws import Law, constant, exponential
-from evaluation.simulator.slots import SlotConfig, hurried, in_each, play, slot_environment
+from evaluation.simulator.slots import SlotConfig, in_each, play, slot_environment, time_scaled
 from evaluation.simulator.slots.instance import instance
 from evaluation.simulator.vocabulary import cluster_of
-from evaluation.simulator.world import Link, Node, Service, World
+from evaluation.simulator.world import Link, World, WorldNode, WorldService
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.networks import example_of
@@ -42,7 +42,7 @@ def reordered(cluster: Cluster, order: np.ndarray) -> Cluster:
 @pytest.mark.slow
 def test_order_of_nodes_and_empty_places_change_nothing() -> None:
     config = SlotConfig(node_places=10, queue_places=12)
-    world = hurried(small_kais(), config, 0.5)
+    world = time_scaled(small_kais(), config, 0.5)
     order = np.random.default_rng(0).permutation(len(world.nodes))
     plain = instance(world, config)
     other = instance(
@@ -64,7 +64,7 @@ def test_order_of_nodes_and_empty_places_change_nothing() -> None:
 
 def small() -> tuple[World, Environment]:
     config = SlotConfig(node_places=3, queue_places=6, slots_per_frame=10)
-    world = hurried(small_kais(2, 1), config, 0.6)
+    world = time_scaled(small_kais(2, 1), config, 0.6)
     return world, slot_environment(world, config)
 
 
@@ -141,9 +141,9 @@ class Mixed(Law):
 def test_processor_sharing_does_not_care_for_the_law_of_the_work() -> None:
     """M/G/1-PS: mean response `E[S] / (1 - load)` whatever the law; first come first served would give 1.9 to 5.5 s."""
     load, slot_s, num_slots = 0.6, 0.05, 24_000
-    services = (Service("only", 1.0, 0.0, 0.0, 1e6),)
+    services = (WorldService("only", 1.0, 0.0, 0.0, 1e6),)
     world = World(
-        "sharing", ("here",), (Node("node", "here", "edge", 1, 1.0, 1.0, discipline="ps"),), services,
+        "sharing", ("here",), (WorldNode("node", "here", "edge", 1, 1.0, 1.0, discipline="ps"),), services,
         local=Link(), requests_per_day=load * 86_400.0, run=Mixed(), input=constant(),
     )  # fmt: skip
     config = SlotConfig(slot_s=slot_s, node_places=30, most_replicas=30, queue_places=4)

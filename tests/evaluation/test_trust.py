@@ -9,7 +9,7 @@ from evaluation.metrics import ON_TIME
 from tests.evaluation.made import made_decisions
 
 
-def run(judge: str, policy: str, share: float, unfamiliar: float | None = None) -> Run:
+def run(judge: str, policy: str, share: float, out_of_support: float | None = None) -> Run:
     num_on_time = round(100 * share)
     finish_s = np.where(np.arange(100) < num_on_time, 1.0, 100.0)
     return Run(
@@ -17,7 +17,7 @@ def run(judge: str, policy: str, share: float, unfamiliar: float | None = None) 
         0,
         policy,
         made_decisions(100, arrival_s=np.zeros(100), finish_s=finish_s, deadline_s=np.full(100, 10.0)),
-        unfamiliar=unfamiliar,
+        out_of_support=out_of_support,
     )
 
 
@@ -51,8 +51,10 @@ def test_equal_values_have_no_ranking() -> None:
 def test_the_error_over_policies_that_need_no_guess_is_told_apart() -> None:
     true = {"history": 0.5, "a": 0.6, "b": 0.7, "c": 0.8, "far": 0.1}
     runs = [run("truth", policy, value) for policy, value in true.items()]
-    runs += [run("twin", policy, value, unfamiliar=0.01) for policy, value in true.items() if policy != "far"]
-    runs.append(run("twin", "far", 0.6, unfamiliar=0.3))
+    runs += [
+        run("twin", policy, value, out_of_support=0.01) for policy, value in true.items() if policy != "far"
+    ]
+    runs.append(run("twin", "far", 0.6, out_of_support=0.3))
     (twin,) = judges_trust(runs, ON_TIME)
     assert (twin.error, twin.num_policies) == (pytest.approx(0.1), 5)
     assert (twin.error_near, twin.num_near) == (pytest.approx(0.0), 4)

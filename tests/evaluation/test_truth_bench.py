@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluation import cli
-from evaluation.benches.truth_bench import STALE, Score, TruthBenchConfig, bench_truth
+from evaluation.benches.truth_bench import STALE, PolicyScore, TruthBenchConfig, bench_truth
 from evaluation.benches.truth_proof import Wanted, as_json, as_table, checks, paired
 from evaluation.comparison.bootstrap import Estimate
 from evaluation.simulator.conditions import conditions, longest_day
@@ -16,7 +16,7 @@ from evaluation.simulator.parts import at_peak_load
 from evaluation.simulator.presets import preset
 from evaluation.simulator.world import Drift
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import interval, lived
+from tests.evaluation.worlds import interval, simulated
 
 SMALL = preset("small")
 TINY = TruthBenchConfig(num_seeds=2, days_per_seed=3, num_steps=60, depth=40)
@@ -29,7 +29,7 @@ def test_a_policy_scores_in_the_bench_what_it_scores_in_the_history(name):
     """Over whole days, from an empty midnight to the last request."""
     (score,) = bench_truth(QUIET, [0], WHOLE_DAYS, policies=(name,))
     mean, error = interval(score.per_day.ravel())
-    rows = lived(QUIET, name, num_streams=16)
+    rows = simulated(QUIET, name, num_streams=16)
     shares = [on_time(day_of(rows, column)).mean() for column in range(16)]
     expected, other_error = interval(np.array(shares))
     assert abs(mean - expected) < 3.5 * np.hypot(error, other_error)
@@ -49,7 +49,7 @@ def test_all_policies_live_the_same_requests():
 
 
 def score(policy, day, shares):
-    return Score(policy, day, Estimate(0.0, 0.0, 0.0, 8), np.reshape(shares, (2, 4)))
+    return PolicyScore(policy, day, Estimate(0.0, 0.0, 0.0, 8), np.reshape(shares, (2, 4)))
 
 
 def test_checks_compare_pairs_of_the_same_day_and_say_by_how_much():
@@ -66,7 +66,7 @@ def test_checks_compare_pairs_of_the_same_day_and_say_by_how_much():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["edge", "kmps"])
 def test_presets_tell_policies_apart_over_whole_days(name):
-    """Of what is promised, all that needs no oracle; the oracles take minutes: schedtwin bench truth."""
+    """Of what is wanted, all that needs no oracle; the oracles take minutes: schedtwin bench truth."""
     scores = bench_truth(preset(name), [0, 30], TruthBenchConfig(num_seeds=3, days_per_seed=2))
     found = checks(scores)
     assert len(found) == 7

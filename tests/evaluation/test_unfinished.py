@@ -13,8 +13,8 @@ from evaluation.comparison.decisions import Decisions, concatenate
 from evaluation.comparison.shifts import TestDays
 from evaluation.jobs.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
-from evaluation.judges.user_policies import Entered
-from evaluation.judges.windows import Candidate, Judge, Trial
+from evaluation.judges.user_policies import PolicyEntries
+from evaluation.judges.windows import Candidate, Evaluation, Judge
 from evaluation.metrics import MEAN_LOG_SLOWDOWN
 from evaluation.problems.placement.comparing import _tried
 from tests.evaluation.made import made_decisions
@@ -84,10 +84,10 @@ def test_a_judged_run_is_read_as_it_was(tmp_path: Path, num_seeds: int) -> None:
     )
     seeds = (part, made_decisions(3, capacity=np.array([0.1, np.inf])))[:num_seeds]
     whole = concatenate(seeds) if seeds else part
-    run = Run("replay", 7, "twin", whole, agreement=None, num_overflow=3, by_seed=seeds, unfamiliar=0.1)
+    run = Run("replay", 7, "twin", whole, agreement=None, num_overflow=3, by_seed=seeds, out_of_support=0.1)
     save_run(run, tmp_path)
     found = load_run(tmp_path)
-    assert [vars(found)[name] for name in ("judge", "shift_days", "policy", "agreement", "unfamiliar")] == [
+    assert [vars(found)[name] for name in ("judge", "shift_days", "policy", "agreement", "out_of_support")] == [
         "replay", 7, "twin", None, 0.1,
     ]  # fmt: skip
     assert (found.num_overflow, found.num_illegal, len(found.by_seed)) == (3, 0, num_seeds)
@@ -100,17 +100,17 @@ def test_a_killed_comparison_judges_again_only_what_it_had_not_finished(tmp_path
     keep, asked = Unfinished(tmp_path / "kept"), list[str]()
 
     def judged(rng: np.random.Generator, dies_at: str = "") -> list[Run]:
-        def try_out(_: object, candidates: Sequence[Candidate]) -> list[Trial]:
+        def evaluate(_: object, candidates: Sequence[Candidate]) -> list[Evaluation]:
             if candidates[0].name == dies_at:
                 raise KeyboardInterrupt
             asked.append(candidates[0].name)
-            lived = [made_decisions(5, wait_s=rng.random(5)) for _ in candidates]
-            return [Trial(one, 0.5, 0) for one in lived]
+            simulated = [made_decisions(5, wait_s=rng.random(5)) for _ in candidates]
+            return [Evaluation(one, 0.5, 0) for one in simulated]
 
         tried = [Candidate(name, name, None) for name in ("random", "bc", "twin", "twin")]
         case = SimpleNamespace(keep=keep, main=MEAN_LOG_SLOWDOWN)
         shift = TestDays(7, (), 5)
-        judge, users = Judge("replay", try_out), Entered()
+        judge, users = Judge("replay", evaluate), PolicyEntries()
         each = _tried(None, judge, tried, shift, case, users, notes, lambda text: None)  # type: ignore
         return list(each)
 

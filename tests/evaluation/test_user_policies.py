@@ -10,8 +10,8 @@ import pytest
 from evaluation.baselines import LEAST_BACKLOG, Baseline
 from evaluation.baselines.baseline import node_feature
 from evaluation.judges.players import players_of
-from evaluation.judges.user_policies import Entered, UserPolicy, enter, named_policies, try_out
-from evaluation.judges.windows import Candidate, Trial, replay_judge, replay_program
+from evaluation.judges.user_policies import PolicyEntries, UserPolicy, enter, evaluate, named_policies
+from evaluation.judges.windows import Candidate, Evaluation, replay_judge, replay_program
 from logs_schema.errors import ConfigError
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
@@ -58,9 +58,9 @@ def breaks_down(_key, _observation, legal):
 class Found:
     """What came of some policies, judged by replay in one program."""
 
-    def __init__(self, entered: Entered, trials: list[tuple[Candidate, Trial]]) -> None:
+    def __init__(self, entered: PolicyEntries, results: list[tuple[Candidate, Evaluation]]) -> None:
         self.entered = entered
-        self.node = {candidate.name: trial.decisions.node for candidate, trial in trials}
+        self.node = {candidate.name: result.decisions.node for candidate, result in results}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def found() -> Found:
     nothing = network.init(jax.random.key(0))
     names = ("history", LEAST_BACKLOG.name, *entered.names)
     tried = [Candidate(name, name, nothing) for name in names]
-    return Found(entered, try_out(judge, jax.random.key(1), tried, entered, 7))
+    return Found(entered, evaluate(judge, jax.random.key(1), tried, entered, 7))
 
 
 def _rule(cluster: Cluster):

@@ -13,10 +13,10 @@ from evaluation.simulator.conditions import conditions, world_draw
 from evaluation.simulator.names import names_in
 from evaluation.simulator.unfolding import unseated
 from evaluation.simulator.world import Drift, World
+from twin.placement.availability import time_to_availability_s
 from twin.placement.encoding import fit_encoding
 from twin.placement.model import encode_days
 from twin.placement.responses import Answers
-from twin.placement.room import room_in_s
 from twin.placement.types import COMPLETED, REJECTED, Cluster, Fate
 
 NAME = "control"
@@ -37,19 +37,19 @@ def true_answers(world: World, cluster: Cluster, today) -> Answers:
     agent = np.zeros(len(cluster.scenarios), np.int32)
     agent[names.scenario] = first_of
 
-    def answer(key, memory, state, node, room_s):
+    def answer(key, memory, state, node, availability_s):
         request = unseated(state.request)
         request = request._replace(agent=jnp.asarray(agent)[request.scenario])
         offer = draw_offer(key, world, today, names, request, state.clock_s, node[0])
-        start_s = jnp.maximum(offer.there_s, state.clock_s + room_s[0])
+        start_s = jnp.maximum(offer.there_s, state.clock_s + availability_s[0])
         status = jnp.where(offer.accepted, COMPLETED, REJECTED).astype(jnp.int32)
         fate = Fate(offer.accepted, start_s, start_s + offer.run_s, status)
         return memory, jax.tree.map(lambda leaf: leaf[None], fate)
 
-    def note(state, node):
-        return room_in_s(cluster, state, node)
+    def response_aux(state, node):
+        return time_to_availability_s(cluster, state, node)
 
-    return Answers(lambda _key, _streams: None, answer, note)
+    return Answers(lambda _key, _streams: None, answer, response_aux)
 
 
 def true_twin(archive, world: World, train_days, *, num_steps: int = 128) -> Believed:

@@ -4,11 +4,11 @@ import jax
 import numpy as np
 
 from evaluation.simulator.behaviour import Behaviour, behaviour
-from evaluation.simulator.conditions import Conditions, conditions
+from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.history import CHUNK_STEPS, History, play_streams
 from evaluation.simulator.laws import Law, constant
 from evaluation.simulator.mechanics import mechanics_of
-from evaluation.simulator.world import CALENDAR_DAY_S, Node, Service, World, validate
+from evaluation.simulator.world import CALENDAR_DAY_S, World, WorldNode, WorldService, validate
 
 
 def queue(
@@ -16,8 +16,8 @@ def queue(
 ) -> World:
     """A single queue whose load is `load`; its mean run time follows from that."""
     run_s = load * num_cores * CALENDAR_DAY_S / requests_per_day
-    service = Service("only", work_s=run_s * speed, input_mib=0.0, memory_gib=0.0, deadline_s=run_s)
-    node = Node("node", "here", "edge", num_cores, 1.0, speed)
+    service = WorldService("only", work_s=run_s * speed, input_mib=0.0, memory_gib=0.0, deadline_s=run_s)
+    node = WorldNode("node", "here", "edge", num_cores, 1.0, speed)
     return validate(
         World(
             "queue",
@@ -31,13 +31,13 @@ def queue(
     )
 
 
-def same_day(world: World, day: float, num_streams: int) -> Conditions:
+def same_day(world: World, day: float, num_streams: int) -> DayConditions:
     """The conditions of one day, once for every stream."""
     today = conditions(world, day)
     return jax.tree.map(lambda leaf: np.stack([leaf] * num_streams), today)
 
 
-def lived(
+def simulated(
     world: World,
     name: str | Behaviour,
     *,
@@ -47,7 +47,7 @@ def lived(
     mechanics=mechanics_of,
     chunk_steps: int = CHUNK_STEPS,
 ) -> History:
-    """The same day lived several times over, as independent streams."""
+    """The same day simulated several times over, as independent streams."""
     rule = behaviour(name) if isinstance(name, str) else name
     keys = jax.random.split(jax.random.key(seed), num_streams)
     today = same_day(world, day, num_streams)

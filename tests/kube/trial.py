@@ -178,7 +178,7 @@ def node_object(name: str, cores: int) -> dict[str, Any]:
     status = {
         "capacity": amounts,
         "allocatable": amounts,
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Trial"}],
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Evaluation"}],
     }
     return {"metadata": {"name": name, "labels": labels}, "status": status}
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from logs_schema.formats.reading import Chunk, Given, Reject
+from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 
 
 class Collected(NamedTuple):
@@ -24,7 +24,7 @@ def collect(module: ModuleType, paths: Sequence[Path], origin: datetime | None =
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     lines: dict[str, list[int]] = defaultdict(list)
     rejects = []
-    for item in module.read(paths, Given(origin)):
+    for item in module.read(paths, ReadingOptions(origin)):
         if isinstance(item, Chunk):
             rows[item.table] += item.rows.to_pylist()
             follow = np.arange(item.rows.num_rows) + item.first_row

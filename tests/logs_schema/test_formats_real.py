@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from logs_schema.formats import alibaba2018, lumos, openb, philly, swf, wagap
-from logs_schema.formats.reading import Chunk, Given
+from logs_schema.formats.reading import Chunk, ReadingOptions
 from tests.logs_schema.collecting import collect
 
 KTH_START = datetime(1996, 9, 23, 12, 0, 31, tzinfo=UTC)
@@ -91,7 +91,7 @@ def test_kth(shared_data):
 
 def columns(path, origin=None):
     """Arrival and start of a log's requests in seconds, sorted by arrival."""
-    chunks = [item for item in swf.read([path], Given(origin)) if isinstance(item, Chunk)]
+    chunks = [item for item in swf.read([path], ReadingOptions(origin)) if isinstance(item, Chunk)]
     tables = [chunk.rows for chunk in chunks if chunk.table == "requests"]
     arrival, start = (
         np.concatenate([table[name].cast("int64").to_numpy() for table in tables]) / 1e6

@@ -8,7 +8,7 @@ import pytest
 from evaluation import cli
 from logs_schema import Archive, FormatError, check_archive, import_log
 from logs_schema.formats import swf
-from logs_schema.formats.reading import Given
+from logs_schema.formats.reading import ReadingOptions
 from logs_schema.formats.swf_partitions import partitions_of
 from tests.logs_schema.collecting import collect, written
 from twin.ordering.jobs import read_jobs
@@ -69,7 +69,7 @@ def test_sizes_in_brackets_count_and_given_ones_come_first(tmp_path):
     assert partitions.processors == {"partition-1": 1024.0, "partition-2": 48.0, "partition-10": 4.0}
     assert partitions.guessed == ("partition-10",)  # 3 of something that is no processor
     path = tmp_path / "log.swf"
-    chunk = next(swf.read([path], Given(capacity={"partition-2": 48.0})))
+    chunk = next(swf.read([path], ReadingOptions(capacity={"partition-2": 48.0})))
     assert chunk.rows["cpu_cores"].to_pylist() == [1024.0, 48.0, 4.0]
 
 

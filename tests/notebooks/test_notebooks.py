@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.problems import kits
 from tests.notebooks.running import ROOT, run_notebook
 from tests.test_layering import FLOORS
@@ -87,7 +87,7 @@ def test_the_truth_stands_beside_the_judges(run: Run, capsys: pytest.CaptureFixt
     assert {row.shift_days for row in comparison.off_policy} == {0, 1, 7, 30}
     found = comparison.difference("truth", 0, "ppo", "random", comparison.main_metric)
     assert found is not None
-    assert found.verdict is Verdict.BETTER
+    assert found.verdict is DifferenceVerdict.BETTER
     assert len(shown) == 2
     assert all("<svg" in picture for picture in shown)
     assert "Judged by truth, ppo" in capsys.readouterr().out

@@ -47,7 +47,7 @@ def retold(
     policy: Policy,
     encoding: Encoding,
     windows: Windows,
-    lived: Trajectory,
+    episodes: Trajectory,
     request_of: Callable[[int, int], Request] | None = None,
 ) -> Iterator[tuple[tuple, Ledger, Request, float]]:
     """Every decision of a trajectory: where it stands in the arrays, the books before it, the request and the clock.
@@ -67,15 +67,15 @@ def retold(
             )
             episode.catch_up(clock_s)
             yield at, episode.ledger, request, clock_s
-            if lived.outcome.status[at] != types.REJECTED:
-                episode.ledger.place(f"{step}", names[int(lived.action[at])], request, clock_s)
+            if episodes.outcome.status[at] != types.REJECTED:
+                episode.ledger.place(f"{step}", names[int(episodes.action[at])], request, clock_s)
                 fate = (
-                    float(getattr(lived.outcome, name)[at]) + origin_s for name in ("start_s", "finish_s")
+                    float(getattr(episodes.outcome, name)[at]) + origin_s for name in ("start_s", "finish_s")
                 )
                 episode.expect(f"{step}", *fate)
 
 
-def lived_by(params: Any, network: NetworkFacts, encoding: Encoding, windows: Windows) -> Trajectory:
+def episodes_of(params: Any, network: NetworkFacts, encoding: Encoding, windows: Windows) -> Trajectory:
     """The episodes that the policy's own greedy decisions make, replayed from the log."""
     actor = original(placement_contract(encoding, network))
     system, streams = replay_environment(windows, encoding), (windows.num_windows,)
@@ -87,7 +87,7 @@ def follow_and_compare(
     policy: Policy,
     encoding: Encoding,
     windows: Windows,
-    lived: Trajectory,
+    episodes: Trajectory,
     request_of: Callable[[int, int], Request] | None = None,
 ) -> tuple[set[str], int]:
     """Holds every observation and greedy decision of the runner against a trajectory's.
@@ -96,10 +96,10 @@ def follow_and_compare(
         The nodes chosen, and how many requests fitted nowhere.
     """
     num_nowhere, chosen = 0, set()
-    for at, ledger, request, clock_s in retold(policy, encoding, windows, lived, request_of):
+    for at, ledger, request, clock_s in retold(policy, encoding, windows, episodes, request_of):
         told = ledger.explain(request, clock_s)
         seen = np.array([list(told.features[name].values()) for name in told.decision.nodes]).T
-        of_node, of_request = lived.observation.node[at[0], :, :, 0, at[2]], lived.observation.request
+        of_node, of_request = episodes.observation.node[at[0], :, :, 0, at[2]], episodes.observation.request
         np.testing.assert_allclose(seen, of_node, rtol=1e-5, atol=2e-5)
         np.testing.assert_allclose(list(told.request.values()), of_request[at[0], :, 0, at[2]], atol=1e-5)
         node = ledger.decide(request, clock_s).node
@@ -107,7 +107,7 @@ def follow_and_compare(
             num_nowhere += 1
             assert not of_node[0].any()  # no node is large enough and a candidate; training had to take some
             continue
-        assert told.decision.legal.tolist() == lived.legal[at[0], :, 0, at[2]].tolist()
-        assert encoding.cluster.node_names.index(node) == lived.action[at]
+        assert told.decision.legal.tolist() == episodes.legal[at[0], :, 0, at[2]].tolist()
+        assert encoding.cluster.node_names.index(node) == episodes.action[at]
         chosen.add(node)
     return chosen, num_nowhere

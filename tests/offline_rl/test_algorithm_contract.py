@@ -41,7 +41,7 @@ built = functools.cache(Built)
 
 
 @functools.cache
-def lived(*, ended=False):
+def episodes(*, ended=False):
     """Four steps of four streams under random choices; or of streams that had ended before the first step."""
 
     def anything(key, _observation, legal):
@@ -53,7 +53,7 @@ def lived(*, ended=False):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_keeps_the_state_s_shape_repeats_its_bits_and_is_traced_once(name):
-    subject, trajectory = built(name), lived()
+    subject, trajectory = built(name), episodes()
     one, info = subject.step(KEY, subject.state, trajectory)
     again, _ = subject.step(KEY, subject.state, trajectory)
     further, _ = subject.step(jax.random.key(1), one, trajectory)
@@ -73,7 +73,7 @@ def test_a_step_keeps_the_state_s_shape_repeats_its_bits_and_is_traced_once(name
 @pytest.mark.parametrize("name", NAMES)
 def test_its_networks_are_handed_observations_as_they_are(name):
     """So that a network may be made for sets or graphs: leaves [..., seats, T, B], whatever the tree."""
-    example, trajectory, met = example_of(ENVIRONMENT), lived(), []
+    example, trajectory, met = example_of(ENVIRONMENT), episodes(), []
 
     def ranks(tree):
         return jax.tree.map(lambda leaf: len(leaf.shape), tree)
@@ -100,7 +100,7 @@ def test_its_networks_are_handed_observations_as_they_are(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_its_policies_choose_one_legal_action_for_every_seat(name):
     subject = built(name)
-    seen, legal = jax.tree.map(lambda leaf: leaf[0], (lived().observation, lived().legal))
+    seen, legal = jax.tree.map(lambda leaf: leaf[0], (episodes().observation, episodes().legal))
 
     @jax.jit
     def decide(state):
@@ -117,7 +117,7 @@ def test_its_policies_choose_one_legal_action_for_every_seat(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stream_that_ended_long_ago_teaches_nothing(name):
-    subject, trajectory = built(name), lived(ended=True)
+    subject, trajectory = built(name), episodes(ended=True)
     assert not np.any(trajectory.active)
     following, info = subject.step(KEY, subject.state, trajectory)
     losses = {field: float(value) for field, value in info._asdict().items() if field.endswith("loss")}

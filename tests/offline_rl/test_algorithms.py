@@ -23,7 +23,7 @@ from twin.environment import environment
 from twin.rollout import follow, rollout
 
 ENVIRONMENT = environment(toy_problem(), toy_response(length=40))
-QUIET = environment(toy_problem(), toy_response(noise=0.0, foretells=True))
+QUIET = environment(toy_problem(), toy_response(noise=0.0, resolves_pending=True))
 SMALL = PPOConfig(
     horizon_s=0.01,
     learning_rate=5e-3,

@@ -164,12 +164,12 @@ def test_ppo_finds_the_best_number_and_choice():
     algorithm = ppo(example_of(DOSING), CONFIG)
     state, info = train(KEY, algorithm, in_twin(DOSING, 16, (64,)), 100)
     run = jax.jit(lambda key: rollout(key, DOSING, algorithm.greedy(state), 16, (64,)))
-    lived = jax.tree.map(np.asarray, run(jax.random.key(1)))
+    episodes = jax.tree.map(np.asarray, run(jax.random.key(1)))
     assert float(np.max(info.illegal)) == 0.0
-    assert lived.reward[:, 0].mean() == pytest.approx(-1 / 48, abs=0.05)  # a random policy pays about 1.5
-    amount, wanted = lived.action["amount"][:, 0], lived.global_observation[:-1, 0]
+    assert episodes.reward[:, 0].mean() == pytest.approx(-1 / 48, abs=0.05)  # a random policy pays about 1.5
+    amount, wanted = episodes.action["amount"][:, 0], episodes.global_observation[:-1, 0]
     assert np.abs(amount - np.minimum(wanted, CEILING)).mean() < 0.1
-    assert np.all(lived.action["amount"][:, 1] == 1.0)
+    assert np.all(episodes.action["amount"][:, 1] == 1.0)
 
 
 @pytest.mark.slow

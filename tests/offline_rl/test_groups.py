@@ -29,18 +29,18 @@ def anything(key, _observation, legal):
 
 
 @functools.cache
-def lived(num_frames=1000, length=LENGTH):
+def episodes(num_frames=1000, length=LENGTH):
     run = jax.jit(lambda key: rollout(key, two_clocks(num_frames), anything, length, (NUM_STREAMS,)))
     return jax.tree.map(np.asarray, run(KEY))
 
 
 @functools.cache
 def own(name, num_steps=None, **options):
-    return jax.tree.map(np.asarray, jax.jit(lambda one: of_group(one, name, num_steps))(lived(**options)))
+    return jax.tree.map(np.asarray, jax.jit(lambda one: of_group(one, name, num_steps))(episodes(**options)))
 
 
 def test_both_groups_are_in_one_trajectory_each_with_its_own_seats_and_activity():
-    trajectory = lived()
+    trajectory = episodes()
     for name, num_seats in GROUPS.items():
         for leaf in (
             trajectory.active,
@@ -70,13 +70,13 @@ def test_same_key_same_bits_and_no_second_trace():
     one, num_traces = run(KEY), len(traced)
     other = run(jax.random.key(1))
     assert len(traced) == num_traces
-    jax.tree.map(np.testing.assert_array_equal, one, lived())
+    jax.tree.map(np.testing.assert_array_equal, one, episodes())
     assert not np.array_equal(one.reward["dispatch"], other.reward["dispatch"])
 
 
 def test_every_decision_earns_what_came_of_it_however_late():
     """Recomputed from what was seen: a frame's worth goes to the orchestrator's decision at its beginning."""
-    trajectory = lived()
+    trajectory = episodes()
     kind, deployed = (np.argmax(one, axis=1) for one in trajectory.global_observation[:2])  # [T + 1, B]
     colour = trajectory.observation["dispatch"]["colour"][:, 0].astype(int)
     right = trajectory.action["dispatch"] == (colour + deployed[:-1, None]) % 2
@@ -95,7 +95,7 @@ def test_a_group_s_clock_runs_from_decision_to_decision():
     np.testing.assert_array_equal(frames.active[:, 0, 0], np.arange(LENGTH) < NUM_FRAMES)
     np.testing.assert_array_equal(shorter.elapsed_s, FRAME * SLOT_S)
     assert not frames.elapsed_s[NUM_FRAMES:].any()
-    whole = lived()
+    whole = episodes()
     for leaf, of_all in zip(shorter.global_observation, whole.global_observation, strict=True):
         np.testing.assert_array_equal(leaf, of_all[::FRAME])  # the last is what followed the last frame
     np.testing.assert_array_equal(shorter.observation, whole.observation["orchestrate"][::FRAME])
@@ -110,7 +110,7 @@ def test_an_end_between_two_decisions_is_the_end_of_the_first():
     np.testing.assert_array_equal(frames.active[:, 0, 0], [True, True, False, False])
     np.testing.assert_array_equal(frames.done[:, 0], [False, True, True, True])
     assert not frames.terminated.any()
-    ended = lived()._replace(terminated=np.arange(LENGTH)[:, None] == np.full(NUM_STREAMS, 6))
+    ended = episodes()._replace(terminated=np.arange(LENGTH)[:, None] == np.full(NUM_STREAMS, 6))
     found = jax.jit(lambda one: of_group(one, "orchestrate", NUM_FRAMES))(ended)
     np.testing.assert_array_equal(found.terminated[:, 0], [False, True, False, False])
     open_end = own("orchestrate", NUM_FRAMES, length=LENGTH - 2)
@@ -151,8 +151,8 @@ def test_dispatchers_and_orchestrator_learn_what_is_best_together():
 
 def test_groups_that_are_not_there_and_adapters_of_one_kind_of_seat_say_so():
     with pytest.raises(ConfigError, match="a group 'nobody'"):
-        of_group(lived(), "nobody")
+        of_group(episodes(), "nobody")
     with pytest.raises(ConfigError, match="17 steps"):
-        of_group(lived(), "dispatch", LENGTH + 1)
+        of_group(episodes(), "dispatch", LENGTH + 1)
     with pytest.raises(ConfigError, match="clocks of their own"):
         stepwise(two_clocks(), 4)

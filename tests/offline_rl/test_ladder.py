@@ -5,7 +5,16 @@ import pytest
 from scipy.stats import ttest_rel
 
 from offline_rl.networks import Actor
-from offline_rl.recipes.ladder import Played, Rung, chosen_of, climb, gain_of, in_words, rungs_of, select_row
+from offline_rl.recipes.ladder import (
+    Rung,
+    RungResult,
+    chosen_of,
+    climb,
+    gain_of,
+    in_words,
+    rungs_of,
+    select_row,
+)
 
 NOBODY = Actor(None, None)  # type: ignore[arg-type]
 LUCK = 0.2 * np.random.default_rng(0).standard_normal(64)
@@ -14,7 +23,9 @@ LUCK = 0.2 * np.random.default_rng(0).standard_normal(64)
 def judged(_network, params):
     """A policy described by its own outcome: windows share their luck, `own` scatters beside it."""
     own = params.get("own", 0.0) * np.random.default_rng(params.get("seed", 1)).standard_normal(64)
-    return Played((params["value"] + LUCK + own)[: params.get("windows", 64)], params.get("unfamiliar", 0.0))
+    return RungResult(
+        (params["value"] + LUCK + own)[: params.get("windows", 64)], params.get("out_of_support", 0.0)
+    )
 
 
 def climbed(**policies):
@@ -46,10 +57,10 @@ def test_every_rung_is_held_against_the_one_that_stands() -> None:
 
 
 def test_a_policy_at_which_the_twin_guesses_is_not_taken() -> None:
-    guess = {"value": 0.99, "unfamiliar": 0.2}
+    guess = {"value": 0.99, "out_of_support": 0.2}
     assert chosen_of(climbed(rule={"value": 0.9}, guess=guess))[0] == "rule"
     alike = climbed(
-        rule={"value": 0.9, "unfamiliar": 0.3}, guess=guess
+        rule={"value": 0.9, "out_of_support": 0.3}, guess=guess
     )  # it guesses no more than at what it holds
     assert chosen_of(alike)[0] == "guess"
 
@@ -74,6 +85,8 @@ def test_the_interval_is_student_s_over_windows_that_both_settled() -> None:
 def test_seeds_are_chosen_by_value() -> None:
     stacked = {"value": np.array([0.1, 0.3, 0.2])}
     assert (
-        select_row(lambda _network, params: Played(np.array([float(params["value"])]), 0.0), NOBODY, stacked)
+        select_row(
+            lambda _network, params: RungResult(np.array([float(params["value"])]), 0.0), NOBODY, stacked
+        )
         == 1
     )

@@ -16,7 +16,7 @@ from offline_rl.export import export_policy, network_facts
 from offline_rl.networks import example_in
 from offline_rl.placement_contract import placement_contract
 from offline_rl.rules import fit_rules, numbers_of, rule_actor, rule_params
-from offline_rl.rules.actor import USUAL_SPREAD
+from offline_rl.rules.actor import RUN_TIME_SPREAD
 from offline_rl.rules.residual import on_rule, residual
 from offline_rl.runner import load_network
 from offline_rl.scorer import ScorerConfig
@@ -277,7 +277,7 @@ def test_little_is_taken_from_a_thin_log() -> None:
     assert few.latency == few.per_mib == (0.0, 0.0, 0.0)
     assert few.spread < 3.0
     nothing = fit_rules(jax.tree.map(lambda leaf: leaf[..., :0], offers), encoding)
-    assert nothing.spread == pytest.approx(USUAL_SPREAD)
+    assert nothing.spread == pytest.approx(RUN_TIME_SPREAD)
     assert nothing.num_runs == 0
 
 

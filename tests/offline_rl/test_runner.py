@@ -303,13 +303,13 @@ def test_books_forget_what_left_and_ignore_strangers(policy):
 
 
 def test_books_learn_what_is_usual_from_runs_that_end(policy):
-    """Each run moves the logarithm of its pair's ratio by `follow` of what it differs, `most_news` at most."""
+    """Each run moves the logarithm of its pair's ratio by a rate of what it differs, `max_log_error` at most."""
     ledger, other = policy.ledger(nodes_of(policy)), policy.ledger(nodes_of(policy))
     usual = policy.setting.nodes[0].run_ratio[1]
-    gain, most = policy.setting.follow, policy.setting.most_news
+    gain, most = policy.setting.adaptation_rate, policy.setting.max_log_error
     assert 0.0 < gain < 1.0
 
-    def usual_run_s(books, node="edge-0", request=REQUEST):
+    def mean_run_s(books, node="edge-0", request=REQUEST):
         return 2.0 * math.expm1(books.explain(request, NOW_S).features[node]["usual_run"])
 
     log_ratio = math.log(usual)
@@ -319,19 +319,19 @@ def test_books_learn_what_is_usual_from_runs_that_end(policy):
         ledger.finish(number, NOW_S + 1.0 + run_s)
         news = math.log(run_s / 20.0) - log_ratio
         log_ratio += gain * max(min(news, most), -most)
-        assert usual_run_s(ledger) == pytest.approx(20.0 * math.exp(log_ratio), rel=1e-5)
+        assert mean_run_s(ledger) == pytest.approx(20.0 * math.exp(log_ratio), rel=1e-5)
     for number, end in ((8, None), (9, NOW_S)):  # not seen to end, never started
         ledger.place(number, "edge-0", REQUEST, NOW_S)
         if end is None:
             ledger.start(number, NOW_S)
         ledger.finish(number, end)
-    assert usual_run_s(ledger) == pytest.approx(20.0 * math.exp(log_ratio), rel=1e-5)
+    assert mean_run_s(ledger) == pytest.approx(20.0 * math.exp(log_ratio), rel=1e-5)
     elsewhere = replace(REQUEST, service="service-2")
-    assert usual_run_s(ledger, "edge-1") == usual_run_s(other, "edge-1")
-    assert usual_run_s(ledger, request=elsewhere) == usual_run_s(other, request=elsewhere)
-    assert usual_run_s(other) == pytest.approx(20.0 * usual, rel=1e-5)  # books learn for themselves
+    assert mean_run_s(ledger, "edge-1") == mean_run_s(other, "edge-1")
+    assert mean_run_s(ledger, request=elsewhere) == mean_run_s(other, request=elsewhere)
+    assert mean_run_s(other) == pytest.approx(20.0 * usual, rel=1e-5)  # books learn for themselves
     other.remember(ledger)
-    assert usual_run_s(other) == usual_run_s(ledger)
+    assert mean_run_s(other) == mean_run_s(ledger)
 
 
 def test_what_books_learn_is_judged_against_what_training_knew(policy):
@@ -390,7 +390,7 @@ def test_what_books_learn_later_does_not_change_a_question(policy):
 
 
 def test_bundles_that_say_nothing_of_it_do_not_learn(free):
-    setting = replace(free.setting, follow=0.0)
+    setting = replace(free.setting, adaptation_rate=0.0)
     policy = Policy(free.exported)
     policy.setting = setting
     ledger = policy.ledger(nodes_of(policy))

@@ -12,7 +12,7 @@ from offline_rl.placement_contract import placement_contract
 from offline_rl.runner import Decision, features, load, load_network, table
 from offline_rl.runner.setting import RESOURCES, parse_setting
 from tests.offline_rl.bundles import BOUND, FREE, MLP, RESIDUAL, RULE, made_policy, made_system
-from tests.offline_rl.retelling import follow_and_compare, lived_by, retold
+from tests.offline_rl.retelling import episodes_of, follow_and_compare, retold
 from twin.contracts import Trajectory
 from twin.placement import types
 from twin.placement.encode import MONDAY_S
@@ -33,12 +33,12 @@ def test_names_are_those_of_training() -> None:
 
 
 class Case(NamedTuple):
-    """A bundle and the episodes its policy lived."""
+    """A bundle and the episodes its policy simulated."""
 
     folder: Path
     encoding: Encoding
     windows: Windows
-    lived: Trajectory
+    episodes: Trajectory
 
 
 @pytest.fixture(
@@ -57,18 +57,18 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     encoding = with_problem(encoding, view=view)
     encoding = replace(encoding, cluster=replace(encoding.cluster, knows_week=knows_week))
     params = made_policy(folder, encoding, network)
-    return Case(folder, encoding, windows, lived_by(params, network, encoding, windows))
+    return Case(folder, encoding, windows, episodes_of(params, network, encoding, windows))
 
 
 def test_whole_episodes_are_seen_and_decided_as_in_training(case: Case) -> None:
-    chosen, num_nowhere = follow_and_compare(load(case.folder), case.encoding, case.windows, case.lived)
+    chosen, num_nowhere = follow_and_compare(load(case.folder), case.encoding, case.windows, case.episodes)
     assert 0 < num_nowhere < 0.2 * case.windows.length.sum()
     assert len(chosen) > 1
 
 
 def test_books_and_descriptions_tell_the_same(case: Case) -> None:
     policy, num_held = load(case.folder, "onnx"), 0
-    for at, ledger, request, clock_s in retold(policy, case.encoding, case.windows, case.lived):
+    for at, ledger, request, clock_s in retold(policy, case.encoding, case.windows, case.episodes):
         if at[2] > 0:
             break
         nodes = ledger.nodes(clock_s)

@@ -35,14 +35,14 @@ def worth(system, actor, params):
         def policy(key, observation, legal):
             return actor.choose(params, key, observation, legal)
 
-        lived = rollout(key, system, policy, 4, (256,))
+        episodes = rollout(key, system, policy, 4, (256,))
         here = jnp.repeat(
-            lived.observation.point[:, 0, :, 0] > 0.5,
-            lived.observation.node.shape[2] // lived.observation.point.shape[2],
+            episodes.observation.point[:, 0, :, 0] > 0.5,
+            episodes.observation.node.shape[2] // episodes.observation.point.shape[2],
             1,
         )
-        rooms = jnp.sum(here & (lived.observation.node[:, 0, :, 0] > 0.5), axis=1)
-        return jnp.sum(lived.reward), jnp.sum(jnp.minimum(rooms, 2.0) / 2.0)
+        rooms = jnp.sum(here & (episodes.observation.node[:, 0, :, 0] > 0.5), axis=1)
+        return jnp.sum(episodes.reward), jnp.sum(jnp.minimum(rooms, 2.0) / 2.0)
 
     earned, best = play(jax.random.key(9))
     return float(earned / best)

@@ -22,7 +22,7 @@ def test_the_best_seed_is_the_one_whose_kept_policy_did_best() -> None:
         {"num_updates": 0},
         {"network": "transformer"},
         {"from_logs": ("dqn",)},
-        {"stray_nodes": -1.0},
+        {"randomise_nodes": -1.0},
     ],
 )
 def test_impossible_training_is_refused(wrong: dict) -> None:

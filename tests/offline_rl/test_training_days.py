@@ -61,7 +61,7 @@ def test_ranges_keep_flags_and_do_not_follow_one_strange_request(tmp_path: Path)
     assert load_training_days(tmp_path / "older") is None
 
 
-def lived(policy: Any, names: tuple[str, ...], rows: list[dict[str, Any]], slow: str = "") -> int:
+def episodes(policy: Any, names: tuple[str, ...], rows: list[dict[str, Any]], slow: str = "") -> int:
     """The decision of a logged day at which an alarm is raised, -1 without one; runs on `slow` take twice as long."""
     ledger, events = policy.ledger([{"name": name} for name in names]), []
     for number, row in enumerate(rows):
@@ -98,6 +98,6 @@ def test_simulated_days_raise_no_alarm_until_a_node_halves_its_speed(tmp_path: P
     made_policy(tmp_path / "bundle", encoding, FREE, ranges=(told.low, told.high), alarm=told.alarm)
     policy, names = load(tmp_path / "bundle"), encoding.cluster.node_names
     rows = [archive.read("requests", days=[day]).to_pylist() for day in days[3:]]
-    assert [lived(policy, names, of_day) for of_day in rows] == [-1, -1, -1]
+    assert [episodes(policy, names, of_day) for of_day in rows] == [-1, -1, -1]
     for name in names:
-        assert 0 < lived(policy, names, rows[0], slow=name) <= 200
+        assert 0 < episodes(policy, names, rows[0], slow=name) <= 200

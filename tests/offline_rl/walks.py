@@ -51,7 +51,7 @@ def as_trajectory(states, actions, last) -> Trajectory:
         action=actions[:, None].astype(np.int32),
         reward=REWARD[states, actions][:, None].astype(np.float32),
         settled=yes,
-        facts=(),
+        decision_info=(),
         outcome=(),
         elapsed_s=np.full((shape[0], shape[2]), STEP_S, np.float32),
         terminated=no[:, 0],

@@ -7,12 +7,12 @@ import pytest
 
 from logs_schema.errors import ConfigError
 from tests.ordering.making import jobs_of
-from twin.ordering.population import DAY_S, PopulationConfig, continued, fit_population, generate
+from twin.ordering.population import DAY_S, JobPopulationConfig, continued, fit_population, generate
 from twin.ordering.population_check import check_population, stretch_figures
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.types import OrderingError
 
-EXACT = PopulationConfig(
+EXACT = JobPopulationConfig(
     load_low=1.0, load_high=1.0, jitter_s=0.0, run_noise=0.0, resampled=0.0, continued=0.0
 )
 MONDAY = 4  # 1970-01-05
@@ -60,7 +60,7 @@ def test_jobs_stay_whole_and_follow_one_another_as_they_did():
 @pytest.mark.parametrize("load", [0.5, 1.0, 1.5, 2.0])
 def test_the_load_factor_is_the_ratio_of_the_numbers_of_visits(load):
     population = fit_population(working_month(), MONDAY, 28)
-    config = PopulationConfig(load, load, 0.0, 0.0, 0.0)
+    config = JobPopulationConfig(load, load, 0.0, 0.0, 0.0)
     counts = [np.sum(generate(population, seed, MONDAY, 28, config).agent == 0) for seed in range(40)]
     assert np.mean(counts) == pytest.approx(60 * load, rel=0.06)
 
@@ -129,7 +129,7 @@ def test_no_outcome_after_the_cutoff_changes_the_population():
 
 def test_run_times_keep_to_requests_that_the_drawn_ones_kept_to():
     population = fit_population(working_month(), MONDAY, 28)
-    jobs = generate(population, 1, MONDAY, 28, PopulationConfig(run_noise=2.0, resampled=0.5))
+    jobs = generate(population, 1, MONDAY, 28, JobPopulationConfig(run_noise=2.0, resampled=0.5))
     assert np.all(jobs.run_s <= jobs.requested_s)
     assert np.all(jobs.run_s >= 1.0)
 
@@ -160,8 +160,8 @@ def test_impossible_populations_are_refused():
     with pytest.raises(OrderingError, match="no population"):
         fit_population(month, MONDAY + 4000, 28)
     with pytest.raises(OrderingError, match="no job in 1 generated days"):
-        generate(fit_population(month, MONDAY, 5), 0, MONDAY, 1, PopulationConfig(1e-9, 1e-9))
+        generate(fit_population(month, MONDAY, 5), 0, MONDAY, 1, JobPopulationConfig(1e-9, 1e-9))
     with pytest.raises(ConfigError, match="load factors"):
-        PopulationConfig(2.0, 1.0)
+        JobPopulationConfig(2.0, 1.0)
     with pytest.raises(ConfigError, match="resampled"):
-        PopulationConfig(resampled=1.5)
+        JobPopulationConfig(resampled=1.5)

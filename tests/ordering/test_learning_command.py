@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from evaluation import cli
-from evaluation.certify.keeping import load_certificate
+from evaluation.certify.persistence import load_certificate
 from evaluation.jobs.products import load_comparison
 from logs_schema import Archive
 from logs_schema.product import read_manifest

@@ -18,8 +18,8 @@ from evaluation.problems.ordering.predicting import (
     Index,
     fit_predictor,
     labels_of,
-    lessons_of,
     log_logistic,
+    samples_of,
     score_of,
     scorer_of,
     seen_at,
@@ -157,7 +157,7 @@ def liars_and_honest(*, num_jobs=800):
 def test_the_index_learns_whose_requests_mean_nothing():
     jobs = liars_and_honest()
     start_s, until_s = replay(jobs, EASY, SAF).start_s, 21 * DAY_S
-    train, held_out = lessons_of(jobs, start_s, (0.0, until_s), EASY)
+    train, held_out = samples_of(jobs, start_s, (0.0, until_s), EASY)
     ended = np.sum(start_s + jobs.run_s < until_s)
     assert train[0].shape[1] + held_out[0].shape[1] == 2 * ended
     predictor, curve = fit_predictor(0, train, held_out)
@@ -169,7 +169,7 @@ def test_the_index_learns_whose_requests_mean_nothing():
     assert score[known & hasty].min() > score[known & ~hasty].max()
 
     with pytest.raises(OrderingError, match="0 jobs arrived and ended"):
-        lessons_of(jobs, np.full(len(start_s), np.nan), (0.0, until_s), EASY)
+        samples_of(jobs, np.full(len(start_s), np.nan), (0.0, until_s), EASY)
 
 
 def test_haste_and_share_are_what_they_are_called():

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import numpy as np
 import pytest
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.metrics import BOUNDED_SLOWDOWN, MEAN_WAIT, UTILISATION
 from evaluation.problems.ordering.comparing import REPLAY, TWIN, compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
@@ -113,7 +113,7 @@ def test_rules_are_compared_in_replay_and_twin_on_the_same_units():
     policies = rule_policies(POOL)
     comparison = compare_orders(
         plan, weeks, policies, POOL, SHORT, SilentProgress(),
-        facts={}, intervals=BootstrapConfig(num_replicates=200, min_units=2),
+        facts={}, intervals=IntervalConfig(num_replicates=200, min_units=2),
     )  # fmt: skip
     assert {judge.name for judge in comparison.judges} == {REPLAY, TWIN}
     shift = [week for week in plan.weeks if week.shift_days == 7]

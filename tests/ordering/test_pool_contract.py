@@ -15,7 +15,7 @@ from tests.ordering.making import jobs_of
 from tests.ordering.pooling import KEY, columns_of, cut_whole, joined, system_of
 from tests.reference.ordering_policy_loop import PolicyLoop
 from twin.environment import environment
-from twin.ordering.arrivals import Arrivals, Begun, Coming
+from twin.ordering.arrivals import Begun, Coming, JobArrivals
 from twin.ordering.config import COSTS, OrderingConfig
 from twin.ordering.costs import accrued
 from twin.ordering.features import JOB_FEATURES, NUM_GLOBAL, POOL_FEATURES
@@ -24,7 +24,7 @@ from twin.ordering.orders import by_requested
 from twin.ordering.play import actions_of, by_order, by_policy, by_scorer, play
 from twin.ordering.problem import ordering
 from twin.ordering.responses import queue_response, starts_of
-from twin.ordering.states import NEVER, Asked, Running
+from twin.ordering.states import NEVER, JobRequests, Running
 from twin.ordering.types import Pool
 from twin.ordering.users import histories, nobody
 from twin.rollout import follow
@@ -65,7 +65,7 @@ def trajectory():
     return jax.tree.map(np.asarray, run(WINDOWS, ACTIONS))
 
 
-class Told(PolicyLoop):
+class Completions(PolicyLoop):
     """The loop, which also tells a runner's caller what it would know."""
 
     def __init__(self, *arguments, **options):
@@ -106,7 +106,7 @@ def loops(trajectory):
     for stream, log in enumerate(LOGS):
         decide = Followed(trajectory.action[:, 0, stream])
         options = {"num_visible": 6, "queue_size": 40, "unit": 5.0, "week": int(WINDOWS.week[stream])}
-        loop = Told(columns_of(log), CAPACITY, True, decide, **options)
+        loop = Completions(columns_of(log), CAPACITY, True, decide, **options)
         loop.play()
         found.append(loop)
     return found
@@ -212,7 +212,7 @@ def test_nothing_observed_knows_how_long_a_running_job_will_run(trajectory, loop
     other = run(WINDOWS._replace(run=longer), ACTIONS)
     for stream, loop in enumerate(loops):
         upto = int(np.sum(np.array(loop.decided_at) <= instant))
-        for name in ("observation", "global_observation", "legal", "active", "illegal", "facts"):
+        for name in ("observation", "global_observation", "legal", "active", "illegal", "decision_info"):
             ours, theirs = (jax.tree.leaves(getattr(one, name)) for one in (other, trajectory))
             for one, two in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(one[:upto, ..., stream], two[:upto, ..., stream])
@@ -288,7 +288,7 @@ def test_policies_play_drawn_windows_and_rules_leave_actions_to_follow(trajector
     for stream, log in enumerate(LOGS):
         for decide in (lambda job, _: int(np.argmin(job[1])), Followed(np.asarray(actions)[:, 0, stream])):
             options = {"num_visible": 6, "queue_size": 40, "unit": 5.0}
-            loop = Told(columns_of(log), CAPACITY, True, decide, **options)
+            loop = Completions(columns_of(log), CAPACITY, True, decide, **options)
             np.testing.assert_array_equal(starts[:, stream], loop.play())
 
 
@@ -297,7 +297,7 @@ def test_histories_are_what_had_ended_by_then(trajectory):
     for stream, log in enumerate(LOGS):
         decide = Followed(trajectory.action[:, 0, stream])
         options = {"num_visible": 6, "queue_size": 40, "unit": 5.0}
-        loop = Told(columns_of(log), CAPACITY, True, decide, **options)
+        loop = Completions(columns_of(log), CAPACITY, True, decide, **options)
         start_s = np.array(loop.play()) + log.arrival_s[0]
         at_s = np.array([30.0, 1e6, 70.0]) + log.arrival_s[0]
         users = histories(log, CONFIG, start_s, at_s)
@@ -320,7 +320,7 @@ def thinking_user(run_ticks, think_ticks, num_jobs):
     def coming(private):
         number, arrival = private
         one = jnp.ones_like(number)
-        asked = Asked(arrival, 1000 * one, 2 * run_ticks * one, 0 * one, 0 * one)
+        asked = JobRequests(arrival, 1000 * one, 2 * run_ticks * one, 0 * one, 0 * one)
         return Coming(asked, run_ticks * one, number)
 
     def init(_key, streams):
@@ -333,7 +333,7 @@ def thinking_user(run_ticks, think_ticks, num_jobs):
         arrival = jnp.where(taken, NEVER, arrival)
         return number + taken, jnp.where(ended.happened, ended.clock + think_ticks, arrival)
 
-    return Arrivals(num_jobs, init, coming, move, lambda private: private[0] >= num_jobs)
+    return JobArrivals(num_jobs, init, coming, move, lambda private: private[0] >= num_jobs)
 
 
 def test_a_user_who_waits_for_results_sends_the_next_job_after_thinking():

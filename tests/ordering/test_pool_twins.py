@@ -16,7 +16,7 @@ from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs
-from twin.ordering.keeping import load_queue_twin
+from twin.ordering.persistence import load_queue_twin
 
 NO_RULES = CertifyConfig(max_weeks=6, num_copies=1, max_rows=400, num_replicates=200, rankings=False)
 SETTINGS = QUICK.replace("[order]", '[order]\npool = "big"', 1) + INDEX_ONLY

@@ -10,12 +10,12 @@ import pytest
 from evaluation import cli
 from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.keeping import find_certification, folder_beside, load_certificate
 from evaluation.certify.lines import Verdict
-from evaluation.certify.queues.asking import answer_lines, arrival_lines, jobs_trio
+from evaluation.certify.persistence import find_certification, folder_beside, load_certificate
 from evaluation.certify.queues.certifying import certify_queue
 from evaluation.certify.queues.held_out import hold_out_weeks, weeks_for_rules
-from evaluation.certify.queues.living import WEEKS, fixed_rules, real_weeks
+from evaluation.certify.queues.replayed_weeks import WEEKS, fixed_rules, real_weeks
+from evaluation.certify.queues.workload import answer_lines, arrival_lines, jobs_trio
 from evaluation.configuration import DaysConfig
 from evaluation.problems.ordering.fitting import training_days
 from evaluation.problems.ordering.foreign import FIT_POOL, refuse_other_machine
@@ -27,7 +27,7 @@ from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
 from tests.ordering.making import alike_weeks
 from twin.ordering.jobs import read_jobs
-from twin.ordering.keeping import fit_queue, load_queue_twin
+from twin.ordering.persistence import fit_queue, load_queue_twin
 from twin.ordering.windows import chosen
 from twin.placement.model import PlacementTwin
 

@@ -9,7 +9,7 @@ import pytest
 from evaluation import cli
 from evaluation.configuration import load_config
 from evaluation.jobs.products import load_comparison
-from evaluation.problems.ordering.learning import learn_index, lessons_before
+from evaluation.problems.ordering.learning import learn_index, samples_before
 from evaluation.problems.ordering.steps import build_queue_policy, load_queue_policy, training_of, weeks_after
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema import Archive
@@ -19,7 +19,7 @@ from logs_schema.progress import SilentProgress
 from offline_rl.runner import WaitingJob, load_queue
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs
-from twin.ordering.keeping import load_queue_twin
+from twin.ordering.persistence import load_queue_twin
 from twin.placement.model import load_encoding
 
 WITH_CLONE = """num_ppo_seeds = 0
@@ -55,8 +55,8 @@ def test_training_asks_for_a_passed_certificate_or_force(queue_made, tmp_path, c
 def test_the_index_is_the_one_that_the_log_itself_teaches(trained):
     folder, own = trained
     policy, twin = load_queue_policy(own / "policy"), load_queue_twin(folder / "twin")
-    lessons = lessons_before(read_jobs(Archive(folder / "archive")), twin.pool, twin.anchor, twin.num_days)
-    index, loss = learn_index(0, lessons)
+    samples = samples_before(read_jobs(Archive(folder / "archive")), twin.pool, twin.anchor, twin.num_days)
+    index, loss = learn_index(0, samples)
     (ours,) = policy.learned.indices
     for name, layer in index.predictor["params"].items():
         assert np.array_equal(ours.predictor["params"][name]["kernel"], layer["kernel"])

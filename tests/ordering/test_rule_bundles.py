@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.comparison.bootstrap import Estimate, Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Cell, Comparison, Difference, ShiftFacts
 from evaluation.problems.ordering.exporting import OWN_ORDER, export_rule, exportable_rule, policy_of_bundle
 from evaluation.problems.ordering.programs import OrderTrainingConfig
@@ -103,7 +103,7 @@ def told(verdicts, means):
     return Comparison({}, (), "", 0.95, "bounded_slowdown", (), (), facts, (), cells, differences, ())
 
 
-WORSE, BETTER, LEVEL = Verdict.WORSE, Verdict.BETTER, Verdict.CANNOT_TELL
+WORSE, BETTER, LEVEL = DifferenceVerdict.WORSE, DifferenceVerdict.BETTER, DifferenceVerdict.CANNOT_TELL
 
 
 @pytest.mark.parametrize(

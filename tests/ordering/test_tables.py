@@ -7,10 +7,10 @@ import pytest
 
 from evaluation import cli
 from evaluation.problems.ordering.config import OrderConfig
-from evaluation.problems.ordering.learning import ground_of
+from evaluation.problems.ordering.learning import anchor_data
 from evaluation.problems.ordering.programs import OrderTrainingConfig, problem_config
 from evaluation.problems.ordering.running import refuse_unplayable
-from evaluation.problems.ordering.tables import crowd_of, widened, with_tables
+from evaluation.problems.ordering.tables import occupancy_of, widened, with_tables
 from evaluation.problems.ordering.weeks import WeeksConfig
 from logs_schema.errors import ConfigError
 from tests.ordering.making import alike_weeks, jobs_of
@@ -36,8 +36,8 @@ def crowded():
 
 def test_the_crowd_of_a_schedule():
     jobs = jobs_of((0, 1, 9, 9), (1, 1, 9, 4), (1, 1, 9, 9), (5, 1, 9, 9), (6, 1, 9, 9))
-    assert crowd_of(jobs, np.array([0.0, 1.0, 9.0, 10.0, np.nan])) == (2, 2)  # who ends makes room
-    assert crowd_of(jobs, np.full(5, np.nan)) == (0, 0)
+    assert occupancy_of(jobs, np.array([0.0, 1.0, 9.0, 10.0, np.nan])) == (2, 2)  # who ends makes room
+    assert occupancy_of(jobs, np.full(5, np.nan)) == (0, 0)
 
 
 def test_a_log_where_606_jobs_run_at_once_is_learned_from(crowded):
@@ -45,7 +45,7 @@ def test_a_log_where_606_jobs_run_at_once_is_learned_from(crowded):
     config = with_tables(CONFIG, crowded, pool)
     assert (config.running_size, config.queue_size) == (1024, 256)
     population = fit_population(crowded, 7, 14)
-    ground = ground_of(crowded, population, pool, 21, config, 14)
+    ground = anchor_data(crowded, population, pool, 21, config, 14)
     assert int((ground.train.running.processors > 0).sum(axis=0).max()) > 128
 
 

@@ -64,16 +64,18 @@ def duration_s(
     return math.expm1(min(max(value, 0.0), math.log1p(limit_s / unit_s))) * unit_s
 
 
-def room_inputs(room_s: float, unit_s: float) -> np.ndarray:
+def availability_inputs(availability_s: float, unit_s: float) -> np.ndarray:
     """The inputs of the ensemble that no policy has."""
-    return np.array([math.log1p(room_s / unit_s), 0.1 * math.log1p(1000.0 * room_s / unit_s)], np.float32)
+    return np.array(
+        [math.log1p(availability_s / unit_s), 0.1 * math.log1p(1000.0 * availability_s / unit_s)], np.float32
+    )
 
 
 def answer(
     outputs: np.ndarray,
     uniforms: np.ndarray,
     clock_s: float,
-    room_s: float,
+    availability_s: float,
     usual: float,
     unit_s: float,
     limits_s: tuple[float, float],
@@ -89,7 +91,7 @@ def answer(
         return {"accepted": False, "start_s": never, "finish_s": never, "status": REJECTED}
     wait_s = 0.0
     if uniforms[3] >= at_once:
-        room = math.log1p(1000.0 * room_s / unit_s)
+        room = math.log1p(1000.0 * availability_s / unit_s)
         places = [2.0, 6.0, room, room + 1.0]
         wait_s = duration_s(outputs[4:16], uniforms[4:6], unit_s / 1000.0, limits_s[0], places, fixed=2)
     start_s = clock_s + wait_s

@@ -94,7 +94,7 @@ class PlacementLoop:
         """Settles every request whose fate is drawn, as at the end of a rollout."""
         self._move(math.inf)
 
-    def room_s(self, node: int) -> float:
+    def availability_s(self, node: int) -> float:
         """Time until those already on the node leave room for the request in hand, by their fates."""
         capacity, asked, held = self.cluster.capacity[:, node], self.request["demand"], []
         for one in self.in_flight[node]:

@@ -1,6 +1,6 @@
 """The rules of slot mode once more, as a plain Python loop over dicts and lists: one system, one slot after another.
 
-Written from the rules (docstrings of `evaluation.simulator.slots`; papers 001 II and 003 II-III with the CPU leak
+Written from the rules (docstrings of `evaluation.simulator.slots`; KaiS II and 003 II-III with the CPU leak
 repaired), not from their array code, with which it shares nothing but the world's numbers of the day and the first
 deployment. It is fed the same uniform numbers. With `single` every time is rounded to float32 as the arrays' are, so
 that the two can be compared event by event over long runs; without it the loop is as fast as plain Python is.
@@ -92,7 +92,7 @@ class SlotLoop(SlotView):
     # One slot
 
     def step(self, nodes: list[int | None], numbers: list[list[float]], change: list | None = None) -> None:
-        """Sends the requests in hand to `nodes` (None: not active), then lives one slot.
+        """Sends the requests in hand to `nodes` (None: not active), then plays one slot.
 
         Args:
             nodes: For every site the node, or None.

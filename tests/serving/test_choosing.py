@@ -19,16 +19,16 @@ from offline_rl.serving.choosing import (
     share_of,
     ten_point_scores,
 )
-from offline_rl.serving.cluster import View
+from offline_rl.serving.cluster import CandidateView
 from offline_rl.serving.fallbacks import ANY, FALLBACKS, FEWEST_REQUESTS, LEAST_LOADED
 from offline_rl.serving.service import ServiceConfig
 from tests.serving.making import NAMES, made_service
 
 
-def view_of(cores, committed, num_held, feasible) -> View:
+def view_of(cores, committed, num_held, feasible) -> CandidateView:
     names = tuple(f"n{index}" for index in range(len(cores)))
     numbers = (np.array(values, float) for values in (cores, committed, num_held))
-    return View(names, *numbers, {}, {}, np.array(feasible, bool))
+    return CandidateView(names, *numbers, {}, {}, np.array(feasible, bool))
 
 
 def test_the_fallbacks_do_what_they_say():

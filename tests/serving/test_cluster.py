@@ -11,9 +11,9 @@ from offline_rl.serving import cluster as cluster_module
 from offline_rl.serving import tallies
 from offline_rl.serving.app import App
 from offline_rl.serving.asks import Ask
-from offline_rl.serving.cluster import LOST_S, PATIENCE_S, Cluster, Placement
+from offline_rl.serving.cluster import LOST_S, PATIENCE_S, LiveCluster, PlacedRequest
 from offline_rl.serving.inventory import MAX_KINDS
-from offline_rl.serving.plain import Event
+from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import load_policy
 from tests.serving.bundles import RUN_S, make_bundle
 from tests.serving.making import NAMES, asked, made_policy, made_service, metric
@@ -23,14 +23,14 @@ def ask(identity: str = "r", names=NAMES, **wanted) -> Ask:
     return Ask(identity, 0.0, Request(**wanted), names)
 
 
-def placed(cluster: Cluster, identity: str, node: str, now_s: float, **wanted) -> Placement:
+def placed(cluster: LiveCluster, identity: str, node: str, now_s: float, **wanted) -> PlacedRequest:
     placement = cluster.placement(ask(identity, **wanted), cluster.view(ask(identity, **wanted)), node, now_s)
     cluster.place(placement)
     return placement
 
 
 def test_what_is_held_is_seen_and_an_older_decision_about_a_request_is_void():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     placed(cluster, "a", "node-1", 10.0, cpu_cores=4.0)
     placed(cluster, "b", "node-1", 11.0, cpu_cores=2.0)
     placed(cluster, "a", "node-2", 12.0, cpu_cores=4.0)
@@ -40,7 +40,7 @@ def test_what_is_held_is_seen_and_an_older_decision_about_a_request_is_void():
 
 
 def test_where_nobody_reports_a_request_is_over_after_its_run_time():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     placed(cluster, "a", "node-1", 0.0, requested_run_s=10.0)
     placed(cluster, "b", "node-1", 0.0)  # the made policy expects 60 s
     assert (cluster.expire(9.9), cluster.expire(10.0), cluster.expire(59.0), cluster.expire(60.0)) == (
@@ -53,14 +53,14 @@ def test_where_nobody_reports_a_request_is_over_after_its_run_time():
 
 
 def test_where_starts_are_reported_a_request_waits_for_its_own_and_runs_until_its_end():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     placed(cluster, "a", "node-1", 0.0, requested_run_s=1.0)
-    moved = cluster.report(Event("a", 5.0, "node-2", None))
+    moved = cluster.report(RequestEvent("a", 5.0, "node-2", None))
     assert (moved.node, moved.offered, moved.start_s, moved.finish_s) == ("node-2", "node-1", 5.0, None)
     assert cluster.expire(LOST_S) == 0  # a start was reported, so will be the end
-    ended = cluster.report(Event("a", 9.0, None, "completed"))
+    ended = cluster.report(RequestEvent("a", 9.0, None, "completed"))
     assert (ended.node, ended.start_s, ended.finish_s) == ("node-2", 5.0, 9.0)
-    assert cluster.report(Event("a", 9.0, None, "completed")) is None
+    assert cluster.report(RequestEvent("a", 9.0, None, "completed")) is None
     placed(cluster, "b", "node-1", 10.0, requested_run_s=1.0)
     assert (cluster.expire(10.0 + PATIENCE_S - 1), cluster.expire(10.0 + PATIENCE_S)) == (0, 1)
 
@@ -69,9 +69,9 @@ def test_where_starts_are_reported_a_request_waits_for_its_own_and_runs_until_it
     ("status", "start_s", "finish_s"), [("rejected", None, None), ("dropped", None, 7.0)]
 )
 def test_what_never_ran_has_no_start(status, start_s, finish_s):
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     placed(cluster, "a", "node-1", 0.0)
-    ended = cluster.report(Event("a", 7.0, None, status))
+    ended = cluster.report(RequestEvent("a", 7.0, None, status))
     assert (ended.start_s, ended.finish_s) == (start_s, finish_s)
 
 
@@ -81,16 +81,16 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
     opened = replace(
         policy, open_books=lambda nodes, now_s: made.append(policy.open_books(nodes, now_s)) or made[-1]
     )
-    cluster = Cluster(opened)
+    cluster = LiveCluster(opened)
     cluster.question(ask(), 0.0)
     placed(cluster, "assumed", "node-1", 0.0)  # nobody has reported a start, so far or later
-    cluster.report(Event("assumed", 1.0, None, "completed"))
+    cluster.report(RequestEvent("assumed", 1.0, None, "completed"))
     for identity, told, status in (
         ("ran", None, "completed"), ("moved", "node-3", "failed"), ("lost", None, "dropped"),
     ):  # fmt: skip
         placed(cluster, identity, "node-1", 0.0)
-        cluster.report(Event(identity, 2.0, None, None))
-        cluster.report(Event(identity, 5.0, told, status))
+        cluster.report(RequestEvent(identity, 2.0, None, None))
+        cluster.report(RequestEvent(identity, 5.0, told, status))
     ends = [one for one in made[0].ended if one[1] is not None]
     assert ends == [("ran", 5.0)]
     cluster.stock(
@@ -106,13 +106,13 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
 
 
 def test_events_before_the_decision_are_not_believed():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     placed(cluster, "a", "node-1", 100.0)
-    assert cluster.report(Event("a", 5.0, None, "completed")).finish_s == 100.0
+    assert cluster.report(RequestEvent("a", 5.0, None, "completed")).finish_s == 100.0
 
 
 def test_what_cannot_be_is_told_from_what_cannot_be_now():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     cluster.stock(
         [Node("node-0", available=False), Node("node-1", cpu_cores=2.0), Node("big", memory_gib=1000.0)]
     )
@@ -129,7 +129,7 @@ def test_what_cannot_be_is_told_from_what_cannot_be_now():
 
 
 def test_memory_of_kinds_is_bounded_and_stays_right():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     for number in range(3 * MAX_KINDS):
         view = cluster.view(ask(names=(f"x{number}", "node-1"), cpu_cores=1.0 + number))
         assert view.feasible.tolist() == [True, 1.0 + number <= 16.0]
@@ -144,7 +144,7 @@ def bundle(tmp_path_factory):
 
 def test_questions_are_answered_as_the_runner_answers_the_same_description(bundle):
     policy, served = load(bundle), load_policy(bundle)
-    cluster = Cluster(served)
+    cluster = LiveCluster(served)
     rng = np.random.default_rng(0)
     held: dict[str, list[Held]] = {name: [] for name in NAMES}
     for number in range(40):
@@ -166,17 +166,17 @@ def test_questions_are_answered_as_the_runner_answers_the_same_description(bundl
 
 def test_books_opened_anew_hold_what_the_old_ones_held(bundle):
     served = load_policy(bundle)
-    cluster = Cluster(served)
+    cluster = LiveCluster(served)
     for number in range(6):
         placed(cluster, f"r{number}", NAMES[number % 3], 0.0, cpu_cores=2.0)
-    cluster.report(Event("r0", 1.0, None, None))
+    cluster.report(RequestEvent("r0", 1.0, None, None))
     before = cluster.question(ask(), 2.0)().scores
     cluster.use(served)
     np.testing.assert_allclose(cluster.question(ask(), 2.0)().scores[1:], before[1:], rtol=1e-5)
 
 
 def test_a_node_heard_of_later_can_be_named(bundle):
-    cluster = Cluster(load_policy(bundle))
+    cluster = LiveCluster(load_policy(bundle))
     only = ask(names=("new",))
     assert cluster.question(only, 0.0)().node is None
     cluster.stock([Node("new", cpu_cores=8.0, site="zone-a")])
@@ -194,7 +194,7 @@ def told(identity: str, *nodes: Node, **wanted) -> Ask:
 
 
 def test_what_a_question_says_of_nodes_holds_for_that_question_alone(bundle):
-    cluster = Cluster(load_policy(bundle))
+    cluster = LiveCluster(load_policy(bundle))
     usual = ask(cpu_cores=2.0)
     before = cluster.question(usual, 0.0)()
     lie = [Node(name, available=False, cpu_cores=0.0, memory_gib=1e9, site="nowhere") for name in NAMES]
@@ -210,7 +210,7 @@ def test_what_a_question_says_of_nodes_holds_for_that_question_alone(bundle):
 
 
 def test_a_question_of_its_own_facts_is_answered_as_the_runner_answers_them_books_included(bundle):
-    policy, cluster = load(bundle), Cluster(load_policy(bundle))
+    policy, cluster = load(bundle), LiveCluster(load_policy(bundle))
     small = [Node("node-1", cpu_cores=4.0), Node("new", cpu_cores=32.0, memory_gib=64.0, site="zone-b")]
     held = {name: [] for name in (*NAMES, "new")}
     for number, name in enumerate(("node-0", "node-1", "new", "new", "node-3")):
@@ -232,7 +232,7 @@ def test_a_question_of_its_own_facts_is_answered_as_the_runner_answers_them_book
 def test_facts_that_agree_with_the_inventory_need_no_table_of_their_own(bundle):
     opened = []
     served = load_policy(bundle)
-    cluster = Cluster(
+    cluster = LiveCluster(
         replace(served, open_books=lambda *facts: opened.append(served.open_books(*facts)) or opened[-1])
     )
     same = told("r", *(Node(name, cpu_cores=16.0) for name in NAMES))
@@ -242,31 +242,31 @@ def test_facts_that_agree_with_the_inventory_need_no_table_of_their_own(bundle):
 
 
 def test_events_about_unknown_requests_change_nothing():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     for number in range(100):
-        assert cluster.report(Event(f"nobody-{number}", 5.0, "node-0", None)) is None
+        assert cluster.report(RequestEvent(f"nobody-{number}", 5.0, "node-0", None)) is None
     assert not cluster.hears_events
     placed(cluster, "a", "node-1", 0.0, requested_run_s=10.0)
     assert cluster.expire(10.0) == 1
 
 
 def test_one_reporter_among_many_that_report_nothing_does_not_speak_for_them():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     for number in range(50):
         placed(cluster, f"a{number}", "node-1", 0.0, requested_run_s=10.0)
     assert cluster.expire(10.0) == 50
     placed(cluster, "mine", "node-1", 20.0)
-    cluster.report(Event("mine", 21.0, None, None))
+    cluster.report(RequestEvent("mine", 21.0, None, None))
     assert not cluster.hears_events
     for number in range(60):  # all report
         placed(cluster, f"b{number}", "node-1", 30.0)
-        cluster.report(Event(f"b{number}", 31.0, None, None))
+        cluster.report(RequestEvent(f"b{number}", 31.0, None, None))
     assert cluster.hears_events
-    alone = Cluster(
+    alone = LiveCluster(
         made_policy()
     )  # a caller that comes first speaks for others until something is known of them
     placed(alone, "mine", "node-1", 0.0)
-    alone.report(Event("mine", 1.0, None, None))
+    alone.report(RequestEvent("mine", 1.0, None, None))
     placed(alone, "theirs", "node-1", 0.0)
     assert alone.hears_events
     alone.expire(PATIENCE_S)
@@ -278,16 +278,16 @@ def test_one_reporter_among_many_that_report_nothing_does_not_speak_for_them():
 
 
 def test_a_start_without_an_end_is_forgotten_in_the_end():
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     placed(cluster, "a", "node-1", 0.0, requested_run_s=10.0)
-    cluster.report(Event("a", 1.0, None, None))
+    cluster.report(RequestEvent("a", 1.0, None, None))
     assert (cluster.expire(LOST_S), cluster.expire(1.0 + LOST_S)) == (0, 1)
     assert cluster.placements == {}
 
 
 def test_names_that_only_questions_know_are_forgotten_when_they_hold_nothing(monkeypatch):
     monkeypatch.setattr(tallies, "MAX_GUESTS", 50)
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     for number in range(1000):
         placed(cluster, "r", f"guest-{number}", float(number))
     assert cluster.tallies.num_names <= 4 + 1 + 2 * 50
@@ -299,7 +299,7 @@ def test_names_that_only_questions_know_are_forgotten_when_they_hold_nothing(mon
 
 def test_names_of_candidates_in_flight_are_bounded(monkeypatch):
     monkeypatch.setattr(cluster_module, "MAX_NAMES", 1000)
-    cluster = Cluster(made_policy())
+    cluster = LiveCluster(made_policy())
     for number in range(100):
         names = tuple(f"{number}-{index}" for index in range(100))
         asked = ask(f"r{number}", names=names)
@@ -324,7 +324,7 @@ def test_ten_thousand_new_names_in_a_question_cost_others_nothing():
 def test_both_backends_decide_alike(tmp_path):
     bundle = make_bundle(tmp_path / "bundle", with_graph=True)
     numpy_answer, onnx_answer = (
-        Cluster(load_policy(bundle, backend)).question(ask(cpu_cores=2.0), 5.0)()
+        LiveCluster(load_policy(bundle, backend)).question(ask(cpu_cores=2.0), 5.0)()
         for backend in ("numpy", "onnx")
     )
     assert onnx_answer.node == numpy_answer.node

@@ -21,7 +21,7 @@ from offline_rl.serving.asks import Ask
 from offline_rl.serving.decision_log import DECISION_COLUMNS, REQUEST_COLUMNS, DecisionLog
 from offline_rl.serving.journal import Journal, whole_lines
 from offline_rl.serving.metrics import Metrics
-from offline_rl.serving.plain import Event
+from offline_rl.serving.plain import RequestEvent
 from tests.serving.making import NAMES, made_service, metric
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,13 +54,15 @@ def test_a_day_of_decisions_becomes_an_archive_with_outcomes_and_propensities(tm
     async def live() -> None:
         for number in range(6):
             await service.decide(
-                Ask(f"r{number}", now[0] - 1.0, wanted, NAMES[: 1 + number % 4], unsaid=frozenset())
+                Ask(f"r{number}", now[0] - 1.0, wanted, NAMES[: 1 + number % 4], unspecified=frozenset())
             )
             now[0] += 10.0
-        service.report([Event("r1", now[0], None, None), Event("r2", now[0], "node-0", None)])
-        service.report([Event("r1", now[0] + 5.0, None, "failed"), Event("r3", now[0], None, "rejected")])
+        service.report([RequestEvent("r1", now[0], None, None), RequestEvent("r2", now[0], "node-0", None)])
+        service.report(
+            [RequestEvent("r1", now[0] + 5.0, None, "failed"), RequestEvent("r3", now[0], None, "rejected")]
+        )
         await service.decide(Ask("r5", now[0], wanted, NAMES))  # asked again
-        await service.decide(Ask("late", now[0], wanted, ("node-3",), unsaid=frozenset({"cpu_cores"})))
+        await service.decide(Ask("late", now[0], wanted, ("node-3",), unspecified=frozenset({"cpu_cores"})))
 
     asyncio.run(live())
     service.log.close()

@@ -71,7 +71,7 @@ def test_what_a_pod_says_is_read_annotations_first():
 def test_a_pod_that_says_little_is_read_with_unknowns_not_guesses():
     asked = ask_of_pod({"metadata": {"name": "p"}}, (), {}, 1000.0)
     assert asked.request_id == "default/p"
-    assert asked.unsaid >= {"cpu_cores", "memory_gib", "input_mib"}
+    assert asked.unspecified >= {"cpu_cores", "memory_gib", "input_mib"}
     assert (asked.request.service, asked.request.site, asked.request.requested_run_s) == (None, None, None)
     owner = {"ownerReferences": [{"name": "other"}, {"name": "crunch", "controller": True}]}
     assert ask_of_pod(pod(**owner), (), {}, 1.0).request.service == "crunch"
@@ -166,7 +166,7 @@ def test_the_plain_door_reads_requests_nodes_and_instants():
     asked = ask_of_json({"request": request, "nodes": ["a", {"name": "b", "cpu_cores": 8}]}, (), 9.0)
     assert (asked.names, asked.arrival_s, asked.request.num_nodes) == (("a", "b"), 5.0, 2.0)
     assert asked.machines == {"b": Node("b", cpu_cores=8.0)}
-    assert {"memory_gib", "deadline_s"} <= asked.unsaid
+    assert {"memory_gib", "deadline_s"} <= asked.unspecified
     assert ask_of_json({"request": {"request_id": "r"}}, ("x", "y"), 9.0).names == ("x", "y")
 
 

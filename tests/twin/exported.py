@@ -6,7 +6,7 @@ import numpy as np
 
 from evaluation.baselines.random import RANDOM
 from evaluation.simulator.frames import FrameConfig, observing
-from evaluation.simulator.slots import SlotConfig, hurried
+from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance, instance
 from notebooks.batches.problem import Edges, batches_problem, edges_response
@@ -50,10 +50,10 @@ def without_chance(response: Response) -> Response:
         own, outcome = alone(own, state, action)
         return (step + 1, rank, own), outcome
 
-    def foretell(private: PyTree, state: PyTree) -> PyTree:
-        return _in_every_stream(response.foretell, private[1].ndim)(private[2], state)
+    def resolve_pending(private: PyTree, state: PyTree) -> PyTree:
+        return _in_every_stream(response.resolve_pending, private[1].ndim)(private[2], state)
 
-    return Response(init, advance, foretell)
+    return Response(init, advance, resolve_pending)
 
 
 def _in_every_stream(function, num_axes):
@@ -111,7 +111,7 @@ def frames(num_frames: int | None = None, drawn: bool = True) -> Environment:
 
 
 def _slot_case() -> Instance:
-    return instance(hurried(small_kais(2, 1), SLOTS, 0.6), SLOTS)
+    return instance(time_scaled(small_kais(2, 1), SLOTS, 0.6), SLOTS)
 
 
 def _begin_s(case: Instance, num_slots: int | None) -> float:

@@ -17,10 +17,10 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.twin.made import made_cluster, made_encoding
-from twin.placement.encode import Rows, cut_windows
+from twin.placement.encode import EncodedRows, cut_windows
 from twin.placement.encoding import Encoding
+from twin.placement.service_times import acceptances
 from twin.placement.types import COMPLETED, REJECTED, Requests
-from twin.placement.usual import acceptances
 from twin.placement.windows import Windows
 
 WILLING, STUBBORN = 0.95, 0.15
@@ -38,7 +38,7 @@ def campaign_encoding() -> Encoding:
     return made_encoding(CLUSTER, depth=64, time_unit_s=5.0)
 
 
-def campaign_rows(seed: int, count: int, *, stubborn: bool = True) -> Rows:
+def campaign_rows(seed: int, count: int, *, stubborn: bool = True) -> EncodedRows:
     """New agents all the time; without `stubborn` every agent accepts 55 %."""
     rng = np.random.default_rng(seed)
     agent = _spells(rng, count, MEAN_CAMPAIGN)
@@ -47,7 +47,7 @@ def campaign_rows(seed: int, count: int, *, stubborn: bool = True) -> Rows:
     return _rows(rng, agent, accepted)
 
 
-def returning_rows(seed: int, count: int, *, history: Rows | None = None) -> Rows:
+def returning_rows(seed: int, count: int, *, history: EncodedRows | None = None) -> EncodedRows:
     """The same agents in every log, every other one willing; what they usually accept is that of `history`.
 
     Args:
@@ -65,7 +65,7 @@ def returning_rows(seed: int, count: int, *, history: Rows | None = None) -> Row
     return rows._replace(request=told)
 
 
-def phase_rows(seed: int, count: int) -> Rows:
+def phase_rows(seed: int, count: int) -> EncodedRows:
     """Nodes are slow and fast in turn; agents are alike."""
     rng = np.random.default_rng(seed)
     pace = np.stack([_drawn(rng, count, MEAN_PHASE, FAST, SLOW) for _ in range(CLUSTER.num_nodes)])
@@ -73,14 +73,14 @@ def phase_rows(seed: int, count: int) -> Rows:
     return _rows(rng, agent, np.ones(count, bool), usual=1.0, pace=pace)
 
 
-def burst_rows(seed: int, count: int) -> Rows:
+def burst_rows(seed: int, count: int) -> EncodedRows:
     """Consecutive requests share a mood; agents are alike."""
     rng = np.random.default_rng(seed)
     accepted = rng.random(count) < _drawn(rng, count, MEAN_BURST, WILLING, STUBBORN)
     return _rows(rng, rng.integers(0, NUM_ALIKE, count), accepted)
 
 
-WORLDS: dict[str, Callable[[int, int], Rows]] = {
+WORLDS: dict[str, Callable[[int, int], EncodedRows]] = {
     "campaigns": campaign_rows,
     "returning": returning_rows,
     "phases": phase_rows,
@@ -94,7 +94,7 @@ def campaigns(seed: int, num_windows: int, num_steps: int, *, stubborn: bool = T
     return windows_of(campaign_rows(seed, num_windows * num_steps, stubborn=stubborn), num_steps)
 
 
-def windows_of(rows: Rows, num_steps: int) -> Windows:
+def windows_of(rows: EncodedRows, num_steps: int) -> Windows:
     """Windows that do not overlap."""
     return cut_windows(rows, np.ones(rows.num_rows, bool), campaign_encoding(), num_steps=num_steps)
 
@@ -110,7 +110,7 @@ def _drawn(rng: np.random.Generator, count: int, mean: int, one: float, other: f
     return np.where(rng.random(spell[-1] + 1) < 0.5, one, other)[spell]
 
 
-def _usual(history: Rows) -> np.ndarray:
+def _usual(history: EncodedRows) -> np.ndarray:
     """[NUM_RETURNING] what agents usually accept, as a twin is told it."""
     zero = np.zeros(history.num_rows, np.int64)
     names = np.array([f"{agent:03d}" for agent in history.request.agent])
@@ -127,8 +127,9 @@ def _rows(
     *,
     usual: float = 0.5 * (WILLING + STUBBORN),
     pace: np.ndarray | None = None,
-) -> Rows:
-    """A log of who asks and what is accepted; run times are `pace` [nodes, rows] times `RUN_S`, give or take."""
+) -> EncodedRows:
+    """A log of the submitting user and what is accepted; run times are `pace` [nodes, rows] times `RUN_S`, give or
+    take."""
     count = len(agent)
     arrival_s = 1.6e9 + np.cumsum(rng.uniform(0.5, 1.5, count))
     run_s = RUN_S * rng.lognormal(0.0, 0.1, count)
@@ -148,4 +149,6 @@ def _rows(
         accepts_home=told, accepts_elsewhere=told, accepts_cloud=told,
     )  # fmt: skip
     names = np.array([f"request-{i}" for i in range(count)])
-    return Rows(arrival_s, start_s, start_s + run_s, status, node, requests, names, np.zeros(count, bool))
+    return EncodedRows(
+        arrival_s, start_s, start_s + run_s, status, node, requests, names, np.zeros(count, bool)
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from twin.placement.bookkeeping import PlacementConfig
-from twin.placement.encode import Rows
+from twin.placement.encode import EncodedRows
 from twin.placement.encoding import Encoding, acceptance_of
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Cluster, Requests
 
@@ -86,7 +86,7 @@ def made_requests(rng: np.random.Generator, cluster: Cluster, shape: tuple[int, 
 
 def made_rows(
     rng: np.random.Generator, cluster: Cluster, count: int, gap_s: int = 3, run_s: int = 20
-) -> Rows:
+) -> EncodedRows:
     """A random log on whole seconds: ties, waits, refusals, drops, failures and unfinished requests included."""
     arrival_s = np.cumsum(rng.integers(0, gap_s + 1, count)).astype(float) + 1.6e9
     start_s = arrival_s + np.where(rng.random(count) < 0.5, 0, rng.integers(0, run_s, count))
@@ -98,4 +98,4 @@ def made_rows(
     node = rng.integers(0, cluster.num_nodes, count).astype(np.int32)
     requests = made_requests(rng, cluster, (count,))
     names = np.array([f"request-{i}" for i in range(count)])
-    return Rows(arrival_s, start_s, finish_s, status, node, requests, names, np.zeros(count, bool))
+    return EncodedRows(arrival_s, start_s, finish_s, status, node, requests, names, np.zeros(count, bool))

@@ -12,6 +12,7 @@ from tests.reference import networks_loop
 from tests.reference.placement_loop import NEVER, PlacementLoop, carried_in, request_at
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.environment import environment
+from twin.placement.availability import time_to_availability_s
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
@@ -28,7 +29,6 @@ from twin.placement.learned import (
 from twin.placement.outcome_model import NUM_UNIFORMS
 from twin.placement.replay import replay_table, replayed_answers
 from twin.placement.responses import drawn_response
-from twin.placement.room import room_in_s
 from twin.placement.types import COMPLETED, FAILED
 from twin.placement.windows import Windows, replayed_arrivals
 from twin.rollout import follow
@@ -85,7 +85,9 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
             np.testing.assert_allclose(history.observation.request[at], loop.observe_request(), atol=1e-5)
             legal = loop.legal()
             assert history.legal[at].tolist() == legal
-            np.testing.assert_allclose(history.note[at], loop.room_s(history.action[at]), atol=1e-3)
+            np.testing.assert_allclose(
+                history.response_aux[at], loop.availability_s(history.action[at]), atol=1e-3
+            )
             wanted = int(actions[step, window])
             assert history.action[step, 0, window] == (wanted if legal[wanted] else legal.index(True))
 
@@ -116,7 +118,7 @@ def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
     fates = replay_table(windows, cluster.num_nodes, own_run=False)
     answers = replayed_answers(windows, fates)
     response = drawn_response(cluster, 1, replayed_arrivals(windows), answers)
-    system = environment(placement(cluster, problem, follow=gain), response)
+    system = environment(placement(cluster, problem, adaptation_rate=gain), response)
     actions = jnp.asarray(
         np.random.default_rng(7).integers(0, cluster.num_nodes, windows.node.shape), jnp.int32
     )
@@ -127,9 +129,9 @@ def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
         held = {node: {**one, **one["fate"]} for node, one in carried_in(windows, window)}
         for step in range(windows.length[window]):
             clock_s, request = windows.arrival_s[step, window], request_at(windows.request, step, window)
-            usual_s = np.exp(log_ratio[request["service"]]) * request["expected_run_s"]
+            mean_run_s = np.exp(log_ratio[request["service"]]) * request["expected_run_s"]
             seen = history.observation.node[step, shown, :, 0, window]
-            np.testing.assert_allclose(seen, np.log1p(usual_s / problem.time_unit_s), rtol=1e-4)
+            np.testing.assert_allclose(seen, np.log1p(mean_run_s / problem.time_unit_s), rtol=1e-4)
             node = history.action[step, 0, window]
             fate = {name: getattr(fates.fate, name)[node, step, window].item() for name in NEVER}
             before = held.get(node)
@@ -138,8 +140,8 @@ def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
             run_s = 0.0 if before is None else before["finish_s"] - before["start_s"]
             if run_s > 0.0 and before["status"] in (COMPLETED, FAILED):
                 at = before["service"], node
-                news = np.log(run_s / before["expected_run_s"]) - log_ratio[at]
-                log_ratio[at] += gain * np.clip(news, -1.0, 1.0)
+                log_error = np.log(run_s / before["expected_run_s"]) - log_ratio[at]
+                log_ratio[at] += gain * np.clip(log_error, -1.0, 1.0)
                 moved += 1
             held[node] = {**request, **fate}
     assert moved > 5 * windows.num_windows
@@ -160,8 +162,8 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
     state = jax.jit(lambda key: system.reset(key, (streams,)))(jax.random.key(6))
     step, observe_global = jax.jit(system.step), jax.jit(system.problem.observe_global)
     answer = jax.jit(lambda key, *offer: answers.answer(key, None, *offer)[1])
-    foretell = jax.jit(lambda state: response.foretell(state.response, state.problem))
-    room = jax.jit(lambda state, node: room_in_s(cluster, state, node))
+    resolve_pending = jax.jit(lambda state: response.resolve_pending(state.response, state.problem))
+    availability = jax.jit(lambda state, node: time_to_availability_s(cluster, state, node))
     for number in range(20):
         key = jax.random.key(100 + number)
         node = np.array([[number % cluster.num_nodes, (number + 1) % cluster.num_nodes]], np.int32)
@@ -171,8 +173,8 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
         _, key_answers = jax.random.split(key)
         low = float(np.finfo(np.float32).tiny)
         uniforms = np.asarray(jax.random.uniform(key_answers, (NUM_UNIFORMS, 1, streams), minval=low))
-        room_s = np.asarray(room(foretell(state), node))
-        fate = answer(key_answers, state.problem, node, room_s)
+        availability_s = np.asarray(availability(resolve_pending(state), node))
+        fate = answer(key_answers, state.problem, node, availability_s)
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
             inputs = np.concatenate(
@@ -180,7 +182,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
                     full.node[:, node[0, stream], 0, stream],
                     chosen,
                     full.request[:, 0, stream],
-                    networks_loop.room_inputs(room_s[0, stream], unit_s),
+                    networks_loop.availability_inputs(availability_s[0, stream], unit_s),
                 ]
             )
             outputs = networks_loop.forward(networks_loop.layers_of(parameters, stream), inputs)
@@ -188,7 +190,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
                 outputs,
                 uniforms[:, 0, stream],
                 float(clock[stream]),
-                float(room_s[0, stream]),
+                float(availability_s[0, stream]),
                 float(inputs[ACCEPTANCE]),
                 unit_s,
                 (40.0, 60.0),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from evaluation.benches.compounding import Measured, as_ratios, together
+from evaluation.benches.compounding import MethodErrors, as_ratios, together
 from tests.twin.imitation_world import (
     NUM_RETURNING,
     RUN_S,
@@ -16,7 +16,7 @@ from tests.twin.imitation_world import (
     returning_rows,
     windows_of,
 )
-from twin.placement.encode import Rows
+from twin.placement.encode import EncodedRows
 from twin.placement.types import REJECTED
 
 MANY = 20_000
@@ -25,8 +25,8 @@ MANY = 20_000
 def test_ratios_are_paired_by_seed() -> None:
     """Ratios 0.5 and 0.7 of seeds that differ tenfold: their mean is 0.6, the ratio of the means is not."""
     seeds = [
-        [Measured("default", np.array([[9.0, 1.0]])), Measured("other", np.array([[9.0, 0.5]]))],
-        [Measured("default", np.array([[9.0, 10.0]])), Measured("other", np.array([[9.0, 7.0]]))],
+        [MethodErrors("default", np.array([[9.0, 1.0]])), MethodErrors("other", np.array([[9.0, 0.5]]))],
+        [MethodErrors("default", np.array([[9.0, 10.0]])), MethodErrors("other", np.array([[9.0, 7.0]]))],
     ]
     found = together(seeds)
     np.testing.assert_array_equal(found[1].distance, [[9.0, 0.5], [9.0, 7.0]])
@@ -37,12 +37,12 @@ def test_ratios_are_paired_by_seed() -> None:
 
 
 def test_a_single_seed_has_no_interval() -> None:
-    told = as_ratios([Measured("default", np.array([[2.0]]))], (100,), "default", 100)
+    told = as_ratios([MethodErrors("default", np.array([[2.0]]))], (100,), "default", 100)
     assert "[" not in told
 
 
 @pytest.mark.parametrize("rows_of", [campaign_rows, returning_rows])
-def test_agents_keep_their_preference(rows_of: Callable[[int, int], Rows]) -> None:
+def test_agents_keep_their_preference(rows_of: Callable[[int, int], EncodedRows]) -> None:
     rows = rows_of(0, MANY)
     count = np.bincount(rows.request.agent)
     often = count >= 50

@@ -45,9 +45,9 @@ CASES = [
     ),
     Case(
         "toy that foretells",
-        lambda: environment(toy_problem(), toy_response(length=50, foretells=True)),
-        lambda: environment(toy_problem(), toy_response(length=50, foretells=True, drawn=False)),
-        lambda: environment(toy_problem(), toy_response(length=4, foretells=True)),
+        lambda: environment(toy_problem(), toy_response(length=50, resolves_pending=True)),
+        lambda: environment(toy_problem(), toy_response(length=50, resolves_pending=True, drawn=False)),
+        lambda: environment(toy_problem(), toy_response(length=4, resolves_pending=True)),
         num_steps=7,
     ),
     Case(
@@ -159,7 +159,7 @@ def test_shapes_are_as_the_contract_says(case):
     for leaf in jax.tree.leaves((trajectory.observation, trajectory.legal)):
         assert leaf.shape[0] == case.num_steps
         assert leaf.shape[-2:] == (seats, *streams)
-    for leaf in jax.tree.leaves(trajectory.facts):
+    for leaf in jax.tree.leaves(trajectory.decision_info):
         assert leaf.shape[0] == case.num_steps
         assert leaf.shape[-2:] == (seats, *streams)
     for leaf in jax.tree.leaves(trajectory.global_observation):
@@ -245,7 +245,16 @@ def test_a_longer_rollout_begins_as_the_shorter_one(case):
     short = case.num_steps - 2
     long = run(actions)
     cut = run(jax.tree.map(lambda leaf: leaf[:short], actions))
-    for field in ("observation", "legal", "active", "action", "elapsed_s", "done", "illegal", "facts"):
+    for field in (
+        "observation",
+        "legal",
+        "active",
+        "action",
+        "elapsed_s",
+        "done",
+        "illegal",
+        "decision_info",
+    ):
         first = jax.tree.map(lambda leaf: leaf[:short], getattr(long, field))
         assert_same(getattr(cut, field), first, rtol=1e-6)
     settled = np.asarray(cut.settled)
@@ -264,7 +273,7 @@ def test_credit_brings_every_outcome_home(streams):
     code = np.full((total, width), -1, np.int32)
     passed = np.full((num_steps, 3, width), -1, np.int32)  # three rows a step, most of them empty
     held = np.full((5, width), -2, np.int32)
-    news = {name: np.zeros((num_steps, 3, width)) for name in ("settled", "value", "code")}
+    final = {name: np.zeros((num_steps, 3, width)) for name in ("settled", "value", "code")}
     kept = {name: np.zeros((5, width)) for name in ("settled", "value", "code")}
     for stream in range(width):
         decisions = rng.permutation(total)[:9]  # some are never heard of
@@ -274,7 +283,7 @@ def test_credit_brings_every_outcome_home(streams):
             row = (
                 (place // 3, place % 3, stream) if place < num_steps * 3 else (place - num_steps * 3, stream)
             )
-            store, numbers = (news, passed) if place < num_steps * 3 else (kept, held)
+            store, numbers = (final, passed) if place < num_steps * 3 else (kept, held)
             numbers[row] = decision
             for name, fact in facts.items():
                 store[name][row] = fact
@@ -290,7 +299,9 @@ def test_credit_brings_every_outcome_home(streams):
         return Records(shape(numbers, np.int32), shape(facts["settled"], bool), outcome)
 
     active = np.ones((num_steps, num_seats, *streams), bool)
-    known, outcome = jax.jit(credit)(records(passed, news, (num_steps, 3)), records(held, kept, (5,)), active)
+    known, outcome = jax.jit(credit)(
+        records(passed, final, (num_steps, 3)), records(held, kept, (5,)), active
+    )
     np.testing.assert_array_equal(known, settled.reshape(active.shape))
     np.testing.assert_array_equal(outcome["value"], value.reshape(active.shape))
     np.testing.assert_array_equal(outcome["code"], code.reshape(active.shape))

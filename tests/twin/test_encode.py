@@ -15,7 +15,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.contracts import Trajectory
-from twin.placement.encode import MONDAY_S, Rows, cut_windows, encode_rows
+from twin.placement.encode import MONDAY_S, EncodedRows, cut_windows, encode_rows
 from twin.placement.encoding import Encoding, day_start_s
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import answers_of_history, replay_environment, replay_log
@@ -27,7 +27,7 @@ from twin.rollout import follow
 NAMES = [feature.name for feature in NODE_FEATURES]
 
 
-def logged_counts(rows: Rows, node: int, now: float, first: int) -> tuple[int, int]:
+def logged_counts(rows: EncodedRows, node: int, now: float, first: int) -> tuple[int, int]:
     """Requests running and waiting on a node as the log says, before row `first` is placed."""
     before = np.arange(rows.num_rows) < first
     here = before & (rows.node == node) & (rows.status != REJECTED) & (rows.finish_s > now)

@@ -24,15 +24,15 @@ from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import earth_movers, state_distance
 from twin.imitation.generator import Limits, choose, draw_again, init_generator
 from twin.imitation.guards import Look, refuse_divergence, stop_reason
-from twin.imitation.keeping import load_imitation, save_imitation
 from twin.imitation.kinds import (
     NUM_SLOTS,
     drawn_kind,
-    luck_of,
     marginal_log_likelihood,
     same_agent,
     slot_of,
+    uniform_hash,
 )
+from twin.imitation.persistence import load_imitation, save_imitation
 from twin.imitation.proximal import returns_to_go
 from twin.imitation.training import Fitted, ImitationModel, fit_imitation
 from twin.placement.features import NODE_FEATURES, request_features
@@ -42,11 +42,13 @@ from twin.placement.types import Observation
 
 def test_luck_stays_with_an_agent_and_is_uniform_and_independent() -> None:
     @jax.jit
-    def luck_of_agents(agent: jax.Array) -> jax.Array:
+    def uniforms_of_agents(agent: jax.Array) -> jax.Array:
         seeds = jax.random.bits(jax.random.key(0), (500,), jnp.uint32)
-        return luck_of(seeds, slot_of(jnp.broadcast_to(agent[:, None], (5, 500))), jnp.arange(5)[:, None])
+        return uniform_hash(
+            seeds, slot_of(jnp.broadcast_to(agent[:, None], (5, 500))), jnp.arange(5)[:, None]
+        )
 
-    luck = np.asarray(luck_of_agents(np.array([3, 8, 3 + NUM_SLOTS, -1, -1], np.int32)))
+    luck = np.asarray(uniforms_of_agents(np.array([3, 8, 3 + NUM_SLOTS, -1, -1], np.int32)))
     assert (luck[0] == luck[2]).all()
     assert stats.kstest(luck[[0, 1, 3, 4]].ravel(), "uniform").pvalue > 1e-3
     for one, two in ((0, 1), (0, 3), (3, 4)):
@@ -54,7 +56,7 @@ def test_luck_stays_with_an_agent_and_is_uniform_and_independent() -> None:
 
 
 def test_a_rollout_and_the_whole_window_have_the_same_luck() -> None:
-    seeds, luck = np.array([5, 17], np.uint32), jax.jit(luck_of)
+    seeds, luck = np.array([5, 17], np.uint32), jax.jit(uniform_hash)
     slot = np.array([[1, 2], [-1, 2], [1, -1]], np.int32)
     whole = luck(seeds, slot, np.arange(3, dtype=np.int32)[:, None])
     steps = [np.asarray(luck(seeds, slot[i][None], np.int32(i)))[0] for i in range(3)]

@@ -11,7 +11,7 @@ import pytest
 
 from evaluation.certify.building import build_certificate
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.keeping import load_certificate
+from evaluation.certify.persistence import load_certificate
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.configuration import DaysConfig, RunConfig, build
 from evaluation.problems.placement.steps import CURVES, NO_GAME, _play_game, build_twin
@@ -53,7 +53,7 @@ def test_the_game_draws_what_the_twin_draws() -> None:
         drawn_response(ENCODING.cluster, ENCODING.problem.depth, replayed_arrivals(windows), twin),
     )
     state = jax.jit(lambda key: system.reset(key, (4,)).problem)(jax.random.key(1))
-    node, room_s = jnp.array([[0, 1, 0, 1]]), jnp.array([[0.0, 3.0, 70.0, 0.2]])
+    node, availability_s = jnp.array([[0, 1, 0, 1]]), jnp.array([[0.0, 3.0, 70.0, 0.2]])
     key = jax.random.key(2)
     low = float(np.finfo(np.float32).tiny)
     uniforms = jax.random.uniform(key, (NUM_UNIFORMS, 1, 4), minval=low)
@@ -62,8 +62,11 @@ def test_the_game_draws_what_the_twin_draws() -> None:
 
     @jax.jit
     def answered(state):
-        each = (ways.answer(key, ways.init(key, (4,)), state, node, room_s)[1] for ways in (twin, game, told))
-        return tuple(each), twin.note(state, node), game.note(state, node)
+        each = (
+            ways.answer(key, ways.init(key, (4,)), state, node, availability_s)[1]
+            for ways in (twin, game, told)
+        )
+        return tuple(each), twin.response_aux(state, node), game.response_aux(state, node)
 
     (first, *others), *rooms = answered(state)
     for other in others:

@@ -37,7 +37,7 @@ def test_what_a_rollout_drew_is_drawn_again() -> None:
     np.testing.assert_array_equal((dropped & accepted), status == DROPPED)
     np.testing.assert_array_equal((failed & accepted & ~dropped), status == FAILED)
     ran = accepted & ~dropped
-    wait_s = (outcome.start_s - history.facts.arrival_s)[:, 0]
+    wait_s = (outcome.start_s - history.decision_info.arrival_s)[:, 0]
     np.testing.assert_allclose(np.asarray(drawn.drawn.wait_s)[ran], wait_s[ran], rtol=1e-3, atol=1e-3)
     run_s = (outcome.finish_s - outcome.start_s)[:, 0]
     np.testing.assert_allclose(np.asarray(drawn.drawn.run_s)[ran], run_s[ran], rtol=1e-3, atol=1e-3)

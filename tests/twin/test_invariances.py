@@ -11,7 +11,7 @@ from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.contracts import Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.encode import Rows, cut_windows
+from twin.placement.encode import EncodedRows, cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import replay_log
@@ -25,7 +25,7 @@ STEPS = 30
 
 
 @pytest.fixture(scope="module")
-def rows() -> Rows:
+def rows() -> EncodedRows:
     """Every logged decision is legal, and some requests are kept off the first node by their rule."""
     made = made_rows(np.random.default_rng(11), made_cluster(), 3 * STEPS)
     small = np.minimum(made.request.demand, 1.0) * np.array([[1.0], [1.0], [0.0]], np.float32)
@@ -34,11 +34,11 @@ def rows() -> Rows:
 
 
 @pytest.fixture(scope="module")
-def plain(rows: Rows) -> Trajectory:
+def plain(rows: EncodedRows) -> Trajectory:
     return history_of(rows, made_encoding(made_cluster(), depth=8))
 
 
-def history_of(rows: Rows, encoding: Encoding) -> Trajectory:
+def history_of(rows: EncodedRows, encoding: Encoding) -> Trajectory:
     windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
     assert windows.num_overflow == 0
     history = jax.tree.map(np.asarray, replay_log(windows, encoding))
@@ -70,7 +70,7 @@ def same_outcomes(one: Trajectory, other: Trajectory, where: np.ndarray) -> None
         np.testing.assert_array_equal(a[settled], b[settled])
 
 
-def test_permuting_nodes_permutes_results(rows: Rows, plain: Trajectory) -> None:
+def test_permuting_nodes_permutes_results(rows: EncodedRows, plain: Trajectory) -> None:
     cluster, order = made_cluster(), np.array([2, 0, 3, 1])
     place_of = np.argsort(order)
     encoding = made_encoding(rearranged(cluster, order), depth=8)
@@ -83,7 +83,9 @@ def test_permuting_nodes_permutes_results(rows: Rows, plain: Trajectory) -> None
     np.testing.assert_array_equal(plain.legal[:, order], other.legal)
 
 
-def test_deeper_tables_change_nothing(rows: Rows, plain: Trajectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deeper_tables_change_nothing(
+    rows: EncodedRows, plain: Trajectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The deep ones are folded as a single block, the plain ones in a loop over blocks, and what is left over."""
     monkeypatch.setattr("twin.placement.slots.MAX_UNROLLED", 32)
     deeper = history_of(rows, made_encoding(made_cluster(), depth=20))
@@ -93,7 +95,7 @@ def test_deeper_tables_change_nothing(rows: Rows, plain: Trajectory, monkeypatch
     np.testing.assert_array_equal(plain.action, deeper.action)
 
 
-def test_a_node_nobody_may_use_changes_nothing(rows: Rows, plain: Trajectory) -> None:
+def test_a_node_nobody_may_use_changes_nothing(rows: EncodedRows, plain: Trajectory) -> None:
     cluster = made_cluster()
     padded = replace(
         cluster,
@@ -114,7 +116,7 @@ def test_a_node_nobody_may_use_changes_nothing(rows: Rows, plain: Trajectory) ->
 
 
 @pytest.fixture(scope="module")
-def learned(rows: Rows) -> tuple:
+def learned(rows: EncodedRows) -> tuple:
     encoding = made_encoding(made_cluster(), depth=8)
     windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
     config = AnswerConfig(num_members=2, hidden=(8,))
@@ -147,8 +149,8 @@ def test_learned_outcomes_are_possible(learned: tuple) -> None:
     for name in ("start_s", "finish_s"):
         times = getattr(path.outcome, name)
         known = path.settled & np.isfinite(times)
-        assert (times[known] >= path.facts.arrival_s[known] - 1e-3).all()
-        assert (times[known] <= path.facts.arrival_s[known] + 90.0 + 1e-2).all()
+        assert (times[known] >= path.decision_info.arrival_s[known] - 1e-3).all()
+        assert (times[known] <= path.decision_info.arrival_s[known] + 90.0 + 1e-2).all()
     names = [feature.name for feature in NODE_FEATURES]
     assert np.isfinite(path.global_observation.node).all()
     assert (path.global_observation.node[:, names.index("num_running")] >= 0).all()

@@ -43,14 +43,14 @@ def test_a_leaf_given_nothing_is_refused():
 
 def test_the_environment_hands_on_legal_actions_alone():
     actions = {"amount": jnp.full((3, 2, 4), 7.0), "grade": jnp.full((3, 2, 4), 1, jnp.int32)}
-    lived = jax.jit(lambda: follow(KEY, dosing(), actions, (4,)))()
-    assert np.all(np.asarray(lived.action["amount"])[:, 0] == 2.5)
-    assert np.all(np.asarray(lived.action["amount"])[:, 1] == 1.0)
-    assert np.all(lived.illegal)
+    episodes = jax.jit(lambda: follow(KEY, dosing(), actions, (4,)))()
+    assert np.all(np.asarray(episodes.action["amount"])[:, 0] == 2.5)
+    assert np.all(np.asarray(episodes.action["amount"])[:, 1] == 1.0)
+    assert np.all(episodes.illegal)
     pairs = {"first": jnp.zeros((3, 1, 4), jnp.int32), "second": jnp.ones((3, 1, 4), jnp.int32)}
-    lived = jax.jit(lambda: follow(KEY, pairing(), pairs, (4,)))()
-    assert np.all(np.asarray(lived.action["second"]) == 0)
-    assert np.all(lived.illegal)
+    episodes = jax.jit(lambda: follow(KEY, pairing(), pairs, (4,)))()
+    assert np.all(np.asarray(episodes.action["second"]) == 0)
+    assert np.all(episodes.illegal)
 
 
 def test_steps_of_other_kinds_of_leaves_are_taken_one_by_one():

@@ -12,7 +12,7 @@ from twin.placement.fit import fit_answers, fit_program
 from twin.placement.history import Offers
 from twin.placement.learned import ACCEPTANCE, AnswerConfig, answer_network, answer_parameters, num_inputs
 from twin.placement.outcome_model import (
-    DOUBT,
+    MIN_PROBABILITY,
     NUM_OUTPUTS,
     NUM_UNIFORMS,
     RUN_PLACES,
@@ -106,7 +106,7 @@ def test_an_untrained_network_accepts_what_is_usually_accepted() -> None:
     usual = np.array([0.0, 0.3, 0.5, 0.9, 1.0])
     told = split_outputs(jnp.zeros((NUM_OUTPUTS, 5)), acceptance=jnp.asarray(usual))
     chances = np.asarray(jax.nn.sigmoid(told.accept_logit))
-    np.testing.assert_allclose(chances, np.clip(usual, DOUBT, 1.0 - DOUBT), rtol=1e-5)
+    np.testing.assert_allclose(chances, np.clip(usual, MIN_PROBABILITY, 1.0 - MIN_PROBABILITY), rtol=1e-5)
 
 
 def test_likelihood_of_discrete_parts_sums_to_one() -> None:

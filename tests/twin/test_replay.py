@@ -8,7 +8,7 @@ import pytest
 from tests.twin.made import made_cluster, made_encoding, made_requests, made_rows
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.encode import Rows, cut_windows
+from twin.placement.encode import EncodedRows, cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_environment
 from twin.placement.replay import nearest_donor, replay_table, with_logged_luck
@@ -30,7 +30,7 @@ def hand_made(node: list[int], service: list[int], wait: list, run: list, status
         service=np.array(service, np.int32), rule=np.zeros(count, np.int32)
     )
     names = np.array([str(i) for i in range(count)])
-    rows = Rows(
+    rows = EncodedRows(
         arrival_s, start_s, finish_s, np.array(status, np.int32), np.array(node, np.int32), request, names,
         np.zeros(count, bool),
     )  # fmt: skip
@@ -179,7 +179,7 @@ def test_logged_decisions_have_the_logged_luck_and_the_system_s_waits(system: tu
     nodes = np.where(other[None], encoding.cluster.num_nodes - 1, np.maximum(windows.node, 0))[:, None]
 
     @jax.jit
-    def lived(follows):
+    def episodes(follows):
         response = drawn_response(
             encoding.cluster, encoding.problem.depth, replayed_arrivals(windows),
             with_logged_luck(plain, windows, follows),
@@ -187,7 +187,7 @@ def test_logged_decisions_have_the_logged_luck_and_the_system_s_waits(system: tu
         made = environment(placement(encoding.cluster, encoding.problem), response)
         return follow(jax.random.key(0), made, jnp.asarray(nodes), (windows.num_windows,))
 
-    told, free = lived(True), lived(False)
+    told, free = episodes(True), episodes(False)
     action, start_s, finish_s, status = (
         np.asarray(leaf)[:, 0]
         for leaf in (told.action, told.outcome.start_s, told.outcome.finish_s, told.outcome.status)

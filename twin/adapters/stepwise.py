@@ -20,7 +20,7 @@ class Episode(NamedTuple):
     """All of one episode, to be handed back to `step`."""
 
     system: EnvironmentState
-    facts: PyTree  # leaves [num_steps * seats, ...]: what was known of every decision so far
+    decision_info: PyTree  # leaves [num_steps * seats, ...]: what was known of every decision so far
     paid: Array  # [num_steps * seats] bool: the decision's reward has been given out
 
 
@@ -73,9 +73,9 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
     def reset(key: Array) -> tuple[Episode, TimeStep]:
         system = environment.reset(key, ())
         action = any_legal(problem.legal(system.problem))
-        shapes = jax.eval_shape(problem.facts, system.problem, action)
-        facts = jax.tree.map(lambda leaf: jnp.zeros((total, *leaf.shape[:-1]), leaf.dtype), shapes)
-        episode = Episode(system, facts, jnp.zeros(total, bool))
+        shapes = jax.eval_shape(problem.decision_info, system.problem, action)
+        decision_info = jax.tree.map(lambda leaf: jnp.zeros((total, *leaf.shape[:-1]), leaf.dtype), shapes)
+        episode = Episode(system, decision_info, jnp.zeros(total, bool))
         nothing = jnp.zeros(num_seats, jnp.float32)
         return episode, _look(episode, nothing, jnp.float32(0.0), jnp.array(False))
 
@@ -89,12 +89,12 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
             rows = jnp.moveaxis(new, -1, 0).astype(kept.dtype)
             return jax.lax.dynamic_update_slice_in_dim(kept, rows, first, axis=0)
 
-        facts = jax.tree.map(file, episode.facts, transition.facts)
+        decision_info = jax.tree.map(file, episode.decision_info, transition.decision_info)
         ends = system.done | (system.step >= num_steps)
         held, told = problem.remaining(system.problem), environment.settle(system)
         held = jax.tree.map(lambda last, now: jnp.where(ends, last, now), told, held)
-        paid, reward = _pay(problem, episode.paid, facts, (transition.left, held))
-        following = Episode(system, facts, paid)
+        paid, reward = _pay(problem, episode.paid, decision_info, (transition.left, held))
+        following = Episode(system, decision_info, paid)
         following = jax.tree.map(lambda old, new: jnp.where(over, old, new), episode, following)
         look = _look(
             following, jnp.where(over, 0.0, reward), jnp.where(over, 0.0, transition.elapsed_s), ends | over
@@ -119,7 +119,9 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
     return Stepwise(reset, step, num_seats, num_steps)
 
 
-def _pay(problem: Problem, paid: Array, facts: PyTree, sources: tuple[Records, ...]) -> tuple[Array, Array]:
+def _pay(
+    problem: Problem, paid: Array, decision_info: PyTree, sources: tuple[Records, ...]
+) -> tuple[Array, Array]:
     """Gives out what has settled and was not paid yet; rewards by the seat of the decision."""
     num_seats, total = problem.num_seats, len(paid)
     reward = jnp.zeros(num_seats, jnp.float32)
@@ -127,7 +129,7 @@ def _pay(problem: Problem, paid: Array, facts: PyTree, sources: tuple[Records, .
         known = (records.decision >= 0) & (records.decision < total)
         index = jnp.where(known, records.decision, 0)
         due = known & records.settled & ~paid[index]
-        of_decisions = jax.tree.map(lambda leaf, index=index: jnp.moveaxis(leaf[index], 0, -1), facts)
+        of_decisions = jax.tree.map(lambda leaf, index=index: jnp.moveaxis(leaf[index], 0, -1), decision_info)
         worth = jnp.where(due, problem.reward(of_decisions, records.outcome), 0.0)
         seat = jnp.arange(num_seats, dtype=jnp.int32)[:, None] == (index % num_seats)[None]
         reward = reward + jnp.sum(jnp.where(seat, worth[None], 0.0), axis=1)

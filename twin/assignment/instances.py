@@ -1,4 +1,4 @@
-"""Instances drawn by rule, as in paper 002, section VII-A: a region of Q among N edges, and Z requests.
+"""Instances drawn by rule, as in CoRaiS, section VII-A: a region of Q among N edges, and Z requests.
 
 The text at hand has lost the ranges. Those of `InstanceConfig` were chosen so that running every request where it came
 (`local`) and one random assignment stand to the best that can be found about as in the paper's table III.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from twin.assignment.types import Costs, Edges, Instance, Requests
+from twin.assignment.types import AssignmentInstance, Costs, Edges, RoundRequests
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class InstanceConfig:
             )  # fmt: skip
 
 
-def draw_instances(rng: np.random.Generator, config: InstanceConfig, num_instances: int) -> Instance:
+def draw_instances(
+    rng: np.random.Generator, config: InstanceConfig, num_instances: int
+) -> AssignmentInstance:
     """A batch of instances; leaves [instances, ...]."""
     batch, num_edges = num_instances, config.num_edges
     all_xy = rng.uniform(size=(batch, config.num_all_edges, 2))
@@ -59,17 +61,17 @@ def draw_instances(rng: np.random.Generator, config: InstanceConfig, num_instanc
     shape = (batch, config.num_requests)
     source = rng.integers(num_edges, size=shape)
     predicted = rng.integers(config.num_all_edges, size=shape)
-    requests = Requests(
+    requests = RoundRequests(
         source=source,
         predicted=np.where(predicted < num_edges, predicted, -1),
         predicted_xy=np.take_along_axis(all_xy, predicted[..., None], axis=1),
         input_mib=rng.uniform(*config.size_mib, size=shape),
         output_mib=rng.uniform(*config.size_mib, size=shape),
     )
-    return Instance(edges, requests, costs_of(edges, requests, config.transfer_s))
+    return AssignmentInstance(edges, requests, costs_of(edges, requests, config.transfer_s))
 
 
-def costs_of(edges: Edges, requests: Requests, transfer_s: float) -> Costs:
+def costs_of(edges: Edges, requests: RoundRequests, transfer_s: float) -> Costs:
     """What the objective needs: computing by each edge's function, ways by size and distance.
 
     Args:

@@ -1,4 +1,4 @@
-"""The objective of a round, exactly: when the last request of every edge is answered (paper 002, equations 6-15).
+"""The objective of a round, exactly: when the last request of every edge is answered (CoRaiS, equations 6-15).
 
     C_q = local_s_q + sum of work_s of requests that came to q and stay                     (7)
     I_q = transferred_s_q + sum of work_s of requests that are sent to q                    (8)

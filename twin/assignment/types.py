@@ -1,6 +1,6 @@
 """The arrays of the assignment problem; NumPy, batch axes first, then requests [Z], then edges [Q].
 
-Source: paper 002 (CoRaiS), sections IV and V. Times are in seconds from the round's decision on.
+Source: CoRaiS (CoRaiS), sections IV and V. Times are in seconds from the round's decision on.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class Edges(NamedTuple):
     transferred_result_s: Leaf  # (5) of the latter
 
 
-class Requests(NamedTuple):
+class RoundRequests(NamedTuple):
     """New requests of a round; leaves [*batch, Z]."""
 
     source: Leaf  # int: edge that holds the request
@@ -48,11 +48,11 @@ class Costs(NamedTuple):
     returning_s: Leaf  # [*batch, Q] the larger of both results' ways
 
 
-class Instance(NamedTuple):
+class AssignmentInstance(NamedTuple):
     """A round, or a batch of rounds of one size: what is seen, and what it costs."""
 
     edges: Edges
-    requests: Requests
+    requests: RoundRequests
     costs: Costs
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from twin.contracts import Array, PyTree
-from twin.imitation.decisions import Decisions, logged_decisions, some_windows
+from twin.imitation.decisions import LoggedDecisions, logged_decisions, some_windows
 from twin.imitation.fidelity import STATE_FEATURES
 from twin.networks import MLP, apply
 from twin.placement.encoding import Encoding
@@ -151,7 +151,7 @@ def _gaps(windows: Windows) -> np.ndarray:
     return np.maximum(gaps_s, 0.0)
 
 
-def _steps(logged: Decisions, gap_s: np.ndarray, encoding: Encoding) -> _Steps:
+def _steps(logged: LoggedDecisions, gap_s: np.ndarray, encoding: Encoding) -> _Steps:
     everything = some_windows(logged, jnp.arange(logged.node.shape[-1]))
     state = everything.full.node[jnp.array(DYNAMIC)]
     state = state.reshape(-1, *state.shape[2:])

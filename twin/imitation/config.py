@@ -1,8 +1,8 @@
 """How answers and engine are imitated: three ways through one program.
 
 `supervised()` maximises the likelihood of logged answers. `anchored()` starts there, keeps the likelihood in the loss
-and lets a discriminator's gradient flow through the drawn answers. `paper()` is algorithm 2 of paper 000 as it stands:
-from scratch, the discriminator's verdict as a reward, PPO, no likelihood.
+and lets a discriminator's gradient flow through the drawn answers. `paper()` is algorithm 2 of Xiong et al. as it
+stands: from scratch, the discriminator's verdict as a reward, PPO, no likelihood.
 """
 
 from dataclasses import dataclass, field
@@ -134,7 +134,7 @@ def anchored(*, num_kinds: int = 1, grouped: bool = False, **changes: object) ->
 
 
 def paper(**changes: object) -> ImitationConfig:
-    """Algorithm 2 of paper 000: from scratch, PPO, no likelihood, no guard on the discriminator's accuracy."""
+    """Algorithm 2 of Xiong et al.: from scratch, PPO, no likelihood, no guard on the discriminator's accuracy."""
     chosen: dict[str, object] = {
         "num_warm": 0, "num_steps": 300, "adversary": 1.0, "anchor": 0.0, "use_ppo": True,
         "game_learning_rate": 1e-3, "guards": Guards((0.0, 1.0), 1.0, 1_000, np.inf), **changes,
@@ -148,7 +148,7 @@ class GameConfig:
 
     Attributes:
         kind: "none": the ensemble as it was fitted, by likelihood. "anchored": a game that begins with it and keeps its
-            likelihood. "paper": algorithm 2 of paper 000, from random networks.
+            likelihood. "paper": algorithm 2 of Xiong et al., from random networks.
         num_steps: Steps of the game.
     """
 

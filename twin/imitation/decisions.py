@@ -10,21 +10,21 @@ from twin.contracts import Array, Trajectory
 from twin.imitation.kinds import slot_of
 from twin.placement.encoding import Encoding
 from twin.placement.history import observed_answers, replay_log
-from twin.placement.outcome_model import Drawn, Observed
+from twin.placement.outcome_model import DrawnAnswers, Observed
 from twin.placement.types import Leaf, Observation
 from twin.placement.windows import Windows
 
 NUM_ANSWER_FEATURES = 5
 
 
-class Decisions(NamedTuple):
+class LoggedDecisions(NamedTuple):
     """Decisions of `W` windows of `T` steps; windows trail."""
 
     full: Observation  # node [F, nodes, T, W], request [R, T, W]: what the answers may depend on
     local: Observation  # the same as the deciding site saw it: what the engine decided by
     legal: Leaf  # [nodes, T, W] bool
     node: Leaf  # [T, W] int32: the decision
-    room_s: Leaf  # [T, W] of `room.room_in_s`: when the node offered has room
+    availability_s: Leaf  # [T, W] of `room.time_to_availability_s`: when the node offered has room
     agent: Leaf  # [T, W] int32 from `kinds.slot_of`
     valid: Leaf  # [T, W] bool: a legal decision of the window
     observed: Observed  # leaves [T, W]
@@ -39,11 +39,11 @@ def states_of(history: Trajectory) -> tuple[Observation, Observation, Array, Arr
 
     full = jax.tree.map(lambda leaf: before(leaf[:-1]), history.global_observation)
     local = jax.tree.map(before, history.observation)
-    agent = slot_of(history.facts.agent[:, 0])
+    agent = slot_of(history.decision_info.agent[:, 0])
     return Observation(*full), Observation(*local), before(history.legal), agent
 
 
-def logged_decisions(windows: Windows, encoding: Encoding) -> Decisions:
+def logged_decisions(windows: Windows, encoding: Encoding) -> LoggedDecisions:
     """History as decisions; leaves NumPy arrays."""
     history = replay_log(windows, encoding)
     full, local, legal, _ = jax.tree.map(np.asarray, states_of(history))
@@ -51,11 +51,14 @@ def logged_decisions(windows: Windows, encoding: Encoding) -> Decisions:
     valid = windows.valid() & ~np.asarray(history.illegal)[:, 0] & (windows.node >= 0)
     known = valid & (~observed.accepted | observed.dropped | observed.finished)
     agent = np.asarray(slot_of(jnp.where(valid, windows.request.agent, -1)))
-    node, room_s = np.maximum(windows.node, 0).astype(np.int32), np.asarray(history.note)[:, 0]
-    return Decisions(full, local, legal, node, room_s, agent, valid, observed, known)
+    node, availability_s = (
+        np.maximum(windows.node, 0).astype(np.int32),
+        np.asarray(history.response_aux)[:, 0],
+    )
+    return LoggedDecisions(full, local, legal, node, availability_s, agent, valid, observed, known)
 
 
-def drawn_as_observed(drawn: Drawn) -> Observed:
+def drawn_as_observed(drawn: DrawnAnswers) -> Observed:
     """A drawn answer, nothing of it censored."""
     always = jnp.ones(drawn.accepted.shape, bool)
     accepted, dropped, failed = (leaf > 0.5 for leaf in (drawn.accepted, drawn.dropped, drawn.failed))
@@ -86,6 +89,6 @@ def observed_features(observed: Observed, unit_s: float) -> Array:
     return answer_features(accepted, dropped, failed, wait_s, run_s, unit_s)
 
 
-def some_windows(decisions: Decisions, chosen: Array) -> Decisions:
+def some_windows(decisions: LoggedDecisions, chosen: Array) -> LoggedDecisions:
     """The windows named by `chosen`."""
     return jax.tree.map(lambda leaf: jnp.take(jnp.asarray(leaf), chosen, axis=-1), decisions)

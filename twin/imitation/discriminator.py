@@ -1,6 +1,7 @@
 """The judge: is this decision with its answer, among its predecessors, from the log or from the imitation?
 
-Paper 000, equation 5, with D the probability that a row is *generated* (its convention; logits are high for generated):
+Xiong et al., equation 5, with D the probability that a row is *generated* (its convention; logits are high for
+generated):
 
     loss = -E_generated[log D] - E_logged[log(1 - D)] + penalty / 2 * E_logged[|gradient of the logit|^2]
 
@@ -22,7 +23,7 @@ from twin.placement.features import NODE_FEATURES
 from twin.placement.types import Cluster, Observation
 
 
-class Verdict(NamedTuple):
+class DiscriminatorLoss(NamedTuple):
     """What the judge's loss was made of."""
 
     loss: Array
@@ -81,7 +82,7 @@ def discriminator_loss(
     logged_counts: Array,
     generated: Array,
     generated_counts: Array,
-) -> tuple[Array, Verdict]:
+) -> tuple[Array, DiscriminatorLoss]:
     """Equation 5 with a gradient penalty at logged rows.
 
     Args:
@@ -104,4 +105,4 @@ def discriminator_loss(
     penalty = mean(jnp.sum(slope**2, axis=0), logged_counts)
     loss = cross_entropy + 0.5 * config.gradient_penalty * penalty
     told = mean((on_logged < 0.0) * 1.0, logged_counts), mean((on_generated > 0.0) * 1.0, generated_counts)
-    return loss, Verdict(loss, *told)
+    return loss, DiscriminatorLoss(loss, *told)

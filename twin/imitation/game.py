@@ -1,7 +1,7 @@
 """The game between imitation and judge: rollouts of the imitated agents, and what each side minimises.
 
 Arrivals are replayed from the logged windows that the same step shows to the judge, so both sides of a comparison have
-the same requests before them; engine, agents and nodes are imitated jointly (paper 000, equation 6).
+the same requests before them; engine, agents and nodes are imitated jointly (Xiong et al., equation 6).
 """
 
 from typing import NamedTuple
@@ -13,16 +13,16 @@ from twin.contracts import Array, PyTree, Trajectory
 from twin.environment import environment
 from twin.imitation.config import ImitationConfig
 from twin.imitation.decisions import (
-    Decisions,
+    LoggedDecisions,
     answer_features,
     observed_features,
     states_of,
 )
 from twin.imitation.discriminator import judge, rows
 from twin.imitation.generator import (
-    Generator,
     Limits,
     Noise,
+    ResponseGenerator,
     answers_given,
     choose,
     draw_again,
@@ -33,28 +33,28 @@ from twin.imitation.generator import (
 from twin.imitation.kinds import (
     at_first_request,
     drawn_kind,
-    luck_of,
     marginal_log_likelihood,
     same_agent,
+    uniform_hash,
 )
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.features import one_hot
-from twin.placement.learned import room_inputs
-from twin.placement.outcome_model import Drawn, log_likelihood
+from twin.placement.learned import availability_inputs
+from twin.placement.outcome_model import DrawnAnswers, log_likelihood
 from twin.placement.responses import drawn_response
 from twin.placement.types import Observation
 from twin.placement.windows import Windows, replayed_arrivals
 from twin.rollout import unroll
 
 
-class Played(NamedTuple):
+class ImitatedRollout(NamedTuple):
     """A rollout of the imitated agents as the judge and PPO need it."""
 
     full: Observation
     local: Observation
     legal: Array  # [nodes, T, W]
-    room_s: Array  # [T, W]: when the node offered had room
+    availability_s: Array  # [T, W]: when the node offered had room
     agent: Array  # [T, W]
     valid: Array  # [T, W]
     arrival_s: Array  # [T, W]
@@ -64,7 +64,7 @@ class Played(NamedTuple):
 def play(
     encoding: Encoding,
     config: ImitationConfig,
-    generator: Generator,
+    generator: ResponseGenerator,
     limits: Limits,
     windows: Windows,
     noise: Noise,
@@ -84,13 +84,15 @@ def play(
     return unroll(jax.random.key(0), system, decide, by_step, num_steps, (num_windows,))
 
 
-def played(history: Trajectory, noise: Noise) -> Played:
+def played(history: Trajectory, noise: Noise) -> ImitatedRollout:
     """What is kept of a rollout; no gradient passes through it."""
     full, local, legal, agent = states_of(history)
-    room_s, active, arrival_s = (
-        leaf[:, 0] for leaf in (history.note, history.active, history.facts.arrival_s)
+    availability_s, active, arrival_s = (
+        leaf[:, 0] for leaf in (history.response_aux, history.active, history.decision_info.arrival_s)
     )
-    return jax.lax.stop_gradient(Played(full, local, legal, room_s, agent, active, arrival_s, noise))
+    return jax.lax.stop_gradient(
+        ImitatedRollout(full, local, legal, availability_s, agent, active, arrival_s, noise)
+    )
 
 
 class Again(NamedTuple):
@@ -98,36 +100,42 @@ class Again(NamedTuple):
 
     chosen: Array  # [nodes, T, W]
     kind: Array  # [T, W]
-    drawn: Drawn
+    drawn: DrawnAnswers
 
 
-def inputs_of(encoding: Encoding, seen: Observation, chosen: Array, room_s: Array) -> Array:
+def inputs_of(encoding: Encoding, seen: Observation, chosen: Array, availability_s: Array) -> Array:
     """`answer_inputs` [inputs, T, W] of one-hot decisions [nodes, T, W], differentiable in them.
 
     When the node has room [T, W] is taken as it was found: a decision has no gradient through it.
     """
     of_node = jnp.einsum("fntw,ntw->ftw", seen.node, chosen)
-    room = room_inputs(room_s, encoding.problem.time_unit_s)
+    room = availability_inputs(availability_s, encoding.problem.time_unit_s)
     return jnp.concatenate([of_node, chosen, seen.request, room])
 
 
-def kinds_of(config: ImitationConfig, generator: Generator, seen: Played, inputs: Array) -> Array:
+def kinds_of(
+    config: ImitationConfig, generator: ResponseGenerator, seen: ImitatedRollout, inputs: Array
+) -> Array:
     """[T, W] the kinds that the agents had in a rollout, each drawn at its first request; no gradient."""
     if config.num_kinds == 1:
         return jnp.zeros_like(seen.agent)
     same = same_agent(seen.agent, seen.valid)
     weights = at_first_request(kind_log_weights(config, generator.answers, inputs), same)
     step = jnp.arange(seen.agent.shape[0])[:, None]
-    return drawn_kind(weights, luck_of(seen.noise.seeds, seen.agent, step))
+    return drawn_kind(weights, uniform_hash(seen.noise.seeds, seen.agent, step))
 
 
 def again(
-    encoding: Encoding, config: ImitationConfig, generator: Generator, limits: Limits, seen: Played
+    encoding: Encoding,
+    config: ImitationConfig,
+    generator: ResponseGenerator,
+    limits: Limits,
+    seen: ImitatedRollout,
 ) -> Again:
     """Draws decisions and answers again from the visited states and the same noise: the same values, with gradients."""
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
     chosen = choose(logits, seen.noise.gumbels)
-    inputs = inputs_of(encoding, seen.full, chosen, seen.room_s)
+    inputs = inputs_of(encoding, seen.full, chosen, seen.availability_s)
     kind = kinds_of(config, generator, seen, inputs)
     parameters = answers_given(config, generator.answers, inputs, kind)
     drawn = draw_again(parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits)
@@ -135,7 +143,7 @@ def again(
 
 
 def generated_rows(
-    encoding: Encoding, config: ImitationConfig, seen: Played, drawn: Again, known_until_s: Array
+    encoding: Encoding, config: ImitationConfig, seen: ImitatedRollout, drawn: Again, known_until_s: Array
 ) -> tuple[Array, Array]:
     """Rows [row features, T, W] of a rollout and which count [T, W]: those that the log would know the end of."""
     answer = drawn.drawn
@@ -147,7 +155,7 @@ def generated_rows(
     return shown, seen.valid & (jax.lax.stop_gradient(ends_s) <= known_until_s[None])
 
 
-def logged_rows(encoding: Encoding, config: ImitationConfig, logged: Decisions) -> Array:
+def logged_rows(encoding: Encoding, config: ImitationConfig, logged: LoggedDecisions) -> Array:
     """Rows [row features, T, W] of history; `logged.known` says which count."""
     chosen = one_hot(logged.node, encoding.cluster.num_nodes).astype(jnp.float32)
     answers = observed_features(logged.observed, encoding.problem.time_unit_s)
@@ -164,11 +172,11 @@ class Likelihood(NamedTuple):
 
 
 def likelihood(
-    encoding: Encoding, config: ImitationConfig, generator: Generator, logged: Decisions
+    encoding: Encoding, config: ImitationConfig, generator: ResponseGenerator, logged: LoggedDecisions
 ) -> Likelihood:
     """Log likelihood of logged answers, kinds summed out, and of the engine's logged decisions."""
     chosen = one_hot(logged.node, encoding.cluster.num_nodes).astype(jnp.float32)
-    inputs = inputs_of(encoding, logged.full, chosen, logged.room_s)
+    inputs = inputs_of(encoding, logged.full, chosen, logged.availability_s)
 
     def of_kind(kind: Array) -> Array:
         every = jnp.broadcast_to(kind, logged.node.shape)

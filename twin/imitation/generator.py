@@ -18,8 +18,9 @@ import numpy as np
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Streams
 from twin.imitation.config import ImitationConfig
-from twin.imitation.kinds import NUM_SLOTS, drawn_kind, luck_of, slot_of
+from twin.imitation.kinds import NUM_SLOTS, drawn_kind, slot_of, uniform_hash
 from twin.networks import MLP, apply, shifted
+from twin.placement.availability import time_to_availability_s
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.learned import answer_inputs, answer_parameters, as_fate, members_apply, num_inputs
@@ -27,12 +28,11 @@ from twin.placement.outcome_model import (
     NUM_OUTPUTS,
     NUM_UNIFORMS,
     AnswerParameters,
-    Drawn,
+    DrawnAnswers,
     sample_answer,
 )
 from twin.placement.randomisation import draw_seeds
 from twin.placement.responses import Answers
-from twin.placement.room import room_in_s
 from twin.placement.types import Cluster, Fate, Observation, PlacementState
 
 LEAST = float(np.finfo(np.float32).tiny)
@@ -45,7 +45,7 @@ class AnswerNetworks(NamedTuple):
     gate: PyTree  # how likely the kinds are
 
 
-class Generator(NamedTuple):
+class ResponseGenerator(NamedTuple):
     """Parameters of the imitated multi-agent policy."""
 
     answers: AnswerNetworks
@@ -89,7 +89,7 @@ def engine_network(config: ImitationConfig) -> MLP:
     return MLP(config.engine_hidden, 1, output_scale=0.1)
 
 
-def init_generator(key: Array, cluster: Cluster, config: ImitationConfig) -> Generator:
+def init_generator(key: Array, cluster: Cluster, config: ImitationConfig) -> ResponseGenerator:
     """Random parameters."""
     key_answers, key_engine, key_gate = jax.random.split(key, 3)
     width = num_inputs(cluster) + (config.num_kinds if config.num_kinds > 1 else 0)
@@ -98,7 +98,7 @@ def init_generator(key: Array, cluster: Cluster, config: ImitationConfig) -> Gen
     init_gate = partial(gate_network(config).init, inputs=jnp.zeros((num_inputs(cluster), 1)))
     gates = jax.vmap(lambda one: init_gate(one))(jax.random.split(key_gate, config.num_members))
     engine_width = len(NODE_FEATURES) + cluster.num_nodes + len(request_features(cluster))
-    return Generator(
+    return ResponseGenerator(
         AnswerNetworks(members, gates), engine_network(config).init(key_engine, jnp.zeros((engine_width, 1)))
     )
 
@@ -152,7 +152,7 @@ def engine_logits(
     return jax.nn.log_softmax(jnp.where(legal, scores, -1e9), axis=0)
 
 
-def widened(config: ImitationConfig, generator: Generator, widening: Array) -> Generator:
+def widened(config: ImitationConfig, generator: ResponseGenerator, widening: Array) -> ResponseGenerator:
     """The generator with `widening` [NUM_OUTPUTS] added to what its answers' networks put out (`placement.spread`)."""
     answers = generator.answers
     moved = shifted(answers.answer, f"Dense_{len(config.hidden)}", widening)
@@ -171,7 +171,7 @@ def choose(logits: Array, gumbels: Array) -> Array:
     return straight_through(hard, jax.nn.softmax(noisy, axis=0))
 
 
-def draw_again(parameters: AnswerParameters, uniforms: Array, unit_s: float, limits: Limits) -> Drawn:
+def draw_again(parameters: AnswerParameters, uniforms: Array, unit_s: float, limits: Limits) -> DrawnAnswers:
     """`sample_answer` with gradients: flags are 0. or 1. and differentiable in their probabilities."""
     drawn = sample_answer(parameters, uniforms, unit_s, limits)
 
@@ -181,7 +181,7 @@ def draw_again(parameters: AnswerParameters, uniforms: Array, unit_s: float, lim
     at_all = straight_through(
         (drawn.wait_s > 0.0).astype(jnp.float32), jax.nn.sigmoid(-parameters.zero_wait_logit)
     )
-    return Drawn(
+    return DrawnAnswers(
         flag(drawn.accepted, parameters.accept_logit),
         flag(drawn.dropped, parameters.drop_logit),
         flag(drawn.failed, parameters.fail_logit),
@@ -208,7 +208,7 @@ def imitated_answers(
     Args:
         encoding: What the arrays mean.
         config: For the networks and kinds.
-        parameters: `Generator.answers`.
+        parameters: `ResponseGenerator.answers`.
         limits: Largest durations to draw.
         noise: The noise of a rollout, used step by step; drawn from the rollout's keys where None.
 
@@ -228,10 +228,10 @@ def imitated_answers(
         return _Memory(seeds, jnp.int32(0), jnp.full((slots, *streams), -1, jnp.int32))
 
     def answer(
-        key: Array, memory: _Memory, state: PlacementState, node: Array, room_s: Array
+        key: Array, memory: _Memory, state: PlacementState, node: Array, availability_s: Array
     ) -> tuple[_Memory, Fate]:
         seen = observe(encoding.cluster, state, unit_s, in_full=True)
-        inputs = answer_inputs(encoding.cluster, seen, node, room_s, unit_s)
+        inputs = answer_inputs(encoding.cluster, seen, node, availability_s, unit_s)
         memory, kind = _met(config, parameters, memory, slot_of(state.request.agent), inputs)
         if noise is None:
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)
@@ -241,7 +241,7 @@ def imitated_answers(
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return memory._replace(step=memory.step + 1), fate
 
-    return Answers(init, answer, partial(room_in_s, encoding.cluster))
+    return Answers(init, answer, partial(time_to_availability_s, encoding.cluster))
 
 
 def _met(
@@ -250,7 +250,7 @@ def _met(
     """The kinds [seats, W] of the agents in slots [seats, W] who ask now, and the memory with those met first."""
     if config.num_kinds == 1:
         return memory, jnp.zeros_like(slot)
-    luck = luck_of(memory.seeds, slot, memory.step)
+    luck = uniform_hash(memory.seeds, slot, memory.step)
     fresh = drawn_kind(kind_log_weights(config, parameters, inputs), luck)
     here = one_hot(slot, NUM_SLOTS)  # [slots, seats, W]
     known = jnp.max(jnp.where(here, memory.kind[:, None], -1), axis=0)

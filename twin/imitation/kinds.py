@@ -25,7 +25,7 @@ def slot_of(agent: Array) -> Array:
     return jnp.where(agent < 0, -1, agent % NUM_SLOTS).astype(jnp.int32)
 
 
-def luck_of(seeds: Array, slot: Array, step: Array) -> Array:
+def uniform_hash(seeds: Array, slot: Array, step: Array) -> Array:
     """What decides the kind of an agent in a stream: a hash, so the same whenever it is asked for.
 
     Args:

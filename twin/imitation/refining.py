@@ -1,4 +1,4 @@
-"""The twin that policies are trained in, its answers imitated adversarially (MAIL-MMSG, paper 000, section 3.4).
+"""The twin that policies are trained in, its answers imitated adversarially (MAIL-MMSG, Xiong et al., section 3.4).
 
 What plays the game is the twin's own ensemble: the same inputs, the same networks, the same draws. So whatever a
 twin is good for, one that has been through the game is good for, and only its parameters tell them apart.
@@ -135,7 +135,9 @@ def _facts(
         told = "answers: supervised ensemble, refined adversarially, "
         told += fate if step else "but the game only harmed and gave its start back"
     else:
-        told = "answers: imitated adversarially from scratch, without likelihood (algorithm 2 of paper 000), "
+        told = (
+            "answers: imitated adversarially from scratch, without likelihood (algorithm 2 of Xiong et al.), "
+        )
         told += fate if step else "but no step was better than random networks"
     told += (
         f"; on held-out windows the state distance is {kept.distance:.3f} ({start.distance:.3f} when the game began), "

@@ -20,17 +20,17 @@ from logs_schema.errors import first
 from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, PyTree
 from twin.imitation.config import ImitationConfig
-from twin.imitation.decisions import Decisions, logged_decisions
+from twin.imitation.decisions import LoggedDecisions, logged_decisions
 from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import STATES, repeated, state_distance, states_along_log
 from twin.imitation.game import Likelihood
-from twin.imitation.generator import Generator, Limits, imitated_answers
+from twin.imitation.generator import Limits, ResponseGenerator, imitated_answers
 from twin.imitation.guards import Look, refuse_divergence, stop_reason
 from twin.imitation.updates import (
     ENGINE,
     GAME,
     WARM,
-    Data,
+    ImitationData,
     State,
     Updates,
     at_start_of_game,
@@ -49,7 +49,7 @@ MIN_WINDOWS = 4
 class ImitationModel(NamedTuple):
     """An imitation to play with: `imitated_answers(encoding, config, model.generator.answers, model.limits)`."""
 
-    generator: Generator
+    generator: ResponseGenerator
     limits: Limits
 
 
@@ -78,9 +78,9 @@ class ImitationReport(NamedTuple):
     stopped: str  # empty if it ran to its end
 
 
-class _Run(NamedTuple):
+class _Training(NamedTuple):
     state: State
-    best: Generator
+    best: ResponseGenerator
     best_score: Leaf
     best_step: Leaf
     start: Fidelity
@@ -99,7 +99,7 @@ def fit_imitation(
     checkpoint: Path | None = None,
     on_look: Callable[[Look], object] = lambda look: None,
 ) -> tuple[ImitationModel, ImitationReport]:
-    """Imitates answers and engine from logged windows alone (paper 000, algorithm 2, or a steadier variant).
+    """Imitates answers and engine from logged windows alone (Xiong et al., algorithm 2, or a steadier variant).
 
     Args:
         key: PRNG key; the same key gives the same bits.
@@ -135,14 +135,14 @@ def fit_imitation(
         state = at_start_of_game(state, _answering(state.generator, fitted.answers), config)
     held = _held_out(select(windows, held_out), encoding, config, limits, data.widening)
     unknown = Fidelity(np.float64(np.nan), np.float64(np.nan))
-    run = _Run(state, state.generator, np.float64(np.inf), np.int64(0), unknown, unknown, _no_looks())
+    run = _Training(state, state.generator, np.float64(np.inf), np.int64(0), unknown, unknown, _no_looks())
     if checkpoint is not None and checkpoint.exists():
         run = _resumed(checkpoint, key, run)
     programs = tuple(updates(encoding, config, limits, phase) for phase in phases)
     return _train(key, key_updates, run, data, limits, held, programs, config, checkpoint, on_look)
 
 
-def _answering(generator: Generator, answers: PyTree) -> Generator:
+def _answering(generator: ResponseGenerator, answers: PyTree) -> ResponseGenerator:
     """The generator with other answers."""
     networks = generator.answers._replace(answer=jax.tree.map(jnp.asarray, answers))
     return generator._replace(answers=networks)
@@ -151,8 +151,8 @@ def _answering(generator: Generator, answers: PyTree) -> Generator:
 def _train(
     key: Array,
     key_updates: Array,
-    run: _Run,
-    data: Data,
+    run: _Training,
+    data: ImitationData,
     limits: Limits,
     held: "_HeldOut",
     programs: tuple[Updates, ...],
@@ -191,7 +191,7 @@ def _train(
     return model, ImitationReport(every, start, kept, int(run.best_step), stopped)
 
 
-def _position(run: _Run, config: ImitationConfig) -> tuple[int, str]:
+def _position(run: _Training, config: ImitationConfig) -> tuple[int, str]:
     """How many steps are behind a run, and why it stops there, if it does; a warm start that stops begins the game."""
     if not len(run.curves.step):
         return 0, ""
@@ -201,7 +201,7 @@ def _position(run: _Run, config: ImitationConfig) -> tuple[int, str]:
     return done, reason
 
 
-def _at_start_of_game(run: _Run, held: "_HeldOut", config: ImitationConfig) -> _Run:
+def _at_start_of_game(run: _Training, held: "_HeldOut", config: ImitationConfig) -> _Training:
     """The game starts from the best warm start (without one: as it is), and has to beat its held-out fidelity."""
     start = held.fidelity(run.best)
     state = at_start_of_game(run.state, run.best, config)
@@ -211,20 +211,20 @@ def _at_start_of_game(run: _Run, held: "_HeldOut", config: ImitationConfig) -> _
 class _HeldOut(NamedTuple):
     """Held-out windows and the programs that look at them."""
 
-    logged: Decisions
+    logged: LoggedDecisions
     refused: float
-    likelihood: Callable[[Generator, Decisions], Likelihood]
-    states: Callable[[Generator], Array]
+    likelihood: Callable[[ResponseGenerator, LoggedDecisions], Likelihood]
+    states: Callable[[ResponseGenerator], Array]
     real: np.ndarray
 
-    def distance(self, generator: Generator) -> float:
+    def distance(self, generator: ResponseGenerator) -> float:
         return state_distance(self.real, np.asarray(self.states(generator)))
 
-    def fidelity(self, generator: Generator) -> Fidelity:
+    def fidelity(self, generator: ResponseGenerator) -> Fidelity:
         told = self.likelihood(generator, self.logged).answers
         return Fidelity(np.float64(self.distance(generator)), np.float64(told))
 
-    def look(self, generator: Generator, info: dict[str, float], step: int, is_game: bool) -> Look:
+    def look(self, generator: ResponseGenerator, info: dict[str, float], step: int, is_game: bool) -> Look:
         told = self.likelihood(generator, self.logged)
         answers, both = float(told.answers), float(told.answers + told.engine)
         distance = self.distance(generator) if is_game else float("nan")
@@ -234,7 +234,7 @@ class _HeldOut(NamedTuple):
         )  # fmt: skip
 
 
-def _data(windows: Windows, encoding: Encoding) -> tuple[Data, Limits]:
+def _data(windows: Windows, encoding: Encoding) -> tuple[ImitationData, Limits]:
     logged = logged_decisions(windows, encoding)
     if not logged.known.any():
         raise ImitationError(
@@ -249,7 +249,7 @@ def _data(windows: Windows, encoding: Encoding) -> tuple[Data, Limits]:
     ends_s = np.where(np.isfinite(fate.finish_s) & windows.valid(), fate.finish_s, -np.inf) + windows.origin_s
     last_s = max(float(ends_s.max()), float((windows.arrival_s + windows.origin_s).max()))
     known_until_s = (last_s - windows.origin_s).astype(np.float32)
-    return Data(logged, windows, known_until_s, np.zeros(NUM_OUTPUTS, np.float32)), limits
+    return ImitationData(logged, windows, known_until_s, np.zeros(NUM_OUTPUTS, np.float32)), limits
 
 
 def _held_out(
@@ -271,12 +271,12 @@ def _held_out(
     told = jax.tree.map(lambda leaf: jnp.concatenate([jnp.asarray(leaf)] * times, axis=-1), logged)
 
     @jax.jit
-    def states(generator: Generator, limits: Limits, windows: Windows) -> Array:
+    def states(generator: ResponseGenerator, limits: Limits, windows: Windows) -> Array:
         answers = imitated_answers(encoding, config, generator.answers, limits)
         return states_along_log(jax.random.key(1), encoding, answers, windows, horizons)
 
     @jax.jit
-    def mean(generator: Generator, some: Decisions, widening: Leaf) -> Likelihood:
+    def mean(generator: ResponseGenerator, some: LoggedDecisions, widening: Leaf) -> Likelihood:
         return fitted_likelihood(encoding, config, generator, some, widening)
 
     refused = float(np.mean(~logged.observed.accepted[logged.valid])) if logged.valid.any() else 0.0
@@ -289,11 +289,11 @@ def _no_looks() -> Look:
     return Look(*(np.zeros(0) for _ in Look._fields))
 
 
-def _record(key: Array, run: _Run) -> dict[str, PyTree]:
+def _record(key: Array, run: _Training) -> dict[str, PyTree]:
     return {"key": jax.random.key_data(key), **run._asdict()}
 
 
-def _resumed(path: Path, key: Array, run: _Run) -> _Run:
+def _resumed(path: Path, key: Array, run: _Training) -> _Training:
     found = load_arrays(path, _record(key, run), growing=("curves",))
     if not np.array_equal(found.pop("key"), jax.random.key_data(key)):
         raise ImitationError(
@@ -303,4 +303,6 @@ def _resumed(path: Path, key: Array, run: _Run) -> _Run:
     state = jax.tree.map(jnp.asarray, found["state"])
     best = jax.tree.map(jnp.asarray, found["best"])
     start, kept = (Fidelity(*(leaf[()] for leaf in found[name])) for name in ("start", "kept"))
-    return _Run(state, best, found["best_score"][()], found["best_step"][()], start, kept, found["curves"])
+    return _Training(
+        state, best, found["best_score"][()], found["best_step"][()], start, kept, found["curves"]
+    )

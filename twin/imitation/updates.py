@@ -14,7 +14,7 @@ import optax
 
 from twin.contracts import Array, PyTree
 from twin.imitation.config import ImitationConfig
-from twin.imitation.decisions import Decisions, some_windows
+from twin.imitation.decisions import LoggedDecisions, some_windows
 from twin.imitation.discriminator import (
     discriminator_loss,
     discriminator_network,
@@ -22,8 +22,8 @@ from twin.imitation.discriminator import (
     num_row_features,
 )
 from twin.imitation.game import (
+    ImitatedRollout,
     Likelihood,
-    Played,
     again,
     generated_rows,
     likelihood,
@@ -32,7 +32,7 @@ from twin.imitation.game import (
     played,
     verdicts,
 )
-from twin.imitation.generator import Generator, Limits, draw_noise, init_generator, widened
+from twin.imitation.generator import Limits, ResponseGenerator, draw_noise, init_generator, widened
 from twin.imitation.proximal import critic_network, prepare, proximal_loss
 from twin.placement.encoding import Encoding
 from twin.placement.features import request_features
@@ -47,18 +47,18 @@ NORM = 1.0
 class State(NamedTuple):
     """All that the next step needs."""
 
-    generator: Generator
-    mean: Generator  # over the steps of the game, by `ImitationConfig.memory`
+    generator: ResponseGenerator
+    mean: ResponseGenerator  # over the steps of the game, by `ImitationConfig.memory`
     critic: PyTree
     discriminator: PyTree
     generator_optimiser: PyTree
     discriminator_optimiser: PyTree
 
 
-class Data(NamedTuple):
+class ImitationData(NamedTuple):
     """Logged windows, as decisions and as arrivals."""
 
-    logged: Decisions
+    logged: LoggedDecisions
     windows: Windows
     known_until_s: Leaf  # [W] on the windows' clocks: later than this the log knows no ends
     widening: Leaf  # [NUM_OUTPUTS] what was added to the fitted networks' outputs
@@ -82,7 +82,7 @@ def init_state(key: Array, encoding: Encoding, config: ImitationConfig) -> State
     return State(generator, generator, critic, discriminator, *optimisers)
 
 
-Updates = Callable[[Array, State, Data, int, int], tuple[State, dict[str, Array]]]
+Updates = Callable[[Array, State, ImitationData, int, int], tuple[State, dict[str, Array]]]
 WARM, ENGINE, GAME = "likelihood of answers and engine", "likelihood of the engine alone", "game"
 
 
@@ -92,7 +92,7 @@ def updates(encoding: Encoding, config: ImitationConfig, limits: Limits, phase: 
 
     @jax.jit
     def run(
-        key: Array, state: State, data: Data, limits: Limits, first: Array, count: Array
+        key: Array, state: State, data: ImitationData, limits: Limits, first: Array, count: Array
     ) -> tuple[State, dict[str, Array]]:
         def body(index: Array, carry: tuple) -> tuple:
             state, total = carry
@@ -103,7 +103,9 @@ def updates(encoding: Encoding, config: ImitationConfig, limits: Limits, phase: 
         state, total = jax.lax.fori_loop(0, count, body, (state, none))
         return state, jax.tree.map(lambda leaf: leaf / count, total)
 
-    def call(key: Array, state: State, data: Data, first: int, count: int) -> tuple[State, dict[str, Array]]:
+    def call(
+        key: Array, state: State, data: ImitationData, first: int, count: int
+    ) -> tuple[State, dict[str, Array]]:
         lone = data._replace(windows=data.windows._replace(num_overflow=0))
         return run(key, state, lone, limits, jnp.int32(first), jnp.int32(count))
 
@@ -113,17 +115,17 @@ def updates(encoding: Encoding, config: ImitationConfig, limits: Limits, phase: 
 _INFO = ("likelihood", "accuracy_logged", "accuracy_generated", "refused")
 
 
-def _some(key: Array, data: Data, config: ImitationConfig) -> Data:
+def _some(key: Array, data: ImitationData, config: ImitationConfig) -> ImitationData:
     """The windows of one step."""
     available = data.windows.arrival_s.shape[1]
     chosen = jax.random.choice(key, available, (config.num_streams,), replace=available < config.num_streams)
     lone = data.windows._replace(num_overflow=None)
     windows = take(lone, chosen)._replace(num_overflow=0)
     known_until_s = jnp.take(jnp.asarray(data.known_until_s), chosen)
-    return Data(some_windows(data.logged, chosen), windows, known_until_s, data.widening)
+    return ImitationData(some_windows(data.logged, chosen), windows, known_until_s, data.widening)
 
 
-def at_start_of_game(state: State, generator: Generator, config: ImitationConfig) -> State:
+def at_start_of_game(state: State, generator: ResponseGenerator, config: ImitationConfig) -> State:
     """The state in which a game begins from `generator`, its optimiser fresh."""
     optimiser, _ = _optimisers(config)
     fresh = optimiser.init((generator, state.critic))
@@ -131,7 +133,11 @@ def at_start_of_game(state: State, generator: Generator, config: ImitationConfig
 
 
 def fitted_likelihood(
-    encoding: Encoding, config: ImitationConfig, generator: Generator, logged: Decisions, widening: Leaf
+    encoding: Encoding,
+    config: ImitationConfig,
+    generator: ResponseGenerator,
+    logged: LoggedDecisions,
+    widening: Leaf,
 ) -> Likelihood:
     """`likelihood` of the networks as they were fitted, from those that draw."""
     return likelihood(encoding, config, widened(config, generator, -jnp.asarray(widening)), logged)
@@ -139,7 +145,7 @@ def fitted_likelihood(
 
 def _moved(
     state: State, gradient: PyTree, config: ImitationConfig, learning_rate: float
-) -> tuple[Generator, PyTree, PyTree]:
+) -> tuple[ResponseGenerator, PyTree, PyTree]:
     optimiser, _ = _optimisers(config)
     both = state.generator, state.critic
     steps, after = optimiser.update(gradient, state.generator_optimiser, both)
@@ -150,7 +156,7 @@ def _moved(
 def _warm_step(
     key: Array,
     state: State,
-    data: Data,
+    data: ImitationData,
     encoding: Encoding,
     config: ImitationConfig,
     _limits: Limits,
@@ -159,7 +165,7 @@ def _warm_step(
 ) -> tuple[State, dict[str, Array]]:
     some = _some(key, data, config)
 
-    def loss(both: tuple[Generator, PyTree]) -> Array:
+    def loss(both: tuple[ResponseGenerator, PyTree]) -> Array:
         told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
         return -told.engine if only_engine else -(told.answers + told.engine)
 
@@ -171,7 +177,7 @@ def _warm_step(
 
 
 def _game_step(
-    key: Array, state: State, data: Data, encoding: Encoding, config: ImitationConfig, limits: Limits
+    key: Array, state: State, data: ImitationData, encoding: Encoding, config: ImitationConfig, limits: Limits
 ) -> tuple[State, dict[str, Array]]:
     key_windows, key_noise = jax.random.split(key)
     some = _some(key_windows, data, config)
@@ -203,11 +209,16 @@ def _game_step(
 
 
 def _pathwise(
-    state: State, some: Data, seen: Played, encoding: Encoding, config: ImitationConfig, limits: Limits
+    state: State,
+    some: ImitationData,
+    seen: ImitatedRollout,
+    encoding: Encoding,
+    config: ImitationConfig,
+    limits: Limits,
 ) -> tuple[State, Array]:
     """One step along the judge's gradient through the drawn answers, likelihood kept."""
 
-    def loss(both: tuple[Generator, PyTree]) -> tuple[Array, Array]:
+    def loss(both: tuple[ResponseGenerator, PyTree]) -> tuple[Array, Array]:
         told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
         drawn = again(encoding, config, both[0], limits, seen)
         shown, counts = generated_rows(encoding, config, seen, drawn, some.known_until_s)
@@ -221,7 +232,12 @@ def _pathwise(
 
 
 def _by_ppo(
-    state: State, some: Data, seen: Played, encoding: Encoding, config: ImitationConfig, limits: Limits
+    state: State,
+    some: ImitationData,
+    seen: ImitatedRollout,
+    encoding: Encoding,
+    config: ImitationConfig,
+    limits: Limits,
 ) -> tuple[State, Array]:
     """Several passes of PPO over the rollout."""
     drawn = jax.lax.stop_gradient(again(encoding, config, state.generator, limits, seen))
@@ -229,7 +245,7 @@ def _by_ppo(
     reward = jax.nn.softplus(-judge(config.discriminator, state.discriminator, shown))
     batch = prepare(encoding, config, state.generator, state.critic, seen, drawn, reward)
 
-    def loss(both: tuple[Generator, PyTree]) -> Array:
+    def loss(both: tuple[ResponseGenerator, PyTree]) -> Array:
         value = proximal_loss(encoding, config, *both, seen, drawn, batch)
         if config.anchor:
             told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)

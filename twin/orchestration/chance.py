@@ -11,7 +11,7 @@ from twin.contracts import Array, PyTree, Streams
 from twin.placement.types import Requests
 
 
-class Answer(NamedTuple):
+class SlotAnswer(NamedTuple):
     """What becomes of the requests in hand where they are sent; leaves [seats, *streams]."""
 
     accepted: Array  # bool: the agent takes the offer
@@ -34,7 +34,9 @@ class Chance(NamedTuple):
     ]  # (key, streams) -> [seats, *streams] first arrivals, on the clock
     arrival: Callable[[PyTree, int, Array], tuple[Requests, Array]]
     # (numbers, which of a slot's arrivals, when [seats, *streams]) -> the request, the gap to the next one
-    answer: Callable[[PyTree, Requests, Array], Answer]  # (numbers, requests in hand, node [seats, *streams])
+    answer: Callable[
+        [PyTree, Requests, Array], SlotAnswer
+    ]  # (numbers, requests in hand, node [seats, *streams])
     available: Callable[[PyTree | None, Array | None, Array], Array]
     # (numbers, available [nodes, *streams] before, clock_s [*streams]) -> available; without the first two at the start
     fails: bool  # whether a node can ever be down

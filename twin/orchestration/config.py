@@ -8,7 +8,7 @@ from twin.orchestration.dequeue import FIFO, Dequeue
 
 @dataclass(frozen=True)
 class Power:
-    """Energy: idle nodes, busy cores, and what is sent (paper 003, figure 10: computing and transmission).
+    """Energy: idle nodes, busy cores, and what is sent (KMPS, figure 10: computing and transmission).
 
     The paper gives no figures; these are typical of small servers and of access networks.
     """
@@ -20,7 +20,7 @@ class Power:
 
 @dataclass(frozen=True)
 class SlotConfig:
-    """How a world is run by slots; the defaults are those of papers 001 and 003, section IV, where they name a value.
+    """How a world is run by slots; the defaults are those of KaiS and KMPS, section IV, where they name a value.
 
     Attributes:
         slot_s: Length of a slot: every access point dispatches one request a slot.

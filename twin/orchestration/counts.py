@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from twin.contracts import Array, Streams
 from twin.orchestration.edge_cloud import EdgeCloud
-from twin.orchestration.nodes import Held, Served, finishes
+from twin.orchestration.nodes import HeldRequests, Served, finishes
 from twin.orchestration.queues import Entered
 from twin.placement.types import COMPLETED
 
@@ -63,7 +63,7 @@ class Events(NamedTuple):
 
 
 def counted(
-    case: EdgeCloud, counts: Counts, events: Events, held: Held, from_s: Array, until_s: Array
+    case: EdgeCloud, counts: Counts, events: Events, held: HeldRequests, from_s: Array, until_s: Array
 ) -> Counts:
     """The totals after a slot.
 

@@ -22,7 +22,7 @@ import numpy as np
 from twin.contracts import Array, Streams
 from twin.environment import beside
 from twin.orchestration.edge_cloud import EdgeCloud
-from twin.orchestration.nodes import Held
+from twin.orchestration.nodes import HeldRequests
 from twin.placement.features import one_hot
 
 
@@ -138,7 +138,9 @@ def replicas_at(deployment: Deployment, service: Array, node: Array) -> Array:
     return deployment.replicas.reshape(-1)[flat].reshape(node.shape)
 
 
-def carry_out(case: EdgeCloud, deployment: Deployment, held: Held, until_s: Array) -> tuple[Deployment, Held]:
+def carry_out(
+    case: EdgeCloud, deployment: Deployment, held: HeldRequests, until_s: Array
+) -> tuple[Deployment, HeldRequests]:
     """Makes the changes that are due at `until_s` [*streams]: replicas whose image is there join, idle ones go."""
     num_services, num_nodes = case.num_services, case.num_nodes
     present = jnp.isfinite(held.arrives_s) & jnp.isinf(held.end_s)

@@ -1,4 +1,4 @@
-"""The order in which queues are served: the dequeue strategies of paper 003, at access points and at nodes.
+"""The order in which queues are served: the dequeue strategies of KMPS, at access points and at nodes.
 
 Every queued request has a key; the smallest key goes first, of equal keys the one that entered first. So a strategy
 is its key and nothing else:
@@ -10,10 +10,10 @@ is its key and nothing else:
                                  the earliest deadline first
 
 The hybrid's estimates follow what was observed, `E <- lambda E + (1 - lambda) T` for every long slot in which requests
-of the service were completed, `T` their mean time (paper 003, eq. 3); at an access point from dispatch to answer, at a
+of the service were completed, `T` their mean time (KMPS, eq. 3); at an access point from dispatch to answer, at a
 node without the way there and back. Urgency is looked for once in a long slot, and is not taken back.
 
-Source: paper 003, section III-A.3, algorithm 1 (lines 20-28), and figure 15 for the two baselines.
+Source: KMPS, section III-A.3, algorithm 1 (lines 20-28), and figure 15 for the two baselines.
 """
 
 from collections.abc import Callable

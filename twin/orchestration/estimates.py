@@ -1,4 +1,4 @@
-"""What the hybrid strategy believes a service takes: `E <- lambda E + (1 - lambda) T` (paper 003, eq. 3).
+"""What the hybrid strategy believes a service takes: `E <- lambda E + (1 - lambda) T` (KMPS, eq. 3).
 
 `T` is the mean over the service's requests completed in a long slot: at access points from dispatch to the answer, at
 nodes the service alone. Before anything is known, `E` is the mean work that the service declares.
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from twin.contracts import Array, Streams
 from twin.orchestration import nodes, queues
 from twin.orchestration.edge_cloud import EdgeCloud
-from twin.orchestration.nodes import Held
+from twin.orchestration.nodes import HeldRequests
 from twin.orchestration.queues import Queues
 from twin.placement.features import one_hot
 from twin.placement.types import COMPLETED, InFlight
@@ -38,7 +38,9 @@ def first_estimates(case: EdgeCloud, streams: Streams) -> Estimates | None:
     return Estimates(expected, expected, zero, zero, zero)
 
 
-def note(estimates: Estimates, held: Held, table: InFlight, from_s: Array, until_s: Array) -> Estimates:
+def response_aux(
+    estimates: Estimates, held: HeldRequests, table: InFlight, from_s: Array, until_s: Array
+) -> Estimates:
     """Notes the requests whose service ended in the slot.
 
     Args:
@@ -68,8 +70,8 @@ def note(estimates: Estimates, held: Held, table: InFlight, from_s: Array, until
 
 
 def learn(
-    case: EdgeCloud, estimates: Estimates, waiting: Queues, held: Held, slot: Array, until_s: Array
-) -> tuple[Estimates, Queues, Held]:
+    case: EdgeCloud, estimates: Estimates, waiting: Queues, held: HeldRequests, slot: Array, until_s: Array
+) -> tuple[Estimates, Queues, HeldRequests]:
     """At the end of a long slot, new estimates, and the requests that have become urgent promoted."""
     config = case.config
 
@@ -78,7 +80,7 @@ def learn(
         mixed_s = config.estimate_memory * past_s + (1.0 - config.estimate_memory) * mean_s
         return jnp.where(estimates.completed > 0.0, mixed_s, past_s)
 
-    def promote() -> tuple[Estimates, Queues, Held]:
+    def promote() -> tuple[Estimates, Queues, HeldRequests]:
         eap_s = moved(estimates.eap_s, estimates.eap_sum_s)
         node_s = moved(estimates.node_s, estimates.node_sum_s)
         zero = jnp.zeros_like(eap_s)

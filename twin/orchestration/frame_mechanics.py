@@ -14,9 +14,9 @@ from twin.environment import environment
 from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
-from twin.orchestration.frame_state import FrameNews, FrameState, Load, Scaling, as_orchestration
+from twin.orchestration.frame_state import FrameEvents, FrameState, Load, Scaling, as_orchestration
 from twin.orchestration.mechanics import Private, slot_response
-from twin.orchestration.nodes import Held
+from twin.orchestration.nodes import HeldRequests
 from twin.orchestration.queues import Queues
 from twin.orchestration.slots import SlotState, slot_problem
 from twin.placement.features import one_hot
@@ -79,14 +79,14 @@ def frame_response(case: EdgeCloud, chance: Chance, dispatch: Dispatch, config: 
     return Response(init, advance, lambda _private, state: state)
 
 
-def _news(state: EnvironmentState, load: Load) -> FrameNews:
+def _news(state: EnvironmentState, load: Load) -> FrameEvents:
     inner, view = state.problem.placement, state.problem.view
-    return FrameNews(inner.clock_s, inner.available, view.deployment, load, view.counts)
+    return FrameEvents(inner.clock_s, inner.available, view.deployment, load, view.counts)
 
 
 def load_now(case: EdgeCloud, private: Private) -> Load:
     """Requests by service now."""
-    held: Held = private.held
+    held: HeldRequests = private.held
     queues: Queues = private.queues
     num_services = case.num_services
     present = jnp.isfinite(held.arrives_s) & jnp.isinf(held.end_s)

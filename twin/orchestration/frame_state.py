@@ -41,7 +41,7 @@ class Measured(NamedTuple):
     specified: Array  # those and the ones being added, without the ones being removed
 
 
-class FrameNews(NamedTuple):
+class FrameEvents(NamedTuple):
     """What a frame tells."""
 
     clock_s: Array
@@ -62,7 +62,7 @@ class FrameState(NamedTuple):
     counts: Counts  # totals since the beginning
 
 
-class FrameFacts(NamedTuple):
+class FrameDecisionInfo(NamedTuple):
     """What is known of a decision at once; leaves [H, *streams]."""
 
     clock_s: Array

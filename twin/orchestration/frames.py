@@ -15,8 +15,8 @@ from twin.orchestration.counts import Counts
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig, history_frames
 from twin.orchestration.frame_state import (
-    FrameFacts,
-    FrameNews,
+    FrameDecisionInfo,
+    FrameEvents,
     FrameOutcome,
     FrameState,
     Load,
@@ -69,27 +69,42 @@ def frame_problem(
     num_seats, num_frames = config.num_changes, history_frames(case.config, config)
 
     def start(outcome: Outcome) -> FrameState:
-        news: FrameNews = outcome.news
-        serving, asked = jnp.sum(news.deployment.replicas, axis=1), specified(news.deployment)
+        observed_events: FrameEvents = outcome.observed_events
+        serving, asked = (
+            jnp.sum(observed_events.deployment.replicas, axis=1),
+            specified(observed_events.deployment),
+        )
         unknown = jnp.full_like(serving, jnp.nan)
         first = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[None], (num_frames, *leaf.shape)),
             Measured(unknown, unknown, serving, asked),
         )
-        return FrameState(news.clock_s, news.available, news.deployment, news.load, first, news.counts)
+        return FrameState(
+            observed_events.clock_s,
+            observed_events.available,
+            observed_events.deployment,
+            observed_events.load,
+            first,
+            observed_events.counts,
+        )
 
     def apply(
         state: FrameState, _action: Scaling, outcome: Outcome, decision: Array
     ) -> tuple[FrameState, Records]:
-        news: FrameNews = outcome.news
-        latest = _measured(news)
+        observed_events: FrameEvents = outcome.observed_events
+        latest = _measured(observed_events)
         measured = jax.tree.map(
             lambda past, one: jnp.concatenate([past[1:], one[None]]), state.measured, latest
         )
         following = FrameState(
-            news.clock_s, news.available, news.deployment, news.load, measured, news.counts
+            observed_events.clock_s,
+            observed_events.available,
+            observed_events.deployment,
+            observed_events.load,
+            measured,
+            observed_events.counts,
         )
-        came = _seats(num_seats, _came(state.counts, news))
+        came = _seats(num_seats, _came(state.counts, observed_events))
         return following, Records(decision, decision >= 0, came)
 
     def remaining(state: FrameState) -> Records:
@@ -106,7 +121,7 @@ def frame_problem(
         active=lambda state: jnp.ones((num_seats, *state.clock_s.shape), bool),
         apply=apply,
         remaining=remaining,
-        facts=lambda state, _action: FrameFacts(_seats(num_seats, state.clock_s)),
+        decision_info=lambda state, _action: FrameDecisionInfo(_seats(num_seats, state.clock_s)),
         reward=lambda _facts, outcome: worth(outcome) / num_seats,
     )
 
@@ -121,19 +136,24 @@ def _seats(num_seats: int, values: PyTree, axis: int = 0) -> PyTree:
     return jax.tree.map(wide, values)
 
 
-def _measured(news: FrameNews) -> Measured:
-    load = news.load
+def _measured(observed_events: FrameEvents) -> Measured:
+    load = observed_events.load
     busy = jnp.sum(load.running, axis=1)
     requests = busy + jnp.sum(load.waiting, axis=1) + jnp.sum(load.queued, axis=1)
-    return Measured(busy, requests, jnp.sum(news.deployment.replicas, axis=1), specified(news.deployment))
+    return Measured(
+        busy,
+        requests,
+        jnp.sum(observed_events.deployment.replicas, axis=1),
+        specified(observed_events.deployment),
+    )
 
 
-def _came(before: Counts, news: FrameNews) -> FrameOutcome:
-    frame = jax.tree.map(jnp.subtract, news.counts, before)
+def _came(before: Counts, observed_events: FrameEvents) -> FrameOutcome:
+    frame = jax.tree.map(jnp.subtract, observed_events.counts, before)
     return FrameOutcome(
         frame.arrived.astype(jnp.float32),
         frame.on_time.astype(jnp.float32),
-        _waiting(news.load),
+        _waiting(observed_events.load),
         frame.forwarded_mib + frame.pulled_mib,
         frame.energy_j,
     )

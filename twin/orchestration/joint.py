@@ -18,10 +18,10 @@ from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig, validate_frames
 from twin.orchestration.frame_mechanics import load_now
-from twin.orchestration.frame_state import FrameNews, FrameOutcome, FrameState, Load, as_orchestration
+from twin.orchestration.frame_state import FrameEvents, FrameOutcome, FrameState, Load, as_orchestration
 from twin.orchestration.frames import frame_problem, on_time_share
 from twin.orchestration.mechanics import Private, slot_response
-from twin.orchestration.slots import SlotNews, SlotState, slot_problem
+from twin.orchestration.slots import SlotEvents, SlotState, slot_problem
 
 DISPATCH, ORCHESTRATE = "dispatch", "orchestrate"
 """The groups of seats."""
@@ -30,7 +30,7 @@ DISPATCH, ORCHESTRATE = "dispatch", "orchestrate"
 class JointNews(NamedTuple):
     """What a slot tells."""
 
-    slot: SlotNews
+    slot: SlotEvents
     load: Load  # at the end of the slot
 
 
@@ -62,10 +62,10 @@ def joint_problem(
     every, length = case.config.slots_per_frame // config.samples_per_frame, case.config.slots_per_frame
 
     def start(outcome: Outcome) -> JointState:
-        news: JointNews = outcome.news
-        slot = slots.start(outcome._replace(news=news.slot))
-        nothing = jax.tree.map(jnp.zeros_like, news.load)
-        frame = frames.start(outcome._replace(news=_frame_news(slot, nothing)))
+        observed_events: JointNews = outcome.observed_events
+        slot = slots.start(outcome._replace(observed_events=observed_events.slot))
+        nothing = jax.tree.map(jnp.zeros_like, observed_events.load)
+        frame = frames.start(outcome._replace(observed_events=_frame_news(slot, nothing)))
         zero = jnp.zeros(outcome.elapsed_s.shape, jnp.int32)
         return JointState(
             slot, frame, zero, nothing, jnp.full((frames.num_seats, *zero.shape), -1, jnp.int32)
@@ -74,19 +74,19 @@ def joint_problem(
     def apply(
         state: JointState, action: PyTree, outcome: Outcome, decision: PyTree
     ) -> tuple[JointState, PyTree]:
-        news: JointNews = outcome.news
-        slot_outcome = outcome._replace(news=news.slot)
+        observed_events: JointNews = outcome.observed_events
+        slot_outcome = outcome._replace(observed_events=observed_events.slot)
         slot, left = slots.apply(state.slot, action[DISPATCH], slot_outcome, decision[DISPATCH])
         pending = jnp.where((state.phase == 0)[None], decision[ORCHESTRATE], state.pending)
         passed = state.phase + 1
         total = jax.tree.map(
             lambda sofar, now: sofar + jnp.where(beside(passed % every == 0, now), now, 0.0),
             state.total,
-            news.load,
+            observed_events.load,
         )
         ends = passed == length
         mean = jax.tree.map(lambda leaf: leaf / config.samples_per_frame, total)
-        frame_outcome = outcome._replace(news=_frame_news(slot, mean))
+        frame_outcome = outcome._replace(observed_events=_frame_news(slot, mean))
         frame, settled = frames.apply(state.frame, action[ORCHESTRATE], frame_outcome, pending)
 
         def when_it_ends(new: PyTree, old: PyTree) -> PyTree:
@@ -118,9 +118,9 @@ def joint_problem(
             ORCHESTRATE: getattr(frames, part)(state.frame),
         }
 
-    def reward(facts: PyTree, outcome: PyTree) -> PyTree:
+    def reward(decision_info: PyTree, outcome: PyTree) -> PyTree:
         parts = {DISPATCH: slots, ORCHESTRATE: frames}
-        return {name: part.reward(facts[name], outcome[name]) for name, part in parts.items()}
+        return {name: part.reward(decision_info[name], outcome[name]) for name, part in parts.items()}
 
     def active(state: JointState) -> PyTree:
         begins = jnp.broadcast_to((state.phase == 0)[None], state.pending.shape)
@@ -135,9 +135,9 @@ def joint_problem(
         active=active,
         apply=apply,
         remaining=remaining,
-        facts=lambda state, action: {
-            DISPATCH: slots.facts(state.slot, action[DISPATCH]),
-            ORCHESTRATE: frames.facts(state.frame, action[ORCHESTRATE]),
+        decision_info=lambda state, action: {
+            DISPATCH: slots.decision_info(state.slot, action[DISPATCH]),
+            ORCHESTRATE: frames.decision_info(state.frame, action[ORCHESTRATE]),
         },
         reward=reward,
         groups={DISPATCH: slots.num_seats, ORCHESTRATE: frames.num_seats},
@@ -148,7 +148,9 @@ def joint_response(case: EdgeCloud, chance: Chance) -> Response:
     """The mechanics of slot mode, in which the orchestrators' changes are entered when a frame begins."""
 
     def revealed(private: Private, outcome: Outcome) -> tuple[Private, Outcome]:
-        return private, outcome._replace(news=JointNews(outcome.news, load_now(case, private)))
+        return private, outcome._replace(
+            observed_events=JointNews(outcome.observed_events, load_now(case, private))
+        )
 
     def init(key: Array, streams: Streams) -> tuple[Private, Outcome]:
         return revealed(*slot_response(case, chance).init(key, streams))
@@ -158,10 +160,10 @@ def joint_response(case: EdgeCloud, chance: Chance) -> Response:
         response = slot_response(case, chance, lambda _key, _state: asked)
         return revealed(*response.advance(key, private, state.slot, action[DISPATCH]))
 
-    def foretell(private: Private, state: JointState) -> JointState:
-        return state._replace(slot=slot_response(case, chance).foretell(private, state.slot))
+    def resolve_pending(private: Private, state: JointState) -> JointState:
+        return state._replace(slot=slot_response(case, chance).resolve_pending(private, state.slot))
 
-    return Response(init, advance, foretell)
+    return Response(init, advance, resolve_pending)
 
 
 def joint_environment(
@@ -185,6 +187,6 @@ def joint_environment(
     return environment(joint_problem(case, config, worth), joint_response(case, chance))
 
 
-def _frame_news(slot: SlotState, load: Load) -> FrameNews:
+def _frame_news(slot: SlotState, load: Load) -> FrameEvents:
     inner, view = slot.placement, slot.view
-    return FrameNews(inner.clock_s, inner.available, view.deployment, load, view.counts)
+    return FrameEvents(inner.clock_s, inner.available, view.deployment, load, view.counts)

@@ -26,12 +26,12 @@ from twin.orchestration.deployment import (
     schedule,
 )
 from twin.orchestration.edge_cloud import EdgeCloud
-from twin.orchestration.estimates import Estimates, first_estimates, learn, note
-from twin.orchestration.nodes import Capacity, Held
+from twin.orchestration.estimates import Estimates, first_estimates, learn, response_aux
+from twin.orchestration.nodes import Capacity, HeldRequests
 from twin.orchestration.queues import Queues
-from twin.orchestration.slots import SlotNews, SlotState, View
+from twin.orchestration.slots import SlotEvents, SlotState, View
 from twin.placement.bookkeeping import choose_slots
-from twin.placement.types import UNKNOWN, News, Requests
+from twin.placement.types import UNKNOWN, PlacementEvents, Requests
 
 Orchestrator = Callable[[Array, SlotState], Orchestration]
 """(key, state) -> what to change; asked at the beginning of every frame."""
@@ -43,7 +43,7 @@ class Private(NamedTuple):
     slot: Array  # [] int32: slots since the beginning
     queues: Queues
     place: Array  # [sites, *streams] int32: the place of the request in hand
-    held: Held
+    held: HeldRequests
     estimates: Estimates | None
 
 
@@ -67,9 +67,9 @@ def slot_response(case: EdgeCloud, chance: Chance, orchestrator: Orchestrator | 
         private = Private(jnp.int32(0), waiting, nobody, held, first_estimates(case, streams))
         clock_s = jnp.zeros(streams, jnp.float32)
         view = _view(case, private, first_deployed(case, streams), nothing_counted(streams), clock_s)
-        news = _news(case, chance, private, view, clock_s, chance.available(None, None, clock_s))
+        observed_events = _news(case, chance, private, view, clock_s, chance.available(None, None, clock_s))
         no = clock_s > 0.0
-        return private, Outcome(clock_s, no, no, news)
+        return private, Outcome(clock_s, no, no, observed_events)
 
     def advance(key: Array, private: Private, state: SlotState, node: Array) -> tuple[Private, Outcome]:
         slot = private.slot + 1
@@ -86,7 +86,7 @@ def slot_response(case: EdgeCloud, chance: Chance, orchestrator: Orchestrator | 
         held, served = nodes.serve(held, _capacity(case, from_s), from_s, until_s, config.drop_served, up)
         estimates = private.estimates
         if estimates is not None:
-            estimates = note(estimates, held, state.placement.in_flight, from_s, until_s)
+            estimates = response_aux(estimates, held, state.placement.in_flight, from_s, until_s)
         if orchestrator is not None:
             deployment, held = _carry_out(case, deployment, held, until_s)
         waiting = queues.leave(private.queues, private.place, state.placement.active)
@@ -99,11 +99,11 @@ def slot_response(case: EdgeCloud, chance: Chance, orchestrator: Orchestrator | 
         events = Events(sent, entered, dropped, served, pulled_mib)
         counts = counted(case, state.view.counts, events, held, from_s, until_s)
         view = _view(case, private, deployment, counts, until_s)
-        news = _news(case, chance, private, view, until_s, available, sent.accepted)
+        observed_events = _news(case, chance, private, view, until_s, available, sent.accepted)
         done = chance.begin_s + until_s >= chance.day_s
-        return private, Outcome(until_s - from_s, jnp.zeros_like(done), done, news)
+        return private, Outcome(until_s - from_s, jnp.zeros_like(done), done, observed_events)
 
-    def foretell(private: Private, state: SlotState) -> SlotState:
+    def resolve_pending(private: Private, state: SlotState) -> SlotState:
         """Answers that are on their way back will arrive; nothing else is settled yet."""
         inner = state.placement
         table = inner.in_flight
@@ -115,7 +115,7 @@ def slot_response(case: EdgeCloud, chance: Chance, orchestrator: Orchestrator | 
         )
         return state._replace(placement=inner._replace(in_flight=table))
 
-    return Response(init, advance, foretell)
+    return Response(init, advance, resolve_pending)
 
 
 def _capacity(case: EdgeCloud, like: Array) -> Capacity:
@@ -127,7 +127,7 @@ def _capacity(case: EdgeCloud, like: Array) -> Capacity:
 
 def _send(
     case: EdgeCloud, chance: Chance, private: Private, state: SlotState, node: Array, numbers: PyTree
-) -> tuple[Held, Sent]:
+) -> tuple[HeldRequests, Sent]:
     """Sends the requests in hand to the nodes chosen, [seats, *streams], and files those accepted."""
     inner, held, config = state.placement, private.held, case.config
     request, clock_s = inner.request, inner.clock_s[None]
@@ -140,7 +140,7 @@ def _send(
     arrives_s = clock_s + answer.way_there_s
     late_s = state.view.arrived_s + request.deadline_s
     never = jnp.full_like(arrives_s, jnp.inf)
-    new = Held(
+    new = HeldRequests(
         arrives_s=arrives_s,
         late_s=late_s,
         key=config.node_queue.key(arrives_s, late_s, _expected_s(private.estimates, request)),
@@ -177,8 +177,8 @@ def _orchestrate(
 
 
 def _carry_out(
-    case: EdgeCloud, deployment: Deployment, held: Held, until_s: Array
-) -> tuple[Deployment, Held]:
+    case: EdgeCloud, deployment: Deployment, held: HeldRequests, until_s: Array
+) -> tuple[Deployment, HeldRequests]:
     return jax.lax.cond(
         jnp.any(deployment.service > 0),
         lambda: carry_out(case, deployment, held, until_s),
@@ -201,9 +201,9 @@ def _news(
     clock_s: Array,
     available: Array,
     accepted: Array | None = None,
-) -> SlotNews:
+) -> SlotEvents:
     request = queues.in_hand(case, chance, private.queues, private.place)
     shown = nodes.revealed(private.held, clock_s)
     nobody = jnp.zeros_like(view.holding)
     accepted = nobody if accepted is None else accepted
-    return SlotNews(News(clock_s, accepted, *shown, request, view.holding, available), view)
+    return SlotEvents(PlacementEvents(clock_s, accepted, *shown, request, view.holding, available), view)

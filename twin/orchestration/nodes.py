@@ -30,7 +30,7 @@ from twin.orchestration.queues import look_up
 from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN
 
 
-class Held(NamedTuple):
+class HeldRequests(NamedTuple):
     """What the nodes hold; times on the episode's clock, inf where not yet."""
 
     arrives_s: Array  # when the input is there; inf in places that never held a request
@@ -60,15 +60,15 @@ class Served(NamedTuple):
     core_s: Array  # core-seconds of service
 
 
-def nothing_held(num_nodes: int, places: int, streams: Streams) -> Held:
+def nothing_held(num_nodes: int, places: int, streams: Streams) -> HeldRequests:
     """Empty nodes."""
     shape = (num_nodes, places, *streams)
     never, zero = jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros(shape, jnp.float32)
     index, unknown = jnp.zeros(shape, jnp.int32), jnp.full(shape, UNKNOWN, jnp.int32)
-    return Held(never, never, zero, index, zero, zero, zero, never, never, unknown)
+    return HeldRequests(never, never, zero, index, zero, zero, zero, never, never, unknown)
 
 
-def file(held: Held, places: Array, new: Held) -> Held:
+def file(held: HeldRequests, places: Array, new: HeldRequests) -> HeldRequests:
     """Files requests under their places.
 
     Args:
@@ -85,12 +85,17 @@ def file(held: Held, places: Array, new: Held) -> Held:
         flat = leaf.reshape(-1).at[where].set(value.reshape(-1), mode="drop", unique_indices=True)
         return flat.reshape(leaf.shape)
 
-    return Held(*(put(leaf, value) for leaf, value in zip(held, new, strict=True)))
+    return HeldRequests(*(put(leaf, value) for leaf, value in zip(held, new, strict=True)))
 
 
 def serve(
-    held: Held, capacity: Capacity, from_s: Array, until_s: Array, drop_served: bool, up: Array | None = None
-) -> tuple[Held, Served]:
+    held: HeldRequests,
+    capacity: Capacity,
+    from_s: Array,
+    until_s: Array,
+    drop_served: bool,
+    up: Array | None = None,
+) -> tuple[HeldRequests, Served]:
     """One slot of service, to the boundary `until_s` and what happens there.
 
     Args:
@@ -128,7 +133,7 @@ def _total(mask: Array) -> Array:
     return jnp.sum(mask, axis=(0, 1), dtype=jnp.int32)
 
 
-def _starting(held: Held, capacity: Capacity, now: Array) -> Array:
+def _starting(held: HeldRequests, capacity: Capacity, now: Array) -> Array:
     """[nodes, places, *streams] bool: who starts at the boundary `now`."""
     open_ = jnp.isinf(held.end_s)
     running = open_ & (held.start_s < now)
@@ -175,7 +180,7 @@ def _count(mask: Array) -> Array:
     return jnp.sum(mask, axis=1, dtype=jnp.float32)
 
 
-def revealed(held: Held, until_s: Array) -> tuple[Array, Array, Array]:
+def revealed(held: HeldRequests, until_s: Array) -> tuple[Array, Array, Array]:
     """Starts, finishes and statuses as the access points know them at `until_s` [*streams]; inf where not yet.
 
     A start is known at once, the end of service when the answer is back.
@@ -185,12 +190,12 @@ def revealed(held: Held, until_s: Array) -> tuple[Array, Array, Array]:
     return held.start_s, jnp.where(finish_s <= now, finish_s, jnp.inf), held.status
 
 
-def finishes(held: Held) -> Array:
+def finishes(held: HeldRequests) -> Array:
     """When the answers are back, or the requests were dropped; inf where that is not settled."""
     return held.end_s + jnp.where(held.status == COMPLETED, held.back_s, 0.0)
 
 
-def promote_urgent(held: Held, estimate_s: Array, until_s: Array) -> Held:
+def promote_urgent(held: HeldRequests, estimate_s: Array, until_s: Array) -> HeldRequests:
     """The nodes after a long slot of the hybrid strategy; `estimate_s` [services, *streams]."""
     expected = look_up(estimate_s, held.service)
     return held._replace(key=promote(held.key, held.late_s, expected, until_s[None, None]))

@@ -2,7 +2,7 @@
 
 Bookkeeping, outcomes, facts, rewards and metrics are those of `twin.placement`, unchanged; so is what a policy sees of
 nodes and requests, in the same order, so that rules and networks for event mode read slot mode as well. Added are what
-papers 001 and 003 show beside it: the deployment, and the queue at the access point. A request's arrival is when it
+KaiS and KMPS show beside it: the deployment, and the queue at the access point. A request's arrival is when it
 came to the access point, not when it was sent on; deadlines count from there.
 """
 
@@ -19,7 +19,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.placement.features import NODE_FEATURES, Feature
 from twin.placement.slots import fold_slots
-from twin.placement.types import EMPTY, News, Observation, PlacementFacts, PlacementState
+from twin.placement.types import EMPTY, Observation, PlacementDecisionInfo, PlacementEvents, PlacementState
 
 SLOT_NODE_FEATURES = (
     *NODE_FEATURES,
@@ -63,10 +63,10 @@ class SlotState(NamedTuple):
     here: Here
 
 
-class SlotNews(NamedTuple):
-    """The slot problem's `Outcome.news`."""
+class SlotEvents(NamedTuple):
+    """The slot problem's `Outcome.observed_events`."""
 
-    placement: News
+    placement: PlacementEvents
     view: View
 
 
@@ -99,20 +99,28 @@ def slot_problem(case: EdgeCloud, time_unit_s: float = 1.0) -> Problem:
         return SlotState(inner._replace(active=able), view, here)
 
     def start(outcome: Outcome) -> SlotState:
-        return joined(base.start(outcome._replace(news=outcome.news.placement)), outcome.news.view)
+        return joined(
+            base.start(outcome._replace(observed_events=outcome.observed_events.placement)),
+            outcome.observed_events.view,
+        )
 
     def apply(state: SlotState, node: Array, outcome: Outcome, decision: Array) -> tuple[SlotState, Records]:
         going = decision[0] >= 0
         inner, left = base.apply(
-            state.placement, node, outcome._replace(news=outcome.news.placement), decision
+            state.placement,
+            node,
+            outcome._replace(observed_events=outcome.observed_events.placement),
+            decision,
         )
         view = jax.tree.map(
-            lambda new, old: jnp.where(_beside(going, new), new, old), outcome.news.view, state.view
+            lambda new, old: jnp.where(_beside(going, new), new, old),
+            outcome.observed_events.view,
+            state.view,
         )
         return joined(inner, view), left
 
-    def facts(state: SlotState, node: Array) -> PlacementFacts:
-        return base.facts(state.placement, node)._replace(arrival_s=state.view.arrived_s)
+    def decision_info(state: SlotState, node: Array) -> PlacementDecisionInfo:
+        return base.decision_info(state.placement, node)._replace(arrival_s=state.view.arrived_s)
 
     def observation(state: SlotState, seen: Observation, in_full: bool) -> Observation:
         node = jnp.concatenate([seen.node, _node_features(case, state, in_full)])
@@ -126,7 +134,7 @@ def slot_problem(case: EdgeCloud, time_unit_s: float = 1.0) -> Problem:
         active=lambda state: state.placement.active,
         apply=apply,
         remaining=lambda state: base.remaining(state.placement),
-        facts=facts,
+        decision_info=decision_info,
     )
 
 

@@ -4,15 +4,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from twin.contracts import Array, PyTree, Streams
-from twin.ordering.states import Asked, Running, Users
+from twin.ordering.states import JobRequests, Running, Users
 
 
 class Coming(NamedTuple):
     """The next job to arrive; leaves [*streams]."""
 
-    asked: (
-        Asked  # `arrival` is NEVER where nobody will come any more (or: not before somebody's job has ended)
-    )
+    asked: JobRequests  # `arrival` is NEVER where nobody will come any more (or: not before somebody's job has ended)
     run: Array  # int32 ticks, at least 1: the true run time, private until the job ends
     number: Array  # int32: under which its start is written down
 
@@ -35,7 +33,7 @@ class Ended(NamedTuple):
     number: Array  # int32: as it came, -1 if it ran already at tick 0
 
 
-class Arrivals(NamedTuple):
+class JobArrivals(NamedTuple):
     """Who asks: pure functions of a private state.
 
     Jobs are taken one by one, in order of arrival; jobs that wait already at tick 0 come first, with arrivals before 0.

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
-from twin.ordering.states import Asked
+from twin.ordering.states import JobRequests
 
-Order = Callable[[Asked, Array], Array]
+Order = Callable[[JobRequests, Array], Array]
 """(queue, clock [*streams]) -> scores [queue_size, *streams]: lowest first, ties in order of arrival."""
 COSTS = ("bounded_slowdown", "log_bounded_slowdown", "wait")
 """What waiting may cost; see `OrderingConfig.cost`."""

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
-from twin.ordering.arrivals import Arrivals, Coming, Ended
+from twin.ordering.arrivals import Coming, Ended, JobArrivals
 from twin.ordering.config import OrderingConfig
 from twin.ordering.rows import add, first_row, get, put
 from twin.ordering.starting import Going, has_row, start_alone
-from twin.ordering.states import LONGEST, NEVER, Asked
+from twin.ordering.states import LONGEST, NEVER, JobRequests
 from twin.ordering.users import finished, user_row
 
 
@@ -33,7 +33,7 @@ class Event(NamedTuple):
 
 
 def until_decision(
-    key: Array, config: OrderingConfig, size: int, arrivals: Arrivals, going: Going, live: Array
+    key: Array, config: OrderingConfig, size: int, arrivals: JobArrivals, going: Going, live: Array
 ) -> Going:
     """Goes from event to event until a decision is due (`pool.deciding`) or nothing more will happen.
 
@@ -65,7 +65,9 @@ def until_decision(
     return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), turn, (going, live, jnp.int32(0)))[0]
 
 
-def _decide_or_go_on(arrivals: Arrivals, going: Going, live: Array, happened: Array) -> tuple[Going, Array]:
+def _decide_or_go_on(
+    arrivals: JobArrivals, going: Going, live: Array, happened: Array
+) -> tuple[Going, Array]:
     """Says where a decision is due, and which streams go on."""
     pool = going.pool
     fits = live & going.look & (pool.num_waiting > 0) & (going.narrowest <= pool.free)
@@ -144,7 +146,7 @@ def join(config: OrderingConfig, going: Going, coming: Coming, joins: Array) -> 
     user = jnp.where(joins, user_row(config.num_agents, asked.agent), -1)
     one = joins.astype(jnp.int32)
     pool = pool._replace(
-        queue=Asked(*(put(leaf, row, new) for leaf, new in zip(pool.queue, asked, strict=True))),
+        queue=JobRequests(*(put(leaf, row, new) for leaf, new in zip(pool.queue, asked, strict=True))),
         num_waiting=pool.num_waiting + one,
         users=pool.users._replace(num_waiting=add(pool.users.num_waiting, user, one)),
     )
@@ -156,7 +158,7 @@ def join(config: OrderingConfig, going: Going, coming: Coming, joins: Array) -> 
     return going._replace(pool=pool, hidden=hidden, narrowest=narrowest)
 
 
-def _sound(asked: Asked) -> Asked:
+def _sound(asked: JobRequests) -> JobRequests:
     return asked._replace(
         processors=jnp.maximum(asked.processors, 1), requested=jnp.clip(asked.requested, 1, LONGEST)
     )

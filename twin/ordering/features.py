@@ -16,7 +16,7 @@ from twin.ordering.config import OrderingConfig
 from twin.ordering.machine import PARTS
 from twin.ordering.rows import numbers, take_rows
 from twin.ordering.starting import reservation
-from twin.ordering.states import Asked, PoolObservation, PoolState, Users
+from twin.ordering.states import JobRequests, PoolObservation, PoolState, Users
 from twin.ordering.types import Pool
 from twin.ordering.users import user_row
 from twin.placement.features import Feature
@@ -157,7 +157,7 @@ class _Seen(NamedTuple):
 
 def _both(pool: Pool, config: OrderingConfig, state: PoolState) -> tuple[Array, Array]:
     """[job features, num_visible, *streams] and [pool features, *streams]."""
-    queue: Asked = jax.tree.map(lambda leaf: leaf[: config.num_visible], state.queue)
+    queue: JobRequests = jax.tree.map(lambda leaf: leaf[: config.num_visible], state.queue)
     free_after, shadow, extra = _room(pool, config, state)
     row = user_row(config.num_agents, queue.agent)
     place = numbers(config.num_visible, state.clock)

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, Streams
-from twin.ordering.arrivals import Arrivals, Begun, Coming, Ended
+from twin.ordering.arrivals import Begun, Coming, Ended, JobArrivals
 from twin.ordering.config import OrderingConfig
 from twin.ordering.machine import PARTS
 from twin.ordering.queue import waiting_of
 from twin.ordering.rows import get
 from twin.ordering.rules import Rule
-from twin.ordering.states import LONGEST, NEVER, Asked, Leaf, Running, Users
+from twin.ordering.states import LONGEST, NEVER, JobRequests, Leaf, Running, Users
 from twin.ordering.types import Jobs, OrderingError, Pool
 from twin.ordering.users import histories
 from twin.placement.windows import choose_windows, take
@@ -29,7 +29,7 @@ WEEK_S, MONDAY_S = 604_800.0, 345_600.0
 class JobWindows(NamedTuple):
     """`W` windows of at most `N` jobs; all times in ticks since the window began."""
 
-    asked: Asked  # leaves [N, W], in order of arrival; below 0: waits already
+    asked: JobRequests  # leaves [N, W], in order of arrival; below 0: waits already
     run: Leaf  # [N, W] int32 ticks: the true run times
     length: Leaf  # [W] int32: jobs in the window; the rest is padding
     running: Running  # leaves [rows, W]: what runs when the window begins
@@ -110,7 +110,7 @@ def cut_job_windows(
 
     _check_length(np.where(place >= 0, jobs.arrival_s[place] - begin_s[None], 0.0), config)
     standing = np.zeros(len(parts), np.int32) if priority is None else priority
-    asked = Asked(
+    asked = JobRequests(
         arrival=np.where(place >= 0, ticks(jobs.arrival_s[place] - begin_s[None]), NEVER).astype(np.int32),
         processors=of_jobs(parts),
         requested=np.maximum(of_jobs(ticks(jobs.requested_s)), 1),
@@ -193,16 +193,16 @@ def _running(
     return running, end
 
 
-class _Walk(NamedTuple):
+class _JobWalk(NamedTuple):
     """A stream's way through its window; leaves [N, *streams] and [*streams]."""
 
-    asked: Asked
+    asked: JobRequests
     run: Array
     length: Array
     position: Array
 
 
-def replayed_jobs(windows: JobWindows) -> Arrivals:
+def replayed_jobs(windows: JobWindows) -> JobArrivals:
     """Arrivals from history: every stream walks through one window, jobs and run times as they are.
 
     With as many streams as windows each has its own; otherwise windows are drawn with replacement at reset.
@@ -216,7 +216,7 @@ def replayed_jobs(windows: JobWindows) -> Arrivals:
     return _walks(draw, windows.run.shape[0])
 
 
-def drawn_jobs(draw: DrawWindows, num_jobs: int) -> Arrivals:
+def drawn_jobs(draw: DrawWindows, num_jobs: int) -> JobArrivals:
     """Arrivals from a generator that draws whole windows at reset, one for every stream.
 
     Args:
@@ -233,21 +233,21 @@ def drawn_jobs(draw: DrawWindows, num_jobs: int) -> Arrivals:
     return _walks(shaped, num_jobs)
 
 
-def _walks(draw: Callable[[Array, Streams], JobWindows], num_jobs: int) -> Arrivals:
-    def init(key: Array, streams: Streams) -> tuple[_Walk, Begun]:
+def _walks(draw: Callable[[Array, Streams], JobWindows], num_jobs: int) -> JobArrivals:
+    def init(key: Array, streams: Streams) -> tuple[_JobWalk, Begun]:
         windows = draw(key, streams)
-        walk = _Walk(windows.asked, windows.run, windows.length, jnp.zeros(streams, jnp.int32))
+        walk = _JobWalk(windows.asked, windows.run, windows.length, jnp.zeros(streams, jnp.int32))
         return walk, Begun(windows.running, windows.end, windows.users, windows.week)
 
-    def peek(walk: _Walk) -> Coming:
-        asked = Asked(*(get(leaf, walk.position) for leaf in walk.asked))
+    def peek(walk: _JobWalk) -> Coming:
+        asked = JobRequests(*(get(leaf, walk.position) for leaf in walk.asked))
         asked = asked._replace(arrival=jnp.where(exhausted(walk), NEVER, asked.arrival))
         return Coming(asked, get(walk.run, walk.position), walk.position)
 
-    def move(_key: Array, walk: _Walk, taken: Array, _ended: Ended) -> _Walk:
+    def move(_key: Array, walk: _JobWalk, taken: Array, _ended: Ended) -> _JobWalk:
         return walk._replace(position=walk.position + taken.astype(jnp.int32))
 
-    def exhausted(walk: _Walk) -> Array:
+    def exhausted(walk: _JobWalk) -> Array:
         return walk.position >= walk.length
 
-    return Arrivals(num_jobs, init, peek, move, exhausted)
+    return JobArrivals(num_jobs, init, peek, move, exhausted)

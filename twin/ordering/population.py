@@ -38,7 +38,7 @@ USED_UP = 0.95
 
 
 @dataclass(frozen=True)
-class PopulationConfig:
+class JobPopulationConfig:
     """How far generated weeks may depart from the training days.
 
     Attributes:
@@ -73,7 +73,7 @@ class PopulationConfig:
             )
 
 
-class Population(NamedTuple):
+class JobPopulation(NamedTuple):
     """Visits by day, and every user's jobs in order.
 
     Attributes:
@@ -109,7 +109,7 @@ def day_of(jobs: Jobs, time_s: np.ndarray | float) -> np.ndarray:
     return np.asarray(np.floor((np.asarray(time_s) + jobs.origin_us / 1e6) / DAY_S), np.int64)
 
 
-def fit_population(jobs: Jobs, first_day: int, num_days: int) -> Population:
+def fit_population(jobs: Jobs, first_day: int, num_days: int) -> JobPopulation:
     """Cuts training days into visits; what became of jobs after the last of them is not looked at (`known_by`).
 
     Args:
@@ -137,7 +137,7 @@ def fit_population(jobs: Jobs, first_day: int, num_days: int) -> Population:
     by_user = np.argsort(user, kind="stable")
     chosen = index[by_user]
     weekday = (first_day + np.arange(num_days) + EPOCH_WEEKDAY) % 7
-    return Population(
+    return JobPopulation(
         day_weekend=weekday >= 5,
         day_visits=np.searchsorted(keys // len(agent), np.arange(num_days + 1)),
         visit_user=keys % len(agent),
@@ -152,7 +152,11 @@ def fit_population(jobs: Jobs, first_day: int, num_days: int) -> Population:
 
 
 def generate(
-    population: Population, seed: int, first_day: int, num_days: int, config: PopulationConfig | None = None
+    population: JobPopulation,
+    seed: int,
+    first_day: int,
+    num_days: int,
+    config: JobPopulationConfig | None = None,
 ) -> Jobs:
     """Jobs of days that never were.
 
@@ -170,7 +174,7 @@ def generate(
     Raises:
         OrderingError: not one job was drawn.
     """
-    config = config or PopulationConfig()
+    config = config or JobPopulationConfig()
     generator = np.random.default_rng(seed)
     load = float(np.exp(generator.uniform(np.log(config.load_low), np.log(config.load_high))))
     arrival, source, user = [], [], []
@@ -192,11 +196,11 @@ def generate(
 
 def continued(
     jobs: Jobs,
-    population: Population,
+    population: JobPopulation,
     seed: int,
     first_day: int,
     num_days: int,
-    config: PopulationConfig | None = None,
+    config: JobPopulationConfig | None = None,
     *,
     num_days_before: int = 28,
 ) -> Jobs:
@@ -229,7 +233,7 @@ def continued(
 
 
 def _visits_by_day(
-    population: Population, generator: np.random.Generator, first_day: int, num_days: int
+    population: JobPopulation, generator: np.random.Generator, first_day: int, num_days: int
 ) -> list[np.ndarray]:
     """Indices of the visits of each generated day, before the load."""
     weekend = (first_day + np.arange(num_days) + EPOCH_WEEKDAY) % 7 >= 5
@@ -247,11 +251,11 @@ def _at_load(visits: np.ndarray, load: float, generator: np.random.Generator) ->
 
 
 def _one_visit(
-    population: Population,
+    population: JobPopulation,
     visit: int,
     next_row: dict[int, int],
     generator: np.random.Generator,
-    config: PopulationConfig,
+    config: JobPopulationConfig,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Instants of submission within the day, and rows of the user's jobs; remembers where the user stopped."""
     first, end = population.visit_jobs[visit], population.visit_jobs[visit + 1]
@@ -266,13 +270,13 @@ def _one_visit(
 
 
 def _as_jobs(
-    population: Population,
+    population: JobPopulation,
     arrival_s: np.ndarray,
     rows: np.ndarray,
     users: np.ndarray,
     first_day: int,
     generator: np.random.Generator,
-    config: PopulationConfig,
+    config: JobPopulationConfig,
 ) -> Jobs:
     num_jobs = len(rows)
     requested_s = population.requested_s[rows]

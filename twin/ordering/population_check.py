@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twin.ordering.population import DAY_S, Population, PopulationConfig, day_of, generate
+from twin.ordering.population import DAY_S, JobPopulation, JobPopulationConfig, day_of, generate
 from twin.ordering.types import Jobs
 
 
@@ -89,13 +89,13 @@ def stretch_figures(jobs: Jobs, first_day: int, num_days: int, processors: float
 
 
 def check_population(
-    population: Population,
+    population: JobPopulation,
     held_out: Jobs,
     first_day: int,
     num_days: int,
     processors: float,
     *,
-    config: PopulationConfig | None = None,
+    config: JobPopulationConfig | None = None,
     num_generated: int = 100,
     level: float = 0.9,
 ) -> PopulationCheck:

@@ -24,7 +24,7 @@ from twin.ordering.features import observe, observe_global
 from twin.ordering.machine import PARTS
 from twin.ordering.rows import get, numbers
 from twin.ordering.starting import has_row
-from twin.ordering.states import PoolFacts, PoolOutcome, PoolState
+from twin.ordering.states import PoolDecisionInfo, PoolOutcome, PoolState
 from twin.ordering.types import Pool
 
 __all__ = ["COSTS", "Order", "OrderingConfig", "ordering"]
@@ -62,23 +62,23 @@ def ordering(pool: Pool, config: OrderingConfig | None = None) -> Problem:
         places = numbers(config.num_visible, state.clock)
         return ((places < state.num_waiting[None]) & state.deciding[None])[:, None]
 
-    def facts(state: PoolState, action: Array) -> PoolFacts:
+    def decision_info(state: PoolState, action: Array) -> PoolDecisionInfo:
         place, queue = action[0], state.queue
         fits = (get(queue.processors, place) <= state.free) & has_row(state.running)
         wait_s = (state.clock - get(queue.arrival, place)).astype(jnp.float32) * config.tick_s
-        seen = PoolFacts(place, get(queue.agent, place), fits, wait_s)
+        seen = PoolDecisionInfo(place, get(queue.agent, place), fits, wait_s)
         return jax.tree.map(lambda leaf: leaf[None], seen)
 
     return Problem(
         num_seats=1,
-        start=lambda outcome: outcome.news.pool,
+        start=lambda outcome: outcome.observed_events.pool,
         observe=lambda state: observe(pool, config, state),
         observe_global=lambda state: observe_global(pool, config, state),
         legal=legal,
         active=lambda state: state.deciding[None],
         apply=_apply,
         remaining=_remaining,
-        facts=facts,
+        decision_info=decision_info,
         reward=lambda _facts, outcome: -outcome.cost,
         keeps_done=True,
     )
@@ -88,8 +88,8 @@ def _apply(
     _state: PoolState, _action: PyTree, outcome: Outcome, decision: Array
 ) -> tuple[PoolState, Records]:
     """The pool at the next decision; the record of this one is final and leaves at once."""
-    seats: PoolOutcome = jax.tree.map(lambda leaf: leaf[None], outcome.news.outcome)
-    return outcome.news.pool, Records(decision, decision >= 0, seats)
+    seats: PoolOutcome = jax.tree.map(lambda leaf: leaf[None], outcome.observed_events.outcome)
+    return outcome.observed_events.pool, Records(decision, decision >= 0, seats)
 
 
 def _remaining(state: PoolState) -> Records:

@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, Streams
-from twin.ordering.arrivals import Arrivals, Begun, Coming, Ended
+from twin.ordering.arrivals import Begun, Coming, Ended, JobArrivals
 from twin.ordering.config import OrderingConfig
 from twin.ordering.job_windows import JobWindows
 from twin.ordering.rows import first_row, get, numbers, put
-from twin.ordering.states import NEVER, Asked, Leaf
+from twin.ordering.states import NEVER, JobRequests, Leaf
 from twin.ordering.types import Jobs
 from twin.placement.windows import choose_windows, take
 
@@ -100,7 +100,7 @@ class _Waiting(NamedTuple):
     num_come: Array
 
 
-def reacting_jobs(windows: JobWindows, thinking: Thinking) -> Arrivals:
+def reacting_jobs(windows: JobWindows, thinking: Thinking) -> JobArrivals:
     """Arrivals of users who react: as `replayed_jobs`, but jobs that waited for another one wait for it again."""
     num_jobs, num_windows = windows.run.shape
 
@@ -118,7 +118,7 @@ def reacting_jobs(windows: JobWindows, thinking: Thinking) -> Arrivals:
 
     def peek(private: _Waiting) -> Coming:
         earliest, row = who(private)
-        asked = Asked(*(get(leaf, row) for leaf in private.windows.asked))
+        asked = JobRequests(*(get(leaf, row) for leaf in private.windows.asked))
         return Coming(asked._replace(arrival=earliest), get(private.windows.run, row), row)
 
     def move(_key: Array, private: _Waiting, taken: Array, ended: Ended) -> _Waiting:
@@ -132,4 +132,4 @@ def reacting_jobs(windows: JobWindows, thinking: Thinking) -> Arrivals:
     def exhausted(private: _Waiting) -> Array:
         return private.num_come >= private.windows.length
 
-    return Arrivals(num_jobs, init, peek, move, exhausted)
+    return JobArrivals(num_jobs, init, peek, move, exhausted)

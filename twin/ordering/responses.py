@@ -9,19 +9,19 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array, EnvironmentState, Outcome, PyTree, Response, Streams
-from twin.ordering.arrivals import Arrivals, Begun, Ended
+from twin.ordering.arrivals import Begun, Ended, JobArrivals
 from twin.ordering.config import OrderingConfig
 from twin.ordering.costs import accrued, add_waiting, nothing
 from twin.ordering.events import join, until_decision
 from twin.ordering.machine import PARTS
 from twin.ordering.rows import get, numbers
-from twin.ordering.starting import Going, Hidden, backfill, close_ranks, has_row, start_job
-from twin.ordering.states import NEVER, Asked, PoolNews, PoolState, Running, Users
+from twin.ordering.starting import Going, HiddenRuns, backfill, close_ranks, has_row, start_job
+from twin.ordering.states import NEVER, JobRequests, PoolEvents, PoolState, Running, Users
 from twin.ordering.types import Pool
 from twin.ordering.users import user_row
 
 
-def queue_response(pool: Pool, config: OrderingConfig, arrivals: Arrivals) -> Response:
+def queue_response(pool: Pool, config: OrderingConfig, arrivals: JobArrivals) -> Response:
     """Ends and arrivals in the order in which `twin.ordering.replay` goes through an instant.
 
     Args:
@@ -35,7 +35,7 @@ def queue_response(pool: Pool, config: OrderingConfig, arrivals: Arrivals) -> Re
     """
     size = size_in_parts(pool)
 
-    def init(key: Array, streams: Streams) -> tuple[Hidden, Outcome]:
+    def init(key: Array, streams: Streams) -> tuple[HiddenRuns, Outcome]:
         key_arrivals, key_events = jax.random.split(key)
         private, begun = arrivals.init(key_arrivals, streams)
         going = _begin(config, size, arrivals.num_jobs, begun, private)
@@ -44,7 +44,9 @@ def queue_response(pool: Pool, config: OrderingConfig, arrivals: Arrivals) -> Re
         going = until_decision(key_events, config, size, arrivals, going, jnp.ones(streams, bool))
         return _told(config, going)
 
-    def advance(key: Array, hidden: Hidden, state: PoolState, action: Array) -> tuple[Hidden, Outcome]:
+    def advance(
+        key: Array, hidden: HiddenRuns, state: PoolState, action: Array
+    ) -> tuple[HiddenRuns, Outcome]:
         live = state.deciding
         row = action[0]
         room = has_row(state.running)
@@ -73,7 +75,7 @@ def size_in_parts(pool: Pool) -> int:
     return round(pool.processors * PARTS)
 
 
-def _told(config: OrderingConfig, going: Going) -> tuple[Hidden, Outcome]:
+def _told(config: OrderingConfig, going: Going) -> tuple[HiddenRuns, Outcome]:
     """The outcome of a step: the pool as it stands, and what waiting has cost since the last decision.
 
     Without a decision to come nobody waits any more and nothing costs: the episode ends for good.
@@ -84,7 +86,7 @@ def _told(config: OrderingConfig, going: Going) -> tuple[Hidden, Outcome]:
     outcome = add_waiting(going.outcome, cost, waiting)
     elapsed_s = (pool.clock - going.since).astype(jnp.float32) * config.tick_s
     no = jnp.zeros_like(pool.deciding)
-    return going.hidden, Outcome(elapsed_s, ~pool.deciding, no, PoolNews(pool, outcome))
+    return going.hidden, Outcome(elapsed_s, ~pool.deciding, no, PoolEvents(pool, outcome))
 
 
 def starts_of(state: EnvironmentState, config: OrderingConfig) -> Array:
@@ -116,7 +118,7 @@ def _begin(config: OrderingConfig, size: int, num_jobs: int, begun: Begun, priva
     empty_queue = jnp.zeros((config.queue_size, *streams), jnp.int32)
     state = PoolState(
         clock=zero,
-        queue=Asked(*[empty_queue] * len(Asked._fields)),
+        queue=JobRequests(*[empty_queue] * len(JobRequests._fields)),
         num_waiting=zero,
         running=running,
         free=size - jnp.sum(running.processors, axis=0, dtype=jnp.int32),
@@ -129,7 +131,7 @@ def _begin(config: OrderingConfig, size: int, num_jobs: int, begun: Begun, priva
     )
     end = jnp.where(held, rows(begun.end, NEVER), NEVER)
     start = jnp.full((num_jobs, *streams), NEVER, jnp.int32)
-    hidden = Hidden(empty_queue, empty_queue, end, jnp.full_like(end, -1), start, private, no, no)
+    hidden = HiddenRuns(empty_queue, empty_queue, end, jnp.full_like(end, -1), start, private, no, no)
     return Going(state, hidden, empty_queue > 0, no, zero + NEVER, zero, nothing(zero))
 
 
@@ -140,7 +142,7 @@ def _counted(config: OrderingConfig, users: Users, running: Running, held: Array
     return users._replace(num_waiting=jnp.zeros_like(num_running), num_running=num_running)
 
 
-def _let_in(config: OrderingConfig, size: int, arrivals: Arrivals, key: Array, going: Going) -> Going:
+def _let_in(config: OrderingConfig, size: int, arrivals: JobArrivals, key: Array, going: Going) -> Going:
     """Lets those join the queue who have waited since before tick 0, as far as there are places."""
     nobody_ended = Ended(going.look, *[going.pool.clock] * 3)
 

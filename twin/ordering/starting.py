@@ -18,7 +18,7 @@ from twin.ordering.states import NEVER, PoolOutcome, PoolState, Running
 from twin.ordering.users import user_row
 
 
-class Hidden(NamedTuple):
+class HiddenRuns(NamedTuple):
     """What the scheduler cannot know yet, beside the public tables."""
 
     run: Array  # [queue_size, *streams] int32 ticks: true run times of waiting jobs
@@ -37,7 +37,7 @@ class Going(NamedTuple):
     """A pool on its way from one decision to the next."""
 
     pool: PoolState
-    hidden: Hidden
+    hidden: HiddenRuns
     gone: Array  # [queue_size, *streams] bool: has started, and still stands in the queue's table
     look: Array  # [*streams] bool: the queue may be looked at now
     narrowest: Array  # [*streams] int32 parts: least that a waiting job needs, NEVER where none waits

@@ -18,13 +18,13 @@ LONGEST = 2**29
 """Longest time in ticks that a job may ask for or run; longer ones are taken to be this long."""
 
 
-class Asked(NamedTuple):
+class JobRequests(NamedTuple):
     """Jobs as the scheduler knows them; leaves [*batch]. Nothing here is known only later."""
 
     arrival: Leaf  # int32 ticks, before 0 for jobs that wait already
     processors: Leaf  # int32 parts, at least 1
     requested: Leaf  # int32 ticks, at least 1
-    agent: Leaf  # int32, who asks; -1 if unknown. Agents that agree modulo `num_agents` share their history
+    agent: Leaf  # int32, the submitting user; -1 if unknown. Agents that agree modulo `num_agents` share their history
     priority: Leaf  # int32, a standing order for `orders.by_priority`, lowest first; 0 where there is none
 
 
@@ -53,7 +53,7 @@ class PoolState(NamedTuple):
     """Everything the bookkeeping knows; nothing in it is ahead of its time."""
 
     clock: Array  # [*streams] int32 ticks
-    queue: Asked  # leaves [queue_size, *streams], in order of arrival; the first `num_waiting` rows hold jobs
+    queue: JobRequests  # leaves [queue_size, *streams], in order of arrival; the first `num_waiting` rows hold jobs
     num_waiting: Array  # [*streams] int32
     running: Running
     free: Array  # [*streams] int32 parts
@@ -65,8 +65,9 @@ class PoolState(NamedTuple):
     deciding: Array  # [*streams] bool: a decision is due
 
 
-class PoolNews(NamedTuple):
-    """The ordering problem's `Outcome.news`: the pool at the next decision, and what the time until then cost."""
+class PoolEvents(NamedTuple):
+    """The ordering problem's `Outcome.observed_events`: the pool at the next decision, and what the time until then
+    cost."""
 
     pool: PoolState
     outcome: "PoolOutcome"
@@ -83,7 +84,7 @@ class PoolOutcome(NamedTuple):
     num_started: Leaf  # jobs that started
 
 
-class PoolFacts(NamedTuple):
+class PoolDecisionInfo(NamedTuple):
     """What is known of a decision at once; leaves [seats, *streams]."""
 
     position: Leaf  # int32: the decision, a place in the queue

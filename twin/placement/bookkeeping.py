@@ -14,6 +14,7 @@ from logs_schema.errors import ConfigError
 from twin.contracts import Array, Outcome, Problem, PyTree, Records
 from twin.environment import beside
 from twin.placement.features import fits, observe, one_hot
+from twin.placement.service_times import MAX_LOG_ERROR
 from twin.placement.slots import fold_slots, place, read, write
 from twin.placement.types import (
     COMPLETED,
@@ -24,11 +25,10 @@ from twin.placement.types import (
     UNKNOWN,
     Cluster,
     InFlight,
-    PlacementFacts,
+    PlacementDecisionInfo,
     PlacementOutcome,
     PlacementState,
 )
-from twin.placement.usual import MOST_NEWS
 
 VIEWS = ("summary", "full")
 LEAST_S = 1e-3
@@ -47,7 +47,7 @@ class PlacementConfig:
             over expected run).
         worst_response: So many expected runs a request is charged that does not complete, and every other at most.
         num_seats: Decisions per step: 1 by event, the number of sites by slot.
-        view: What a site that decides sees of the others: "summary", the means of their nodes (paper 001, section III),
+        view: What a site that decides sees of the others: "summary", the means of their nodes (KaiS, section III),
             or "full", as a scheduler that is one for all sites does.
     """
 
@@ -147,7 +147,7 @@ def _learned_run(
 ) -> Array:
     """`PlacementState.run_shift` after what leaves a slot of `node` has told how long it ran, if it did.
 
-    shift += gain * (log(run / expected) - log(usual ratio) - shift), an innovation of at most `MOST_NEWS`.
+    shift += gain * (log(run / expected) - log(usual ratio) - shift), an innovation of at most `MAX_LOG_ERROR`.
     """
     run_s, expected_s = left.finish_s - left.start_s, read(table.expected_run_s, position, 0.0)
     service = read(table.service, position, 0)
@@ -157,8 +157,8 @@ def _learned_run(
     pair = place(shift.shape, service, node, told)
     old = read(shift, pair, 0.0)
     seen = jnp.log(jnp.where(told, run_s, 1.0) / jnp.where(told, expected_s, 1.0))
-    news = jnp.clip(seen - usual - old, -MOST_NEWS, MOST_NEWS)
-    return write(shift, pair, old + gain * news)
+    log_error = jnp.clip(seen - usual - old, -MAX_LOG_ERROR, MAX_LOG_ERROR)
+    return write(shift, pair, old + gain * log_error)
 
 
 def _apply(
@@ -171,18 +171,18 @@ def _apply(
     decision: Array,
 ) -> tuple[PlacementState, Records]:
     """The next state: offers taken are filed, then the clock moves and what was observed meanwhile is written down."""
-    news, table = outcome.news, state.in_flight
+    observed_events, table = outcome.observed_events, state.in_flight
     going = decision[0] >= 0  # [*streams]: the stream was not done before
     asked = state.active & going[None]
     nowhere = table.decision.size
     slots = choose_slots(state, node)
-    slots = jnp.where((asked & news.accepted).reshape(slots.shape), slots, nowhere)
+    slots = jnp.where((asked & observed_events.accepted).reshape(slots.shape), slots, nowhere)
     numbers, outcomes, shift = [], [], state.run_shift
     for seat in range(config.num_seats):
         number, displaced = _leave(table, slots[seat])
         if shift is not None:
             shift = _learned_run(cluster, gain, shift, table, slots[seat], node[seat], displaced)
-        refused = asked[seat] & ~news.accepted[seat]
+        refused = asked[seat] & ~observed_events.accepted[seat]
         numbers.append(jnp.where(refused, decision[seat], number))
         outcomes.append(
             PlacementOutcome(
@@ -195,16 +195,16 @@ def _apply(
     number = jnp.stack(numbers)
     left = Records(number, number >= 0, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outcomes))
     table, recent = _observe_moves(config, table, state, outcome, going)
-    lost = asked & news.accepted & (slots == nowhere).reshape(asked.shape)
+    lost = asked & observed_events.accepted & (slots == nowhere).reshape(asked.shape)
 
     def follow(new: PyTree, old: PyTree) -> PyTree:
         return jax.tree.map(lambda a, b: jnp.where(beside(going, a), a, b), new, old)
 
     following = PlacementState(
-        clock_s=follow(news.clock_s, state.clock_s),
-        request=follow(news.request, state.request),
-        active=follow(news.active, state.active),
-        available=follow(news.available, state.available),
+        clock_s=follow(observed_events.clock_s, state.clock_s),
+        request=follow(observed_events.request, state.request),
+        active=follow(observed_events.active, state.active),
+        available=follow(observed_events.available, state.available),
         in_flight=table,
         recent_wait_s=follow(recent[0], state.recent_wait_s),
         recent_starts=follow(recent[1], state.recent_starts),
@@ -218,7 +218,7 @@ def _observe_moves(
     config: PlacementConfig, table: InFlight, state: PlacementState, outcome: Outcome, going: Array
 ) -> tuple[InFlight, tuple[Array, Array]]:
     """Writes observed starts and finishes into the table; adds the waits they end to the nodes' fading memory."""
-    news = outcome.news
+    observed_events = outcome.observed_events
 
     def begins(start_s: Array, seen_s: Array) -> Array:
         return jnp.isinf(start_s) & jnp.isfinite(seen_s) & beside(going, start_s)
@@ -228,20 +228,22 @@ def _observe_moves(
         new = begins(start_s, seen_s)
         return jnp.where(new, seen_s - arrival_s, 0.0), new.astype(jnp.float32)
 
-    leaves = (table.start_s, news.start_s, table.arrival_s)
+    leaves = (table.start_s, observed_events.start_s, table.arrival_s)
     wait_s, starts = fold_slots(per_slot, lambda a, b: (a[0] + b[0], a[1] + b[1]), leaves)
     keep = jnp.exp(-outcome.elapsed_s / config.memory_s)[None]
     recent = keep * state.recent_wait_s + wait_s, keep * state.recent_starts + starts
-    ends = jnp.isinf(table.finish_s) & jnp.isfinite(news.finish_s) & beside(going, table.finish_s)
+    ends = jnp.isinf(table.finish_s) & jnp.isfinite(observed_events.finish_s) & beside(going, table.finish_s)
     table = table._replace(
-        start_s=jnp.where(begins(table.start_s, news.start_s), news.start_s, table.start_s),
-        finish_s=jnp.where(ends, news.finish_s, table.finish_s),
-        status=jnp.where(ends, news.status, table.status),
+        start_s=jnp.where(
+            begins(table.start_s, observed_events.start_s), observed_events.start_s, table.start_s
+        ),
+        finish_s=jnp.where(ends, observed_events.finish_s, table.finish_s),
+        status=jnp.where(ends, observed_events.status, table.status),
     )
     return table, recent
 
 
-def placement(cluster: Cluster, config: PlacementConfig, *, follow: float = 0.0) -> Problem:
+def placement(cluster: Cluster, config: PlacementConfig, *, adaptation_rate: float = 0.0) -> Problem:
     """The placement problem on `cluster`: offer each arriving request to a node.
 
     Legal is what could ever fit (capacity of the largest machine, candidate set) on an available node: a request may
@@ -250,14 +252,14 @@ def placement(cluster: Cluster, config: PlacementConfig, *, follow: float = 0.0)
     Args:
         cluster: Nodes and vocabularies.
         config: See `PlacementConfig`.
-        follow: Weight of a run that ended in what usually happens, as a policy in service follows it (see
-            `usual.FOLLOW`); 0: what the log said stands, as in windows of a log, too short to learn from. A run tells
-            when its place in the books is taken again, which is soon after it ended.
+        adaptation_rate: Weight of a run that ended in the mean of its service on its node, as in service (see
+            `service_times.ADAPTATION_RATE`); 0: what the log said stands, as in windows of a log, too short to learn
+            from. A run tells when its place in the books is taken again, which is soon after it ended.
 
     Returns:
         The problem; actions are int32 node indices [seats, *streams].
 
-    Source: paper 000 section 3.1, papers 001 section III and 003 section III; DESIGN's problem 1.
+    Source: Xiong et al. section 3.1, KaiS and KMPS section III; DESIGN's problem 1.
     """
     rewards = {"on_time": on_time_reward, "response": response_reward}
     if config.reward not in rewards:
@@ -271,14 +273,28 @@ def placement(cluster: Cluster, config: PlacementConfig, *, follow: float = 0.0)
     num_nodes, sees_all = cluster.num_nodes, config.view == "full"
 
     def start(outcome: Outcome) -> PlacementState:
-        news = outcome.news
+        observed_events = outcome.observed_events
         streams = outcome.elapsed_s.shape
-        table = news.carried if news.carried is not None else empty_table(num_nodes, config.depth, streams)
+        table = (
+            observed_events.carried
+            if observed_events.carried is not None
+            else empty_table(num_nodes, config.depth, streams)
+        )
         zero = jnp.zeros((num_nodes, *streams), jnp.float32)
         overflow = jnp.zeros(streams, jnp.int32)
-        shift = jnp.zeros((len(cluster.services), num_nodes, *streams), jnp.float32) if follow else None
+        shift = (
+            jnp.zeros((len(cluster.services), num_nodes, *streams), jnp.float32) if adaptation_rate else None
+        )
         return PlacementState(
-            news.clock_s, news.request, news.active, news.available, table, zero, zero, overflow, shift
+            observed_events.clock_s,
+            observed_events.request,
+            observed_events.active,
+            observed_events.available,
+            table,
+            zero,
+            zero,
+            overflow,
+            shift,
         )
 
     def legal(state: PlacementState) -> Array:
@@ -286,11 +302,11 @@ def placement(cluster: Cluster, config: PlacementConfig, *, follow: float = 0.0)
         anything = jnp.any(possible, axis=0)
         return jnp.where(anything[None], possible, state.available[:, None])
 
-    def facts(state: PlacementState, node: Array) -> PlacementFacts:
+    def decision_info(state: PlacementState, node: Array) -> PlacementDecisionInfo:
         request = state.request
         home = one_hot(node, num_nodes) & _same_site(cluster, request.site)
         arrival_s = jnp.broadcast_to(state.clock_s[None], node.shape)
-        return PlacementFacts(
+        return PlacementDecisionInfo(
             node, request.site, request.agent, ~jnp.any(home, axis=0), arrival_s,
             request.expected_run_s, request.deadline_s, request.demand,
         )  # fmt: skip
@@ -312,10 +328,10 @@ def placement(cluster: Cluster, config: PlacementConfig, *, follow: float = 0.0)
         observe_global=lambda state: observe(cluster, state, config.time_unit_s, in_full=True),
         legal=legal,
         active=lambda state: state.active,
-        apply=lambda *told: _apply(cluster, config, follow, *told),
+        apply=lambda *told: _apply(cluster, config, adaptation_rate, *told),
         remaining=remaining,
-        facts=facts,
-        reward=lambda facts, outcome: rewards[config.reward](config, facts, outcome),
+        decision_info=decision_info,
+        reward=lambda decision_info, outcome: rewards[config.reward](config, decision_info, outcome),
         keeps_done=True,
     )
 
@@ -325,19 +341,23 @@ def _same_site(cluster: Cluster, site: Array) -> Array:
     return sites == site[None]
 
 
-def on_time_reward(_config: PlacementConfig, facts: PlacementFacts, outcome: PlacementOutcome) -> Array:
-    """1 where the request completed within its deadline, else 0 (papers 001 and 003: on-time throughput)."""
-    on_time = outcome.finish_s - facts.arrival_s <= facts.deadline_s
+def on_time_reward(
+    _config: PlacementConfig, decision_info: PlacementDecisionInfo, outcome: PlacementOutcome
+) -> Array:
+    """1 where the request completed within its deadline, else 0 (KaiS and KMPS: on-time throughput)."""
+    on_time = outcome.finish_s - decision_info.arrival_s <= decision_info.deadline_s
     return jnp.where(on_time & (outcome.status == COMPLETED), 1.0, 0.0)
 
 
-def response_reward(config: PlacementConfig, facts: PlacementFacts, outcome: PlacementOutcome) -> Array:
+def response_reward(
+    config: PlacementConfig, decision_info: PlacementDecisionInfo, outcome: PlacementOutcome
+) -> Array:
     """Minus the log of response time over expected run, in [-log worst, log worst]; -log worst unless it completed.
 
     Expected is what was requested, or the service's usual run over all nodes: never the run that came, which a slow
     node makes longer. What a user feels of a slow node, and of one that is shared, is thus seen.
     """
-    response_s = jnp.maximum(outcome.finish_s - facts.arrival_s, LEAST_S)
-    ratio = response_s / jnp.maximum(facts.expected_run_s, LEAST_S)
+    response_s = jnp.maximum(outcome.finish_s - decision_info.arrival_s, LEAST_S)
+    ratio = response_s / jnp.maximum(decision_info.expected_run_s, LEAST_S)
     bounded = jnp.clip(ratio, 1.0 / config.worst_response, config.worst_response)
     return -jnp.log(jnp.where(outcome.status == COMPLETED, bounded, config.worst_response))

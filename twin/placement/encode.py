@@ -55,7 +55,7 @@ _STATUS = {
 }
 
 
-class Rows(NamedTuple):
+class EncodedRows(NamedTuple):
     """Encoded requests, sorted by arrival; instants in float64 seconds since 1970, inf where not known."""
 
     arrival_s: np.ndarray
@@ -73,7 +73,7 @@ class Rows(NamedTuple):
         return len(self.arrival_s)
 
 
-def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Rows:
+def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> EncodedRows:
     """One archive table of requests as arrays.
 
     Args:
@@ -91,7 +91,7 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Row
     status = _status(rows, finish_s)
     finish_s = np.where((status == REJECTED) | (status == UNKNOWN), np.inf, finish_s)
     node = node_index(rows, encoding.node_of_name, encoding.cluster.num_nodes)
-    return Rows(
+    return EncodedRows(
         arrival_s, start_s, finish_s, status, node, _requests(rows, encoding, arrival_s),
         rows["request_id"].to_numpy(zero_copy_only=False), _silent(rows),
     )  # fmt: skip
@@ -170,7 +170,7 @@ def read_rows(
     *,
     known_until_s: float,
     lookback_days: int = 60,
-) -> tuple[Rows, np.ndarray]:
+) -> tuple[EncodedRows, np.ndarray]:
     """The requests of `days`, and before them those of earlier days that were still in flight when `days` begin.
 
     Args:
@@ -198,7 +198,7 @@ def read_rows(
 
 
 def cut_windows(
-    rows: Rows, wanted: np.ndarray, encoding: Encoding, *, num_steps: int, stride: int | None = None
+    rows: EncodedRows, wanted: np.ndarray, encoding: Encoding, *, num_steps: int, stride: int | None = None
 ) -> Windows:
     """Cuts the wanted rows into windows of consecutive requests with a known decision.
 
@@ -254,7 +254,7 @@ def cut_windows(
 
 
 def _carried(
-    rows: Rows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding
+    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding
 ) -> tuple[InFlight, Fate, int]:
     """The table in flight at the first arrival of every window, with the fates of what is in it.
 

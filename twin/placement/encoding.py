@@ -19,8 +19,15 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
+from twin.placement.service_times import (
+    OFFER_KINDS,
+    Acceptance,
+    acceptances,
+    offer_kind,
+    run_ratios,
+    without_history,
+)
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
-from twin.placement.usual import OFFER_KINDS, Acceptance, acceptances, nothing_usual, offer_kind, run_ratios
 
 UNKNOWN_LABEL = "unknown"
 DAY_S = 86_400.0
@@ -299,7 +306,7 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
         services=services,
         queues=vocabulary(rows["queue"].to_pylist()),
         rules=_rules(rows, node_of_name, len(distinct)),
-        **nothing_usual(len(services), len(distinct), len(scenarios)),
+        **without_history(len(services), len(distinct), len(scenarios)),
     )
     return cluster, node_of_name
 
@@ -338,8 +345,8 @@ def _depth(rows: pa.Table, node: np.ndarray, num_nodes: int, until_s: float) -> 
         change = np.concatenate([np.ones(here.sum()), -np.ones(here.sum())])
         order = np.lexsort((change, times))
         peak = max(peak, int(np.cumsum(change[order]).max(initial=0)))
-    room = 2.0 * peak if peak <= 256 else 1.5 * peak
-    return max(8, int(np.ceil(room / 8.0)) * 8)
+    availability = 2.0 * peak if peak <= 256 else 1.5 * peak
+    return max(8, int(np.ceil(availability / 8.0)) * 8)
 
 
 def with_problem(encoding: Encoding, **changes: object) -> Encoding:

@@ -2,7 +2,7 @@
 
 One function computes the features of a rollout, of a log and of a bundle, so they mean the same everywhere. All are
 of order one without any fitted normalisation: shares of capacity, flags, and durations `d` as `log1p(d / time_unit_s)`.
-A site sees its own cluster in full and every other site as the mean of its nodes (paper 001, section III), unless the
+A site sees its own cluster in full and every other site as the mean of its nodes (KaiS, section III), unless the
 problem's configuration shows it everything.
 """
 
@@ -52,7 +52,9 @@ NODE_FEATURES = (
         "logarithm of what the backlog leaves of the deadline, over the usual run here, from -2 to 2; "
         "0 without a deadline",
     ),
-    Feature("acceptance", "share", "probability that who asks accepts an offer here, by past answers"),
+    Feature(
+        "acceptance", "share", "probability that the requesting agent accepts an offer here, by past answers"
+    ),
 )
 """Features of a node, in the order of axis 0 of `Observation.node`. Of nodes of other sites the load is summarised."""
 _NOT_LOAD = {"fits", "same_site", "is_cloud", "needed_share", "usual_run", "core_time", "slack", "acceptance"}
@@ -222,7 +224,7 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
     return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:], by_request])
 
 
-def _usual_run_s(cluster: Cluster, state: PlacementState) -> Array:
+def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
     """[nodes, seats, *streams] how long the service asked for usually runs there, by the log and by what was seen."""
     request = state.request
     service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
@@ -238,7 +240,7 @@ def _expected(
     cluster: Cluster, state: PlacementState, shown: Array, needed: Array, time_unit_s: float
 ) -> list[Array]:
     """Three times [nodes, seats, *streams]: usual run, core time, slack; the wait by the backlog as it is shown."""
-    request, run_s = state.request, _usual_run_s(cluster, state)
+    request, run_s = state.request, _mean_run_s(cluster, state)
     load = dict(zip(LOAD_FEATURES, shown, strict=True))
     is_free = load["free_cpu_cores"] - jnp.expm1(load["waiting_share"]) >= needed - 1e-3
     wait_s = jnp.where(is_free, 0.0, jnp.expm1(load["backlog"]) * time_unit_s)

@@ -17,11 +17,11 @@ from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
 from twin.networks import apply
 from twin.placement.encoding import Encoding
-from twin.placement.familiar import usual_room_s
 from twin.placement.history import Offers
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, answer_parameters, num_inputs
 from twin.placement.outcome_model import Observed, log_likelihood
 from twin.placement.spread import calibrate_spread
+from twin.placement.support import support_limit_s
 from twin.placement.types import Leaf
 
 MIN_ROWS = 200
@@ -82,7 +82,7 @@ def fit_answers(
         # NumPy's numbers, as after loading: Python's would be of another (weak) type and compile everything once more
         np.float64(np.max(offers.observed.wait_s[started], initial=1.0)),
         np.float64(np.max(offers.observed.run_s[finished], initial=1.0)),
-        usual_room_s(encoding, offers),
+        support_limit_s(encoding, offers),
     )
     train, valid, best, spread = (np.asarray(curve) for curve in curves)
     return model, FitReport(train, valid, best, spread, int(num_rows - held_out.sum()), int(held_out.sum()))

@@ -13,13 +13,13 @@ import numpy as np
 
 from twin.contracts import Array, Environment, Trajectory
 from twin.environment import environment
+from twin.placement.availability import time_to_availability_s
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import answer_inputs
 from twin.placement.outcome_model import Observed
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import drawn_response
-from twin.placement.room import room_in_s
 from twin.placement.types import DROPPED, FAILED, REJECTED
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals
 from twin.rollout import follow
@@ -29,7 +29,9 @@ def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable 
     """The environment that replays `windows`: history where decisions agree, the donor rule where they do not."""
     if table is None:
         table = answers_of_history(windows, encoding)
-    answers = replayed_answers(windows, table)._replace(note=partial(room_in_s, encoding.cluster))
+    answers = replayed_answers(windows, table)._replace(
+        response_aux=partial(time_to_availability_s, encoding.cluster)
+    )
     response = drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
     return environment(placement(encoding.cluster, encoding.problem), response)
 
@@ -70,9 +72,9 @@ def offer_program(encoding: Encoding) -> Callable[[Windows, ReplayTable], tuple[
     def run(windows: Windows, table: ReplayTable) -> tuple[Array, Array]:
         history = _follow_log(encoding, windows, table)
         steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:-1], 0, -1), history.global_observation)
-        node = jnp.moveaxis(history.facts.node, 0, -1)
-        room_s = jnp.moveaxis(history.note, 0, -1)  # steps stand last, beside the streams
-        inputs = answer_inputs(encoding.cluster, steps, node, room_s, encoding.problem.time_unit_s)
+        node = jnp.moveaxis(history.decision_info.node, 0, -1)
+        availability_s = jnp.moveaxis(history.response_aux, 0, -1)  # steps stand last, beside the streams
+        inputs = answer_inputs(encoding.cluster, steps, node, availability_s, encoding.problem.time_unit_s)
         return jnp.moveaxis(inputs[:, 0], -1, 1), history.illegal[:, 0]
 
     return jax.jit(run)

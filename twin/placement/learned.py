@@ -1,11 +1,11 @@
 """Learned answers: an ensemble of networks that imitate how the system answered offers in the log.
 
 Every member sees the request in hand and the node it is offered to, through the same features as a policy (in full,
-without summaries), and when that node will have room by what it has answered before (`room`). It gives the
+without summaries), and when that node will have room by what it has answered before (`availability`). It gives the
 distribution of the answer (`outcome_model`). The bookkeeping does the rest: queues and occupancy are never predicted.
-Each stream lives with one member, which is fast and carries the doubt.
+Each stream is simulated with one member, which is fast and carries the uncertainty.
 
-This is the supervised baseline of paper 000, section 3.4; durations beyond the longest logged one are cut off there.
+This is the supervised baseline of Xiong et al., section 3.4; durations beyond the longest logged one are cut off there.
 """
 
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ import numpy as np
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
+from twin.placement.availability import time_to_availability_s
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.outcome_model import (
     NUM_OUTPUTS,
     NUM_UNIFORMS,
     AnswerParameters,
-    Drawn,
+    DrawnAnswers,
     log_wait,
     sample_answer,
     split_outputs,
 )
 from twin.placement.randomisation import Randomisation, draw_seeds, factors
 from twin.placement.responses import Answers
-from twin.placement.room import room_in_s
 from twin.placement.types import (
     COMPLETED,
     DROPPED,
@@ -47,7 +47,7 @@ from twin.placement.types import (
 
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 """Row of `offer_inputs` that says the usual acceptance."""
-_ROOM_SCALE = 0.1
+_AVAILABILITY_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
 
 
@@ -98,7 +98,7 @@ class AnswerModel(NamedTuple):
     parameters: PyTree  # leaves [members, ...]
     longest_wait_s: float
     longest_run_s: float
-    usual_room_s: Leaf  # [nodes] of `familiar.usual_room_s`
+    support_limit_s: Leaf  # [nodes] of `support.support_limit_s`
 
 
 def answer_network(config: AnswerConfig) -> MLP:
@@ -132,30 +132,34 @@ def offer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
     return jnp.concatenate([of_node, chosen, seen.request])
 
 
-def answer_inputs(cluster: Cluster, seen: Observation, node: Array, room_s: Array, unit_s: float) -> Array:
+def answer_inputs(
+    cluster: Cluster, seen: Observation, node: Array, availability_s: Array, unit_s: float
+) -> Array:
     """What the answer to an offer may depend on: `offer_inputs`, and when the node has room.
 
     Args:
         cluster: For the number of nodes.
         seen: The observation in full; leaves [features, nodes, *batch] and [features, *batch].
         node: [*batch] int32, the node offered.
-        room_s: [*batch] of `room_in_s`.
+        availability_s: [*batch] of `time_to_availability_s`.
         unit_s: Unit of durations.
 
     Returns:
         [inputs, *batch].
     """
-    return jnp.concatenate([offer_inputs(cluster, seen, node), room_inputs(room_s, unit_s)])
+    return jnp.concatenate([offer_inputs(cluster, seen, node), availability_inputs(availability_s, unit_s)])
 
 
-def room_inputs(room_s: Array, unit_s: float) -> Array:
-    """The last rows [2, *batch] of `answer_inputs`: when the node has room, from `room_in_s` [*batch]."""
-    return jnp.stack([jnp.log1p(room_s / unit_s), _ROOM_SCALE * log_wait(room_s, unit_s)])
+def availability_inputs(availability_s: Array, unit_s: float) -> Array:
+    """The last rows [2, *batch] of `answer_inputs`: when the node has room, from `time_to_availability_s` [*batch]."""
+    return jnp.stack(
+        [jnp.log1p(availability_s / unit_s), _AVAILABILITY_SCALE * log_wait(availability_s, unit_s)]
+    )
 
 
 def answer_parameters(outputs: Array, inputs: Array) -> AnswerParameters:
     """The distribution that a member's outputs [outputs, *batch] on `answer_inputs` [inputs, *batch] stand for."""
-    return split_outputs(outputs, inputs[-1] / _ROOM_SCALE, inputs[ACCEPTANCE])
+    return split_outputs(outputs, inputs[-1] / _AVAILABILITY_SCALE, inputs[ACCEPTANCE])
 
 
 def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:
@@ -188,7 +192,7 @@ def learned_answers(
         encoding: Cluster and problem configuration that the model was fitted with.
         config: Of the ensemble.
         model: Its parameters.
-        randomisation: How far each stream's durations stray from what was learned; not at all if None.
+        randomisation: How far each stream's durations are randomised from what was learned; not at all if None.
 
     Returns:
         The answers, for one stream axis whose length is a multiple of the number of members.
@@ -198,7 +202,7 @@ def learned_answers(
     num_members = jax.tree.leaves(model.parameters)[0].shape[0]
     parameters = jax.tree.map(jnp.asarray, model.parameters)
     limits_s = (model.longest_wait_s, model.longest_run_s)
-    strays = randomisation is not None and randomisation.is_on
+    randomises = randomisation is not None and randomisation.is_on
 
     def init(key: Array, streams: Streams) -> Array | None:
         if len(streams) != 1 or streams[0] % num_members:
@@ -207,13 +211,13 @@ def learned_answers(
                 where="learned_answers",
                 allowed=f"one stream axis, a multiple of {num_members} long",
             )
-        return draw_seeds(key, streams) if strays else None
+        return draw_seeds(key, streams) if randomises else None
 
     def answer(
-        key: Array, seeds: Array | None, state: PlacementState, node: Array, room_s: Array
+        key: Array, seeds: Array | None, state: PlacementState, node: Array, availability_s: Array
     ) -> tuple[Array | None, Fate]:
         seen = observe(cluster, state, unit_s, in_full=True)
-        inputs = answer_inputs(cluster, seen, node, room_s, unit_s)
+        inputs = answer_inputs(cluster, seen, node, availability_s, unit_s)
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
@@ -223,10 +227,10 @@ def learned_answers(
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
         return seeds, as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
 
-    return Answers(init, answer, partial(room_in_s, cluster))
+    return Answers(init, answer, partial(time_to_availability_s, cluster))
 
 
-def as_fate(drawn: Drawn, clock_s: Array) -> Fate:
+def as_fate(drawn: DrawnAnswers, clock_s: Array) -> Fate:
     """A drawn answer on the clock of an offer made at `clock_s`, leaves [*batch]."""
     start_s = clock_s + drawn.wait_s
     finish_s = jnp.where(drawn.dropped, start_s, start_s + drawn.run_s)

@@ -41,7 +41,7 @@ class PlacementTwin:
         encoding: What the arrays mean.
         config: Of the ensemble of answers.
         model: Its parameters.
-        windows: The logged requests it replays as arrivals (hybrid twin, paper 000 section 3.1.2).
+        windows: The logged requests it replays as arrivals (hybrid twin, Xiong et al. section 3.1.2).
         report: How the fit went.
     """
 
@@ -117,7 +117,7 @@ class Rollouts(NamedTuple):
         twin: Where they are played.
         streams: Episodes at once, each with one member of the ensemble; one member is held out to select by.
         disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
-        randomisation: How far durations stray from stream to stream.
+        randomisation: How far durations are randomised from stream to stream.
     """
 
     twin: PlacementTwin

@@ -27,9 +27,9 @@ WAIT_RESOLUTION = 1e-3
 where a queue takes minutes, and a log's own clock is rarely finer."""
 WAIT_PLACES, RUN_PLACES = (2.0, 6.0, 0.0, 1.0), (0.0, 1.0, 2.0, 3.0)
 """Where the components lie that an untrained network says."""
-FROM_ROOM = (0.0, 0.0, 1.0, 1.0)
+FROM_AVAILABILITY = (0.0, 0.0, 1.0, 1.0)
 """Components of waits that count from the moment at which the node has room, where the others count from the offer."""
-DOUBT = 0.005
+MIN_PROBABILITY = 0.005
 """No offer is usually accepted or refused more surely than this."""
 FREE = (1.0, 1.0, 0.0, 1.0)
 """Components of waits whose location the network moves. The third lies where room is: exact for a plain queue."""
@@ -64,7 +64,7 @@ def log_run(run_s: Leaf, unit_s: float) -> Array:
     return jnp.log1p(run_s / unit_s)
 
 
-def split_outputs(outputs: Array, room: Leaf = 0.0, acceptance: Leaf = 0.5) -> AnswerParameters:
+def split_outputs(outputs: Array, availability: Leaf = 0.0, acceptance: Leaf = 0.5) -> AnswerParameters:
     """Names the network's outputs.
 
     Args:
@@ -89,10 +89,12 @@ def split_outputs(outputs: Array, room: Leaf = 0.0, acceptance: Leaf = 0.5) -> A
         )
 
     accept, drop, fail, zero_wait = outputs[:4]
-    usual = jnp.clip(acceptance, DOUBT, 1.0 - DOUBT)
+    usual = jnp.clip(acceptance, MIN_PROBABILITY, 1.0 - MIN_PROBABILITY)
     accept += jnp.log(usual) - jnp.log1p(-usual)
-    from_room = of_components(FROM_ROOM) * jnp.broadcast_to(room, outputs.shape[1:])[None]
-    wait = mixture(4, of_components(WAIT_PLACES) + from_room, of_components(FREE))
+    from_availability = (
+        of_components(FROM_AVAILABILITY) * jnp.broadcast_to(availability, outputs.shape[1:])[None]
+    )
+    wait = mixture(4, of_components(WAIT_PLACES) + from_availability, of_components(FREE))
     return AnswerParameters(
         accept, drop, fail, zero_wait, wait, mixture(4 + 3 * k, of_components(RUN_PLACES))
     )
@@ -171,7 +173,7 @@ def log_likelihood(parameters: AnswerParameters, observed: Observed, unit_s: flo
     return total + jnp.where(ran & observed.started, runs, 0.0)
 
 
-class Drawn(NamedTuple):
+class DrawnAnswers(NamedTuple):
     """A drawn answer; leaves [*batch]."""
 
     accepted: Array
@@ -186,7 +188,7 @@ NUM_UNIFORMS = 8
 
 def sample_answer(
     parameters: AnswerParameters, uniforms: Array, unit_s: float, limits_s: tuple[float, float]
-) -> Drawn:
+) -> DrawnAnswers:
     """Draws an answer from `NUM_UNIFORMS` uniforms.
 
     Args:
@@ -204,7 +206,7 @@ def sample_answer(
 
     wait_s = drawn(parameters.wait, 4, log_wait(limits_s[0], unit_s)) * (WAIT_RESOLUTION * unit_s)
     at_once = uniforms[3] < jax.nn.sigmoid(parameters.zero_wait_logit)
-    return Drawn(
+    return DrawnAnswers(
         accepted=uniforms[0] < jax.nn.sigmoid(parameters.accept_logit),
         dropped=uniforms[1] < jax.nn.sigmoid(parameters.drop_logit),
         failed=uniforms[2] < jax.nn.sigmoid(parameters.fail_logit),

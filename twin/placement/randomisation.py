@@ -1,4 +1,4 @@
-"""Domain randomisation: every stream of a training twin lives in a world a little unlike the log's.
+"""Domain randomisation: every stream of a training twin is a world a little unlike the log's.
 
 A log shows one month's nodes; a policy that is to serve the next month must not lean on exact speeds. So in training
 each stream has factors of its own on the durations that the learned answers give, fixed for its episode:
@@ -23,7 +23,7 @@ _LOGISTIC_DEVIATION = float(np.pi / np.sqrt(3.0))
 
 @dataclass(frozen=True)
 class Randomisation:
-    """How far durations in a training twin stray from those it has learned.
+    """How far durations in a training twin vary from those it has learned.
 
     Attributes:
         nodes: Deviation of the logarithm of a node's slowness.
@@ -42,7 +42,7 @@ class Randomisation:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything strays at all."""
+        """Whether anything is randomised at all."""
         return self.nodes > 0.0 or self.services > 0.0
 
 
@@ -55,7 +55,7 @@ def factors(randomisation: Randomisation, seeds: Array, node: Array, service: Ar
     """The factors on a wait and on a run.
 
     Args:
-        randomisation: How far they stray from one.
+        randomisation: How far they vary from one.
         seeds: uint32 [*streams].
         node, service: int32 [seats, *streams].
 

@@ -49,7 +49,7 @@ def nearest_donor(arrival_s: np.ndarray, donor_arrival_s: np.ndarray) -> np.ndar
     return np.where(nearer_before, before, after)
 
 
-class _Rows(NamedTuple):
+class _DonorRows(NamedTuple):
     """The requests of all windows, each once, sorted by arrival; arrays [requests]."""
 
     arrival_s: np.ndarray  # absolute
@@ -62,7 +62,7 @@ class _Rows(NamedTuple):
     usable: np.ndarray  # as a donor: the fate is known
 
 
-def _rows(windows: Windows) -> tuple[_Rows, np.ndarray]:
+def _rows(windows: Windows) -> tuple[_DonorRows, np.ndarray]:
     """Flattened rows, sorted by arrival, and for every entry [T, W] of the windows the position of its row."""
     valid = windows.valid()
     _, first, inverse = np.unique(windows.row[valid], return_index=True, return_inverse=True)
@@ -82,7 +82,7 @@ def _rows(windows: Windows) -> tuple[_Rows, np.ndarray]:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     position[valid] = rank[inverse.reshape(-1)]
-    rows = _Rows(
+    rows = _DonorRows(
         arrival[order],
         pick(windows.node),
         pick(windows.request.service),
@@ -95,7 +95,7 @@ def _rows(windows: Windows) -> tuple[_Rows, np.ndarray]:
     return rows, position
 
 
-def _donors(rows: _Rows, node: int) -> np.ndarray:
+def _donors(rows: _DonorRows, node: int) -> np.ndarray:
     """[requests] the donor of every request on `node`, -1 where nobody used it."""
     donor = np.full(len(rows.arrival_s), -1)
     on_node = np.flatnonzero(rows.usable & (rows.node == node))
@@ -216,10 +216,10 @@ def with_logged_luck(answers: Answers, windows: Windows, follows: Array | bool =
         return jnp.int32(0), answers.init(key, streams)
 
     def answer(
-        key: Array, memory: tuple[Array, PyTree], state: PlacementState, node: Array, note: PyTree
+        key: Array, memory: tuple[Array, PyTree], state: PlacementState, node: Array, response_aux: PyTree
     ) -> tuple[tuple[Array, PyTree], Fate]:
         step, own = memory
-        own, drawn = answers.answer(key, own, state, node, note)
+        own, drawn = answers.answer(key, own, state, node, response_aux)
         inside = jnp.minimum(step, windows.num_steps - 1)
         logged, logged_node = jax.tree.map(
             lambda leaf: jax.lax.dynamic_index_in_dim(jnp.asarray(leaf), inside, 0, True),
@@ -237,4 +237,4 @@ def with_logged_luck(answers: Answers, windows: Windows, follows: Array | bool =
         same = known & (node == logged_node) & follows
         return (step + 1, own), jax.tree.map(lambda one, other: jnp.where(same, one, other), lucky, drawn)
 
-    return Answers(init, answer, answers.note)
+    return Answers(init, answer, answers.response_aux)

@@ -1,6 +1,6 @@
-"""Responses to placements, put together from who asks (`Arrivals`) and how offers are answered (`Answers`).
+"""Responses to placements, put together from the workload (`Arrivals`) and how offers are answered (`Answers`).
 
-Replayed arrivals with replayed answers are history; with learned answers they are the hybrid twin of paper 000,
+Replayed arrivals with replayed answers are history; with learned answers they are the hybrid twin of Xiong et al.,
 section 3.1.2; generated arrivals with learned answers are the full twin; a mechanistic pair is the truth. All of them
 draw the fate of an offer when it is made and keep it private, slot by slot, until it falls due.
 """
@@ -15,7 +15,7 @@ from twin.contracts import Array, Outcome, PyTree, Response, Streams
 from twin.environment import beside
 from twin.placement.bookkeeping import choose_slots
 from twin.placement.slots import write
-from twin.placement.types import UNKNOWN, Cluster, Fate, InFlight, News, PlacementState, Requests
+from twin.placement.types import UNKNOWN, Cluster, Fate, InFlight, PlacementEvents, PlacementState, Requests
 
 
 class First(NamedTuple):
@@ -51,7 +51,7 @@ class Answers(NamedTuple):
     init: Callable[[Array, Streams], PyTree]  # (key, streams) -> memory
     answer: Callable[[Array, PyTree, PlacementState, Array, PyTree], tuple[PyTree, Fate]]
     # (key, memory, state, node [seats, *streams], note) -> memory, fate on the episode's clock
-    note: Callable[[PlacementState, Array], PyTree] = lambda _state, _node: None
+    response_aux: Callable[[PlacementState, Array], PyTree] = lambda _state, _node: None
     # (state, node) -> what an answer depends on and no policy observes; kept in the trajectory. The state it is made
     # from has the fates that are drawn already filled in: who answers knows what it has answered.
 
@@ -122,34 +122,36 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
             fate = first.carried_fate
             hidden = _Hidden(fate.start_s, fate.finish_s, fate.status)
         shown = _revealed(hidden, first.clock_s)
-        news = News(
+        observed_events = PlacementEvents(
             first.clock_s, jnp.zeros_like(first.active), *shown, first.request, first.active,
             available(streams), first.carried,
         )  # fmt: skip
         no = jnp.zeros_like(first.done)  # requests go on beyond the window
-        outcome = Outcome(jnp.zeros(streams, jnp.float32), no, first.done, news)
+        outcome = Outcome(jnp.zeros(streams, jnp.float32), no, first.done, observed_events)
         return _Private(private, answers.init(key_answers, streams), hidden), outcome
 
     def advance(
         key: Array, private: _Private, state: PlacementState, node: Array
     ) -> tuple[_Private, Outcome]:
         key_arrivals, key_answers = jax.random.split(key)
-        note = answers.note(foretell(private, state), node)
-        memory, fate = answers.answer(key_answers, private.memory, state, node, note)
+        response_aux = answers.response_aux(resolve_pending(private, state), node)
+        memory, fate = answers.answer(key_answers, private.memory, state, node, response_aux)
         slots = choose_slots(state, node)
         slots = jnp.where(fate.accepted.reshape(slots.shape), slots, private.hidden.start_s.size)
         hidden = _hide(private.hidden, slots, fate)
         arrivals_state, following = arrivals.next(key_arrivals, private.arrivals, state, fate)
         shown = _revealed(hidden, following.clock_s)
-        news = News(
+        observed_events = PlacementEvents(
             following.clock_s, fate.accepted & state.active, *shown, following.request, following.active,
             available(state.clock_s.shape),
         )  # fmt: skip
         no = jnp.zeros_like(following.done)
-        outcome = Outcome(following.clock_s - state.clock_s, no, following.done, news, note)
+        outcome = Outcome(
+            following.clock_s - state.clock_s, no, following.done, observed_events, response_aux
+        )
         return _Private(arrivals_state, memory, hidden), outcome
 
-    def foretell(private: _Private, state: PlacementState) -> PlacementState:
+    def resolve_pending(private: _Private, state: PlacementState) -> PlacementState:
         table = state.in_flight
         start_s = jnp.minimum(table.start_s, private.hidden.start_s)
         finish_s = jnp.minimum(table.finish_s, private.hidden.finish_s)
@@ -157,4 +159,4 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         status = jnp.where(known, private.hidden.status, table.status)
         return state._replace(in_flight=table._replace(start_s=start_s, finish_s=finish_s, status=status))
 
-    return Response(init, advance, foretell)
+    return Response(init, advance, resolve_pending)

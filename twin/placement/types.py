@@ -93,9 +93,7 @@ class Requests(NamedTuple):
     input_mib: Leaf  # 0 where unknown
     day_fraction: Leaf  # [0, 1): time of day of the arrival
     week_fraction: Leaf  # [0, 1): time of week, Monday 00:00 is 0
-    accepts_home: (
-        Leaf  # probability that who asks accepts an offer at the site of arrival, by the training days
-    )
+    accepts_home: Leaf  # acceptance of offers at the site of arrival, by the training days
     accepts_elsewhere: Leaf  # at another site
     accepts_cloud: Leaf  # in the cloud of another site
 
@@ -126,8 +124,8 @@ class Fate(NamedTuple):
     status: Leaf  # int32
 
 
-class News(NamedTuple):
-    """The placement problem's `Outcome.news`."""
+class PlacementEvents(NamedTuple):
+    """The placement problem's `Outcome.observed_events`."""
 
     clock_s: (
         Leaf  # [*streams]: when the next decision is due; exact, where a sum of elapsed times would round
@@ -136,7 +134,7 @@ class News(NamedTuple):
     start_s: Leaf  # [nodes, depth, *streams]: observed starts, inf where not observed yet
     finish_s: Leaf  # [nodes, depth, *streams]: observed finishes, inf where not observed yet
     status: Leaf  # [nodes, depth, *streams] int32, meaningful where the finish is observed
-    request: Requests  # [seats, *streams]: who asks now
+    request: Requests  # [seats, *streams]: the next requests
     active: Leaf  # [seats, *streams] bool: seats that hold a request
     available: Leaf  # [nodes, *streams] bool: nodes that can be offered
     carried: InFlight | None = None  # only in the first outcome: what was in the system already
@@ -154,7 +152,7 @@ class PlacementState(NamedTuple):
     recent_starts: Leaf  # [nodes, *streams]: decayed number of starts observed on the node
     num_overflow: Leaf  # [*streams] int32: requests that found no slot; they are never settled
     # [services, nodes, *streams] what was added to the logarithm of `Cluster.run_ratio` by runs that ended meanwhile;
-    # None where the books do not follow run times
+    # None where the service-time estimates do not adapt
     run_shift: Leaf | None = None
 
 
@@ -165,7 +163,7 @@ class Observation(NamedTuple):
     request: Leaf  # [request features, seats, *streams]
 
 
-class PlacementFacts(NamedTuple):
+class PlacementDecisionInfo(NamedTuple):
     """What is known of a decision at once; leaves [*batch], `demand` [resources, *batch]."""
 
     node: Leaf  # int32: the decision

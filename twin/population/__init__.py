@@ -1,13 +1,6 @@
 """Who asks, learned: agents by GAN-SMMSG and its rivals, their arrival times, and both as arrivals of a twin."""
 
-from twin.population.agents import AgentTable, Conditions, DrawReport, draw_agents
-from twin.population.asking import (
-    Asking,
-    PopulationConfig,
-    asking_facts,
-    learn_asking,
-    load_asking,
-)
+from twin.population.agents import AgentConditions, AgentTable, DrawReport, draw_agents
 from twin.population.bootstrap import bootstrap
 from twin.population.chain import chain
 from twin.population.errors import PopulationError
@@ -26,28 +19,34 @@ from twin.population.population import (
 )
 from twin.population.wgan import wgan
 from twin.population.wgan_gp import wgan_gp
+from twin.population.workload import (
+    PopulationConfig,
+    WorkloadModel,
+    learn_workload_model,
+    load_workload_model,
+    workload_facts,
+)
 
 __all__ = [
     "MAKERS",
     "METHODS",
+    "AgentConditions",
     "AgentTable",
-    "Asking",
-    "Conditions",
     "DrawReport",
     "Population",
     "PopulationConfig",
     "PopulationError",
     "PopulationModel",
-    "asking_facts",
+    "WorkloadModel",
     "bootstrap",
     "chain",
     "draw_agents",
     "fit_population",
     "gan_smmsg",
     "gan_smmsg_paper",
-    "learn_asking",
-    "load_asking",
+    "learn_workload_model",
     "load_population",
+    "load_workload_model",
     "marginals",
     "mixture",
     "plain_gan",
@@ -55,4 +54,5 @@ __all__ = [
     "save_population",
     "wgan",
     "wgan_gp",
+    "workload_facts",
 ]

@@ -1,4 +1,4 @@
-"""GAN-SMMSG and its relatives: one generator, one adversary, one loss (paper 000, equations 3 and 4, algorithm 1).
+"""GAN-SMMSG and its relatives: one generator, one adversary, one loss (Xiong et al., equations 3 and 4, algorithm 1).
 
 The generator minimises
 
@@ -27,7 +27,7 @@ from twin.population import codes
 from twin.population.adversaries import Adversary
 from twin.population.encoding import AgentEncoding, near_share
 from twin.population.fidelity import Reference
-from twin.population.generators import Generator, at_once, in_chain
+from twin.population.generators import AgentGenerator, at_once, in_chain
 from twin.population.population import Population, Training
 from twin.population.training import Search, SearchConfig, train
 
@@ -112,7 +112,7 @@ class Figures(NamedTuple):
     entropy: Array
 
 
-class Data(NamedTuple):
+class AdversarialData(NamedTuple):
     """The training rows as arguments of the program."""
 
     rows: Array  # [width, agents]
@@ -131,7 +131,9 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
         rows = jnp.asarray(training.rows[:, kept])
         tables = jax.jit(lambda rows: codes.tables(encoding.blocks, rows))(rows) if config.draws else None
         blur = _blur(encoding, training.conditions)
-        data = Data(rows, jnp.asarray(training.conditions[:, kept]), tables, jnp.asarray(blur[kept]))
+        data = AdversarialData(
+            rows, jnp.asarray(training.conditions[:, kept]), tables, jnp.asarray(blur[kept])
+        )
         generator = _generator(encoding, config)
         draw = _draw(encoding, config)
         search = Search(
@@ -163,7 +165,7 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
     return Population(name, config, fit, sample, structure)
 
 
-def _generator(encoding: AgentEncoding, config: AdversarialConfig) -> Generator:
+def _generator(encoding: AgentEncoding, config: AdversarialConfig) -> AgentGenerator:
     if config.chained:
         return in_chain(encoding, config.hidden, config.temperature)
     return at_once(encoding, config.hidden, config.noise, config.temperature)
@@ -205,7 +207,7 @@ def _optimisers(config: AdversarialConfig) -> tuple[optax.GradientTransformation
     )
 
 
-def _init(encoding: AgentEncoding, config: AdversarialConfig, generator: Generator) -> Any:
+def _init(encoding: AgentEncoding, config: AdversarialConfig, generator: AgentGenerator) -> Any:
     discriminator, (first, second) = _discriminator(config), _optimisers(config)
 
     def init(key: Array) -> Walk:
@@ -218,13 +220,13 @@ def _init(encoding: AgentEncoding, config: AdversarialConfig, generator: Generat
 
 
 def _round(
-    encoding: AgentEncoding, config: AdversarialConfig, generator: Generator, adversary: Adversary
+    encoding: AgentEncoding, config: AdversarialConfig, generator: AgentGenerator, adversary: Adversary
 ) -> Any:
     """(key, walk, data) -> walk, figures: the steps of both sides (algorithm 1)."""
     discriminator, (first, second) = _discriminator(config), _optimisers(config)
     blocks, pair_share = encoding.blocks, codes.pair_share(encoding)
 
-    def batch(key: Array, data: Data) -> tuple[Array, Array]:
+    def batch(key: Array, data: AdversarialData) -> tuple[Array, Array]:
         key_rows, key_blur = jax.random.split(key)
         chosen = jax.random.randint(key_rows, (config.batch_size,), 0, data.rows.shape[1])
         moved = data.blur[chosen] * (jax.random.uniform(key_blur, (config.batch_size,)) - 0.5)
@@ -234,7 +236,7 @@ def _round(
         return apply(discriminator, parameters, jnp.concatenate([rows, conditions]))[0]
 
     def drawn_loss(
-        parameters: PyTree, key: Array, conditions: Array, walk: Walk, data: Data
+        parameters: PyTree, key: Array, conditions: Array, walk: Walk, data: AdversarialData
     ) -> tuple[Array, Array, Array]:
         """The terms that look at generated rows, their KL of pairs and their entropy."""
         drawn = generator.generate(parameters, key, conditions)
@@ -245,7 +247,9 @@ def _round(
         loss += config.columns * codes.marginal_kl(len(blocks), data.tables, tables) + config.pairs * kl
         return loss - config.entropy * entropy, kl, entropy
 
-    def generator_loss(parameters: PyTree, key: Array, walk: Walk, data: Data) -> tuple[Array, tuple]:
+    def generator_loss(
+        parameters: PyTree, key: Array, walk: Walk, data: AdversarialData
+    ) -> tuple[Array, tuple]:
         key_batch, key_draw = jax.random.split(key)
         rows, conditions = batch(key_batch, data)
         loss = kl = entropy = jnp.zeros(())
@@ -255,7 +259,7 @@ def _round(
             loss -= config.rows * jnp.mean(generator.log_likelihood(parameters, rows, conditions))
         return loss, (kl, entropy)
 
-    def generator_step(walk: Walk, key: Array, data: Data) -> tuple[Walk, tuple]:
+    def generator_step(walk: Walk, key: Array, data: AdversarialData) -> tuple[Walk, tuple]:
         look = jax.value_and_grad(generator_loss, has_aux=True)
         (loss, seen), gradient = look(walk.generator, key, walk, data)
         updates, optimiser = first.update(gradient, walk.generator_optimiser, walk.generator)
@@ -265,7 +269,9 @@ def _round(
         )
         return walk._replace(generator=writes, average=average, generator_optimiser=optimiser), (loss, *seen)
 
-    def discriminator_loss(parameters: PyTree, key: Array, walk: Walk, data: Data) -> tuple[Array, Array]:
+    def discriminator_loss(
+        parameters: PyTree, key: Array, walk: Walk, data: AdversarialData
+    ) -> tuple[Array, Array]:
         key_batch, key_draw, key_loss = jax.random.split(key, 3)
         rows, conditions = batch(key_batch, data)
         drawn = jax.lax.stop_gradient(generator.generate(walk.generator, key_draw, conditions).hard)
@@ -273,14 +279,14 @@ def _round(
         one, other = score(parameters, rows, conditions), score(parameters, drawn, conditions)
         return loss, jnp.mean((one > other) + 0.5 * (one == other))
 
-    def discriminator_step(walk: Walk, key: Array, data: Data) -> tuple[Walk, tuple]:
+    def discriminator_step(walk: Walk, key: Array, data: AdversarialData) -> tuple[Walk, tuple]:
         look = jax.value_and_grad(discriminator_loss, has_aux=True)
         (loss, accuracy), gradient = look(walk.discriminator, key, walk, data)
         updates, optimiser = second.update(gradient, walk.discriminator_optimiser, walk.discriminator)
         judges = adversary.project(optax.apply_updates(walk.discriminator, updates))
         return walk._replace(discriminator=judges, discriminator_optimiser=optimiser), (loss, accuracy)
 
-    def round_(key: Array, walk: Walk, data: Data) -> tuple[Walk, Figures]:
+    def round_(key: Array, walk: Walk, data: AdversarialData) -> tuple[Walk, Figures]:
         keys = jax.random.split(key)
         steps = jax.random.split(keys[0], config.generator_steps)
         walk, (loss, kl, entropy) = jax.lax.scan(lambda w, k: generator_step(w, k, data), walk, steps)

@@ -24,7 +24,8 @@ class Adversary(NamedTuple):
 
 
 def probability() -> Adversary:
-    """Paper 000, equations 3 and 4 as they stand: `log D(x) + log(1 - D(G(z)))` against `D(G(z))`, D a probability."""
+    """Xiong et al., equations 3 and 4 as they stand: `log D(x) + log(1 - D(G(z)))` against `D(G(z))`, D a
+    probability."""
     return Adversary(_cross_entropy, lambda scores: -jnp.mean(jax.nn.sigmoid(scores)), lambda tree: tree)
 
 

@@ -3,8 +3,8 @@
 Agents who stay long appear in many rows of a log, so a draw by row would show them too often. Here every agent of a
 day gives one row: a request drawn evenly among its own of that day, and how many it made (`ACTIVITY`). Weighted by that
 number, the rows follow the law of the requests again; unweighted, that of the agents. Where agents are few, each may
-give several of its requests, all agents equally many, which changes neither law and says more of each agent; who asks
-less often than that gives some request again.
+give several of its requests, all agents equally many, which changes neither law and says more of each agent; the
+workload less often than that gives some request again.
 
 Where a log hides most of its agents every request is a row of its own, and the report says so.
 """
@@ -39,15 +39,15 @@ MIN_KNOWN = 0.5
 """A column known in a smaller share of the rows is left out; agents named in a smaller share are taken as hidden."""
 
 
-class Conditions(NamedTuple):
+class AgentConditions(NamedTuple):
     """What a sample is asked for; arrays [rows]."""
 
     scenario: np.ndarray  # labels
     day_fraction: np.ndarray  # time of day in [0, 1)
 
-    def take(self, rows: np.ndarray) -> "Conditions":
+    def take(self, rows: np.ndarray) -> "AgentConditions":
         """The conditions of some rows, by index or mask."""
-        return Conditions(self.scenario[rows], self.day_fraction[rows])
+        return AgentConditions(self.scenario[rows], self.day_fraction[rows])
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class AgentTable:
         unit: [rows] int, the same for rows of one agent and day; None where every row is one by itself.
     """
 
-    conditions: Conditions
+    conditions: AgentConditions
     categorical: Mapping[str, np.ndarray]
     continuous: Mapping[str, np.ndarray]
     unit: np.ndarray | None = None
@@ -147,7 +147,7 @@ def draw_agents(
     known = {name: np.mean(~np.isnan(columns[name])) for name in AMOUNTS}
     known |= {name: np.mean(columns[name] != UNKNOWN) for name in LABELS}
     kept = [name for name in known if known[name] >= MIN_KNOWN]
-    conditions = Conditions(columns["scenario"], columns["day_fraction"])
+    conditions = AgentConditions(columns["scenario"], columns["day_fraction"])
     labels = {name: columns[name] for name in (*LABELS, CANDIDATES) if name in kept or name == CANDIDATES}
     amounts = {name: columns[name] for name in AMOUNTS if name in kept}
     if per_agent:

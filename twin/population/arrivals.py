@@ -23,7 +23,15 @@ from twin.placement.encoding import Encoding
 from twin.placement.responses import Arrivals, First, Next
 from twin.placement.types import Fate, PlacementState, Requests
 from twin.placement.windows import Windows, choose_windows, take
-from twin.population.agents import ACTIVITY, ANY_NODE, CANDIDATES, SEPARATOR, UNKNOWN, AgentTable, Conditions
+from twin.population.agents import (
+    ACTIVITY,
+    ANY_NODE,
+    CANDIDATES,
+    SEPARATOR,
+    UNKNOWN,
+    AgentConditions,
+    AgentTable,
+)
 from twin.population.arrival_times import (
     DAY_S,
     MONDAY_S,
@@ -50,7 +58,7 @@ class RequestPool(NamedTuple):
     num_rows: int
 
 
-class _Private(NamedTuple):
+class _GeneratorState(NamedTuple):
     flow: Flow
     offset_s: Array  # [*streams] time of the week at which the clock was zero
 
@@ -88,7 +96,9 @@ def request_pool(
     return RequestPool(request, num_rows)
 
 
-def conditions_of_parts(random: np.random.Generator, known: Conditions, part: np.ndarray) -> Conditions:
+def conditions_of_parts(
+    random: np.random.Generator, known: AgentConditions, part: np.ndarray
+) -> AgentConditions:
     """Conditions of agents in given parts of the day [rows], drawn among known ones of the same part.
 
     In a part that nothing is known of scenarios are drawn among all, and the time is the middle of the part.
@@ -101,7 +111,7 @@ def conditions_of_parts(random: np.random.Generator, known: Conditions, part: np
         chosen = random.choice(among if len(among) else len(part_of_known), int(here.sum()))
         rows[here] = chosen
         day_fraction[here] = known.day_fraction[chosen] if len(among) else (number + 0.5) / NUM_PARTS
-    return Conditions(known.scenario[rows], day_fraction)
+    return AgentConditions(known.scenario[rows], day_fraction)
 
 
 def _as_often(random: np.random.Generator, agents: AgentTable, here: np.ndarray, num_rows: int) -> np.ndarray:
@@ -166,7 +176,7 @@ def generated_arrivals(
         drawn = drawn._replace(day_fraction=day_fraction, week_fraction=week_s / WEEK_S)
         return _seated(drawn)
 
-    def init(key: Array, streams: Streams) -> tuple[_Private, First]:
+    def init(key: Array, streams: Streams) -> tuple[_GeneratorState, First]:
         key_begin, key_slow, key_time, key_request = jax.random.split(key, 4)
         active = jnp.ones((1, *streams), bool)
         done = jnp.zeros(streams, bool)
@@ -179,14 +189,16 @@ def generated_arrivals(
             offset = jnp.mod(offset + flow.clock_s, WEEK_S) if offset_s is None else offset
             flow = flow if offset_s is not None else flow._replace(clock_s=jnp.zeros(streams))
             clock_s = rounded(times, flow.clock_s)
-            return _Private(flow, offset), First(clock_s, draw(key_request, clock_s, offset), active, done)
+            return _GeneratorState(flow, offset), First(
+                clock_s, draw(key_request, clock_s, offset), active, done
+            )
         window = choose_windows(key_begin, begins.num_windows, streams)
         offset = take(((begins.origin_s - MONDAY_S) % WEEK_S).astype(np.float32), window)
         clock_s = take(begins.arrival_s[0], window)
         request = jax.tree.map(lambda leaf: take(leaf, window), _first_of(begins.request))
         carried, fate = take(begins.carried, window), take(begins.carried_fate, window)
         first = First(clock_s, _seated(request), active, done, carried, fate)
-        return _Private(flow_at_arrival(key_slow, clock_s), offset), first
+        return _GeneratorState(flow_at_arrival(key_slow, clock_s), offset), first
 
     def following(key: Array, private: PyTree, state: PlacementState, _fate: Fate) -> tuple[PyTree, Next]:
         key_time, key_request = jax.random.split(key)

@@ -18,13 +18,13 @@ from twin.population.population import Population, Training
 
 
 @dataclass(frozen=True)
-class BootstrapConfig:
+class ResamplingConfig:
     """Nothing to choose."""
 
 
-def bootstrap(config: BootstrapConfig | None = None) -> Population:
+def bootstrap(config: ResamplingConfig | None = None) -> Population:
     """The bootstrap as a population."""
-    return Population("bootstrap", config or BootstrapConfig(), _fit, _sample, _structure)
+    return Population("bootstrap", config or ResamplingConfig(), _fit, _sample, _structure)
 
 
 def _fit(key: Array, encoding: AgentEncoding, training: Training) -> tuple[PyTree, dict[str, Any]]:

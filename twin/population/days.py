@@ -17,18 +17,18 @@ from twin.placement.encoding import day_start_s
 from twin.population.agents import ACTIVITY, AgentTable
 from twin.population.arrival_times import DAY_S, MONDAY_S, WEEK_S, draw_arrivals
 from twin.population.arrivals import NUM_PARTS, as_requests, conditions_of_parts
-from twin.population.asking import Asking
 from twin.population.population import sample_agents
+from twin.population.workload import WorkloadModel
 
 SPARE = 1.5
 
 
-def draw_requests(key: Array, asking: Asking, day: dt.date) -> pa.Table:
+def draw_requests(key: Array, workload: WorkloadModel, day: dt.date) -> pa.Table:
     """The requests of one generated day, without decisions and outcomes.
 
     Args:
         key: PRNG key.
-        asking: Who asks, and when.
+        asking: The workload model.
         day: Its date; weekday and hours have the rates that were learned for them.
 
     Returns:
@@ -38,11 +38,11 @@ def draw_requests(key: Array, asking: Asking, day: dt.date) -> pa.Table:
     random = np.random.default_rng(np.asarray(jax.random.key_data(key_rows)).tolist())
     midnight_s = day_start_s(day)
     (drawn,) = draw_arrivals(
-        key_times, asking.times, offset_s=(midnight_s - MONDAY_S) % WEEK_S, length_s=DAY_S
+        key_times, workload.times, offset_s=(midnight_s - MONDAY_S) % WEEK_S, length_s=DAY_S
     )
     time_s = np.sort(np.asarray(drawn, float))
     part = np.minimum((time_s / DAY_S * NUM_PARTS).astype(int), NUM_PARTS - 1)
-    agents, agent = _agents(key_agents, random, asking, np.bincount(part, minlength=NUM_PARTS))
+    agents, agent = _agents(key_agents, random, workload, np.bincount(part, minlength=NUM_PARTS))
     rows = as_requests(agents.take(agent))
     microseconds = pa.array(np.round((midnight_s + time_s) * 1e6).astype(np.int64))
     columns = {
@@ -55,12 +55,12 @@ def draw_requests(key: Array, asking: Asking, day: dt.date) -> pa.Table:
 
 
 def _agents(
-    key: Array, random: np.random.Generator, asking: Asking, counts: np.ndarray
+    key: Array, random: np.random.Generator, workload: WorkloadModel, counts: np.ndarray
 ) -> tuple[AgentTable, np.ndarray]:
     """Agents for so many requests in every part of the day, and who makes each request."""
-    a_part = np.ceil(SPARE * counts / _mean_activity(asking)).astype(int) + 16 * (counts > 0)
+    a_part = np.ceil(SPARE * counts / _mean_activity(workload)).astype(int) + 16 * (counts > 0)
     part = np.repeat(np.arange(NUM_PARTS), a_part)
-    agents = sample_agents(key, asking.model, conditions_of_parts(random, asking.model.conditions, part))
+    agents = sample_agents(key, workload.model, conditions_of_parts(random, workload.model.conditions, part))
     activity = np.ones(len(part))
     if ACTIVITY in agents.continuous:
         activity = np.maximum(agents.continuous[ACTIVITY], 1.0)
@@ -79,9 +79,9 @@ def _filling(random: np.random.Generator, among: np.ndarray, activity: np.ndarra
     return random.permutation(np.resize(asks, count))
 
 
-def _mean_activity(asking: Asking) -> float:
+def _mean_activity(workload: WorkloadModel) -> float:
     """Requests an agent and day, by a sample of agents."""
-    agents = sample_agents(jax.random.key(0), asking.model, 1024)
+    agents = sample_agents(jax.random.key(0), workload.model, 1024)
     if ACTIVITY not in agents.continuous:
         return 1.0
     return float(np.mean(np.maximum(agents.continuous[ACTIVITY], 1.0)))

@@ -15,7 +15,7 @@ import numpy as np
 
 from logs_schema.errors import first
 from twin.contracts import Array
-from twin.population.agents import AgentTable, Conditions
+from twin.population.agents import AgentConditions, AgentTable
 from twin.population.columns import MAX_LEVELS, Levels, Ranks, levels_of, ranks_of
 from twin.population.errors import PopulationError
 
@@ -107,7 +107,7 @@ class AgentEncoding:
         values = _with_known(table, self)
         return np.concatenate([column.encode(values[column.name], random) for column in self.columns])
 
-    def encode_conditions(self, conditions: Conditions) -> np.ndarray:
+    def encode_conditions(self, conditions: AgentConditions) -> np.ndarray:
         """float32 [num_conditions, rows]: scenario one-hot, then cosine and sine of the time of day.
 
         Raises:
@@ -147,7 +147,9 @@ class AgentEncoding:
         moved = cosine * turn[0] - sine * turn[1], sine * turn[0] + cosine * turn[1]
         return jnp.concatenate([conditions[:first], *moved])
 
-    def decode(self, matrix: np.ndarray, conditions: Conditions, *, seed: Sequence[int] = (0,)) -> AgentTable:
+    def decode(
+        self, matrix: np.ndarray, conditions: AgentConditions, *, seed: Sequence[int] = (0,)
+    ) -> AgentTable:
         """The agents that a matrix [width, rows] stands for."""
         random = np.random.default_rng([*seed, 0xDEC0])
         found: dict[str, np.ndarray] = {"scenario": conditions.scenario}

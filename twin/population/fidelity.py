@@ -19,7 +19,7 @@ PSEUDO_COUNT = 0.5
 NUM_GENERATED = 4096
 
 
-class Judged(NamedTuple):
+class GeneratorFidelity(NamedTuple):
     """How one look at a generator went."""
 
     pairs: float  # mean KL of pairs, nats
@@ -73,7 +73,7 @@ class Reference(NamedTuple):
         codes, sizes = coarse_codes(encoding, rows, conditions)
         return Reference(encoding, codes, sizes, np.resize(conditions.T, (NUM_GENERATED, len(conditions))).T)
 
-    def judge(self, key: Array, draw: Callable[[Array, np.ndarray], Array]) -> Judged:
+    def judge(self, key: Array, draw: Callable[[Array, np.ndarray], Array]) -> GeneratorFidelity:
         """How agents drawn by `draw(key, conditions)` compare."""
         drawn = np.asarray(jax.device_get(draw(key, self.asked)))
         generated, _ = coarse_codes(self.encoding, drawn, self.asked)
@@ -81,4 +81,4 @@ class Reference(NamedTuple):
         for row, size in enumerate(self.sizes[: len(self.encoding.blocks)]):
             present = np.bincount(generated[row], minlength=size) > 0
             covered.append(float(np.mean(present[self.codes[row]])))
-        return Judged(mean_pairwise_kl(self.codes, generated, self.sizes), float(np.mean(covered)))
+        return GeneratorFidelity(mean_pairwise_kl(self.codes, generated, self.sizes), float(np.mean(covered)))

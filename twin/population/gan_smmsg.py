@@ -1,4 +1,4 @@
-"""GAN-SMMSG: the population of paper 000 (section 3.3, equations 3 and 4, algorithm 1).
+"""GAN-SMMSG: the population of Xiong et al. (section 3.3, equations 3 and 4, algorithm 1).
 
 Two configurations. `paper_config` is the paper's: all columns at once, alpha = beta = 1, the KL between columns, one
 step of each side. The default keeps the loss and mends what made it miss the joint law: columns are written one after

@@ -24,40 +24,40 @@ SMALLEST = 1e-7
 """Added to shares inside logarithms."""
 
 
-class Drawn(NamedTuple):
+class DrawnRows(NamedTuple):
     """Generated agents, [width, rows] twice."""
 
     hard: Array
     soft: Array
 
 
-class Generator(NamedTuple):
+class AgentGenerator(NamedTuple):
     """A network that writes agents; pure functions."""
 
     init: Callable[[Array], PyTree]
-    generate: Callable[[PyTree, Array, Array], Drawn]  # (parameters, key, conditions [conditions, rows])
+    generate: Callable[[PyTree, Array, Array], DrawnRows]  # (parameters, key, conditions [conditions, rows])
     log_likelihood: Callable[[PyTree, Array, Array], Array] | None
     # (parameters, rows [width, rows], conditions) -> [rows] nats, ranks counted in bins; None where it has none
     settle: Callable[[PyTree, Array, Array], PyTree] | None
     # (parameters, rows, conditions) -> parameters with which every column is as frequent as in the rows
 
 
-def draw_levels(key: Array, logits: Array, temperature: float) -> Drawn:
+def draw_levels(key: Array, logits: Array, temperature: float) -> DrawnRows:
     """One-hot draws from `logits` [levels, rows], relaxed at `temperature`."""
     soft = jax.nn.softmax((logits + jax.random.gumbel(key, logits.shape)) / temperature, axis=0)
     levels = jnp.arange(logits.shape[0])[:, None]
     hard = (levels == jnp.argmax(soft, axis=0)[None]).astype(soft.dtype)
-    return Drawn(soft + jax.lax.stop_gradient(hard - soft), soft)
+    return DrawnRows(soft + jax.lax.stop_gradient(hard - soft), soft)
 
 
-def at_once(encoding: AgentEncoding, hidden: Sequence[int], noise: int, temperature: float) -> Generator:
-    """Noise and conditions in, all columns out: the generator of paper 000. Its likelihood is not known."""
+def at_once(encoding: AgentEncoding, hidden: Sequence[int], noise: int, temperature: float) -> AgentGenerator:
+    """Noise and conditions in, all columns out: the generator of Xiong et al.. Its likelihood is not known."""
     network = MLP(tuple(hidden), encoding.width)
 
     def init(key: Array) -> PyTree:
         return network.init(key, jnp.zeros((noise + encoding.num_conditions, 1)))
 
-    def generate(parameters: PyTree, key: Array, conditions: Array) -> Drawn:
+    def generate(parameters: PyTree, key: Array, conditions: Array) -> DrawnRows:
         key_noise, key_levels = jax.random.split(key)
         drawn = jax.random.normal(key_noise, (noise, conditions.shape[1]))
         outputs = apply(network, parameters, jnp.concatenate([drawn, conditions]))
@@ -66,10 +66,12 @@ def at_once(encoding: AgentEncoding, hidden: Sequence[int], noise: int, temperat
         for block, key_block in zip(encoding.blocks, keys, strict=True):
             part = outputs[block.start : block.start + block.width]
             rank = jnp.tanh(part)
-            parts.append(draw_levels(key_block, part, temperature) if block.one_hot else Drawn(rank, rank))
+            parts.append(
+                draw_levels(key_block, part, temperature) if block.one_hot else DrawnRows(rank, rank)
+            )
         return _stacked(parts)
 
-    return Generator(init, generate, None, None)
+    return AgentGenerator(init, generate, None, None)
 
 
 class _Layout(NamedTuple):
@@ -94,14 +96,14 @@ def _layout(encoding: AgentEncoding) -> _Layout:
     )
 
 
-def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float) -> Generator:
+def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float) -> AgentGenerator:
     """One column after the other, each given the conditions and the columns before it.
 
         p(x | c) = product over columns k of  p(x_k | x_1 ... x_k-1, c)
 
     so the likelihood is known, and with it the KL of whole rows: `KL(data || p)` is the mean negative log-likelihood
     less a constant. A search that stops early leaves columns off by a little: `settle` moves the biases of every head
-    until, over all training rows, each level is foretold as often as it occurs. Ranks are drawn in `NUM_RANK_BINS`
+    until, over all training rows, each level is predicted as often as it occurs. Ranks are drawn in `NUM_RANK_BINS`
     bins. Every column has a head of its own; the heads are one network mapped over stacked parameters, blind to what
     comes later, so that one small program serves any table.
     """
@@ -118,10 +120,10 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
         """[room, rows] of one head."""
         return apply(network, parameters, jnp.concatenate([conditions, rows]) * sees[:, None]) + unused
 
-    def generate(parameters: PyTree, key: Array, conditions: Array) -> Drawn:
+    def generate(parameters: PyTree, key: Array, conditions: Array) -> DrawnRows:
         num_rows = conditions.shape[1]
 
-        def write(before: Drawn, head: tuple) -> tuple[Drawn, None]:
+        def write(before: DrawnRows, head: tuple) -> tuple[DrawnRows, None]:
             own, key_head, sees, start, is_rank, unused = head
             key_level, key_within = jax.random.split(key_head)
             told = logits(own, sees, unused, conditions, before.hard[:width])
@@ -136,14 +138,14 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
                 jax.lax.dynamic_update_slice(whole, part, (start, 0))  # what it writes beyond its column, the
                 for whole, part in zip(before, parts, strict=True)  # next head writes over
             )
-            return Drawn(*after), None
+            return DrawnRows(*after), None
 
         bins = min(NUM_RANK_BINS, layout.room)
         empty = jnp.zeros((width + layout.room, num_rows))
         keys = jax.random.split(key, len(layout.start))
         heads = (parameters, keys, *(jnp.asarray(part) for part in layout[:4]))
-        drawn, _ = jax.lax.scan(write, Drawn(empty, empty), heads)
-        return Drawn(*(part[:width] for part in drawn))
+        drawn, _ = jax.lax.scan(write, DrawnRows(empty, empty), heads)
+        return DrawnRows(*(part[:width] for part in drawn))
 
     def log_likelihood(parameters: PyTree, rows: Array, conditions: Array) -> Array:
         def of_head(own: PyTree, sees: Array, start: Array, is_rank: Array, unused: Array) -> Array:
@@ -165,11 +167,13 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
         parts = (jnp.asarray(part) for part in layout[:4])
         return jax.lax.map(of_head, (parameters, *parts))  # one after the other: all rows at once are many
 
-    return Generator(init, generate, log_likelihood, settle)
+    return AgentGenerator(init, generate, log_likelihood, settle)
 
 
-def _stacked(parts: Sequence[Drawn]) -> Drawn:
-    return Drawn(*(jnp.concatenate([getattr(part, name) for part in parts]) for name in Drawn._fields))
+def _stacked(parts: Sequence[DrawnRows]) -> DrawnRows:
+    return DrawnRows(
+        *(jnp.concatenate([getattr(part, name) for part in parts]) for name in DrawnRows._fields)
+    )
 
 
 def _centres(codes: Array) -> Array:

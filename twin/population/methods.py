@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twin.population.adversarial import AdversarialConfig
-from twin.population.bootstrap import BootstrapConfig, bootstrap
+from twin.population.bootstrap import ResamplingConfig, bootstrap
 from twin.population.chain import chain
 from twin.population.gan_smmsg import gan_smmsg, gan_smmsg_paper
 from twin.population.marginals import MarginalsConfig, marginals
@@ -34,7 +34,7 @@ def _trained(make: Callable[[AdversarialConfig], Population]) -> Callable[[dict[
 
 
 METHODS: dict[str, Callable[[dict[str, Any]], Population]] = {
-    "bootstrap": lambda fields: bootstrap(BootstrapConfig(**fields)),
+    "bootstrap": lambda fields: bootstrap(ResamplingConfig(**fields)),
     "chain": _trained(chain),
     "gan_smmsg": _trained(gan_smmsg),
     "gan_smmsg_paper": _trained(gan_smmsg_paper),

@@ -5,7 +5,7 @@ With components `k` of weight `w_k`, mean `m_k` and covariance `S_k`, split into
     p(k | c)    is proportional to  w_k N(c; m_kc, S_kcc)
     x | k, c    is Gaussian with mean  m_kx + S_kxc S_kcc^-1 (c - m_kc)  and covariance  S_kxx - S_kxc S_kcc^-1 S_kcx
 
-Ten components as in paper 000, table 1 (scikit-learn's expectation maximisation).
+Ten components as in Xiong et al., table 1 (scikit-learn's expectation maximisation).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The plain GAN (Goodfellow et al. 2014), non-saturating: a baseline of paper 000, table 1."""
+"""The plain GAN (Goodfellow et al. 2014), non-saturating: a baseline of Xiong et al., table 1."""
 
 from twin.population.adversarial import AdversarialConfig, adversarial
 from twin.population.adversaries import logistic

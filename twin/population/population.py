@@ -16,7 +16,7 @@ import numpy as np
 from logs_schema.errors import ProductError
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, PyTree
-from twin.population.agents import AgentTable, Conditions
+from twin.population.agents import AgentConditions, AgentTable
 from twin.population.encoding import AgentEncoding, fit_agent_encoding
 from twin.population.errors import PopulationError
 
@@ -60,7 +60,7 @@ class PopulationModel:
     population: Population
     encoding: AgentEncoding
     parameters: PyTree
-    conditions: Conditions
+    conditions: AgentConditions
     record: dict[str, Any] = field(default_factory=dict)
 
 
@@ -72,7 +72,7 @@ def fit_population(
     checkpoint: Path | None = None,
     on_look: Callable[[int, int, dict[str, float]], Any] | None = None,
 ) -> PopulationModel:
-    """Learns who asks.
+    """Learns the workload.
 
     Args:
         key: PRNG key; the same key gives the same bits.
@@ -104,7 +104,7 @@ def fit_population(
     return PopulationModel(population, encoding, parameters, table.conditions, record)
 
 
-def sample_agents(key: Array, model: PopulationModel, asked: int | Conditions) -> AgentTable:
+def sample_agents(key: Array, model: PopulationModel, asked: int | AgentConditions) -> AgentTable:
     """Generates agents.
 
     Args:
@@ -166,7 +166,7 @@ def load_population(
         ) from error  # fmt: skip
     like = {"parameters": population.structure(encoding), "scenario": 0, "day_fraction": 0}
     arrays = load_structure(folder / ARRAYS, like)
-    conditions = Conditions(np.array(encoding.scenarios)[arrays["scenario"]], arrays["day_fraction"])
+    conditions = AgentConditions(np.array(encoding.scenarios)[arrays["scenario"]], arrays["day_fraction"])
     return PopulationModel(population, encoding, arrays["parameters"], conditions, content["record"])
 
 

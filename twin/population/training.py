@@ -19,7 +19,7 @@ from logs_schema.errors import ConfigError
 from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, PyTree
 from twin.population.errors import PopulationError
-from twin.population.fidelity import Judged
+from twin.population.fidelity import GeneratorFidelity
 
 ACCURACY_BAND = (0.35, 0.95)
 """Where an adversary's accuracy ought to lie; looks outside it are reported."""
@@ -63,7 +63,7 @@ class Search(NamedTuple):
     init: Callable[[Array], PyTree]
     round: Callable[[Array, PyTree, PyTree], tuple[PyTree, PyTree]]  # (key, walk, data) -> walk, figures
     chosen: Callable[[PyTree], PyTree]  # walk -> parameters to sample with
-    judge: Callable[[Array, PyTree], Judged]  # on the host
+    judge: Callable[[Array, PyTree], GeneratorFidelity]  # on the host
 
 
 class _Progress(NamedTuple):

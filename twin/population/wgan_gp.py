@@ -1,4 +1,4 @@
-"""The Wasserstein GAN with gradient penalty (Gulrajani et al. 2017): a baseline of paper 000, table 1."""
+"""The Wasserstein GAN with gradient penalty (Gulrajani et al. 2017): a baseline of Xiong et al., table 1."""
 
 from twin.population.adversarial import AdversarialConfig, adversarial
 from twin.population.adversaries import gradient_penalty

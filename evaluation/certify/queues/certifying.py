@@ -8,24 +8,30 @@ import numpy as np
 
 from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.queues.asking import (
+from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks, hold_out_weeks, weeks_for_rules
+from evaluation.certify.queues.rankings import SECTION as RULES
+from evaluation.certify.queues.rankings import ranking_lines
+from evaluation.certify.queues.replayed_weeks import (
+    WEEKS,
+    ReplayedWeek,
+    ReplayedWeeks,
+    fixed_rules,
+    replay_weeks,
+)
+from evaluation.certify.queues.waiting import SECTION as QUEUE
+from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
+from evaluation.certify.queues.workload import (
     ACCURACY,
     ANSWERS,
     COLUMNS,
     answer_lines,
     arrival_lines,
-    asking_lines,
     hours_chart,
     jobs_trio,
     shares_chart,
+    workload_lines,
 )
-from evaluation.certify.queues.asking import SECTION as ASKING
-from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks, hold_out_weeks, weeks_for_rules
-from evaluation.certify.queues.living import WEEKS, Lived, LivedWeek, fixed_rules, live
-from evaluation.certify.queues.rankings import SECTION as RULES
-from evaluation.certify.queues.rankings import ranking_lines
-from evaluation.certify.queues.waiting import SECTION as QUEUE
-from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
+from evaluation.certify.queues.workload import SECTION as WORKLOAD
 from evaluation.certify.two_samples import keep, pairs_chart
 from evaluation.problems.ordering.foreign import holds_training
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
@@ -35,11 +41,11 @@ from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
 from twin.ordering.jobs import read_jobs
-from twin.ordering.keeping import QueueTwin
+from twin.ordering.persistence import QueueTwin
 from twin.ordering.windows import chosen as chosen_jobs
 
 ABOUT = {
-    ASKING: "Generated jobs, submissions and users against those of held-out weeks. Memory: rank correlation of what "
+    WORKLOAD: "Generated jobs, submissions and users against those of held-out weeks. Memory: rank correlation of what "
     "consecutive jobs of a user use of their requests.",
     ANSWERS: "What jobs use of the time they ask for, where the same was asked or the user's last job used the same.",
     QUEUE: "First come first served with EASY on an idealised machine, in generated and in held-out weeks.",
@@ -75,12 +81,12 @@ def certify_queue(
     chosen = hold_out_weeks(jobs, twin, days, config)
     start_s = begin_schedule(jobs, twin.pool, WEEKS.warm)
 
-    def lived(weeks: HeldOutWeeks, num_copies: int, *, rankings: bool) -> Lived:
+    def replayed(weeks: HeldOutWeeks, num_copies: int, *, rankings: bool) -> ReplayedWeeks:
         rules = fixed_rules(twin.pool, rankings=rankings)
-        return live(jobs, start_s, twin, rules, weeks, num_copies, config.seed, progress)
+        return replay_weeks(jobs, start_s, twin, rules, weeks, num_copies, config.seed, progress)
 
     ruled, num_copies, sampled = weeks_for_rules(jobs, chosen, config) if config.rankings else (chosen, 1, ())
-    every = lived(chosen, 1 if sampled else num_copies, rankings=config.rankings and not sampled)
+    every = replayed(chosen, 1 if sampled else num_copies, rankings=config.rankings and not sampled)
     real, other, generated = every.real, every.other, every.copies[0]
     num_jobs = sum(len(week.rows) for week in real)
     if num_jobs < config.min_rows:
@@ -90,7 +96,7 @@ def certify_queue(
             allowed=f"{config.min_rows} or more",
             advice="name more days (--days)",
         )
-    played = lived(ruled, num_copies, rankings=True) if sampled else every
+    played = replayed(ruled, num_copies, rankings=True) if sampled else every
     with progress.stage("hold them against each other"):
         asked = jobs_trio(real, generated, other, chosen.num_units)
         waits = waits_trio(real, generated, other, chosen.num_units)
@@ -98,14 +104,14 @@ def certify_queue(
             played.real, played.copies, played.other, played.chosen, config
         )
         lines = [
-            *asking_lines(asked, config),
+            *workload_lines(asked, config),
             *arrival_lines(real, generated, other, chosen, processors, config),
             *answer_lines(asked, config),
             *waiting_lines(waits, real, generated, other, chosen, processors, config),
             *ranked,
         ]
         charts = {
-            ASKING: (hours_chart(asked), pairs_chart(keep(asked, COLUMNS), COLUMNS, "other real weeks")),
+            WORKLOAD: (hours_chart(asked), pairs_chart(keep(asked, COLUMNS), COLUMNS, "other real weeks")),
             ANSWERS: (shares_chart(asked, ACCURACY, "Distribution of run time over requested", "share"),),
             QUEUE: (
                 shares_chart(waits, WAIT, "Distribution of waits", "wait (s, logarithmic)", logarithmic=True),
@@ -138,14 +144,16 @@ def _days(weeks: Sequence[int]) -> list[dt.date]:
     return [date_of(week + offset) for week in weeks for offset in range(WEEK_DAYS)]
 
 
-def _notes(twin: QueueTwin, real: Sequence[LivedWeek], *, same_names: bool) -> list[str]:
+def _notes(twin: QueueTwin, real: Sequence[ReplayedWeek], *, same_names: bool) -> list[str]:
     """What the twin cannot know, and what the machine leaves out; users are known by their places in one archive."""
-    agents = np.concatenate([lived.week.jobs.agent[lived.rows] for lived in real])
+    agents = np.concatenate([replayed.week.jobs.agent[replayed.rows] for replayed in real])
     strange = int(np.sum(~np.isin(agents, twin.population.user_agent)))
-    large = sum(int(np.sum(lived.week.jobs.processors[lived.rows] > twin.pool.processors)) for lived in real)
-    logged = [chosen_jobs(lived.week.jobs, lived.rows) for lived in real]
+    large = sum(
+        int(np.sum(replayed.week.jobs.processors[replayed.rows] > twin.pool.processors)) for replayed in real
+    )
+    logged = [chosen_jobs(replayed.week.jobs, replayed.rows) for replayed in real]
     logged_s = np.array([logged_mean_wait_s(one) for one in logged])
-    waits_s = np.concatenate([lived.waits_s("fcfs+easy") for lived in real])
+    waits_s = np.concatenate([replayed.waits_s("fcfs+easy") for replayed in real])
     notes = [
         f"{strange:,} of {len(agents):,} held-out jobs are of users that training never saw"
         if same_names
@@ -156,7 +164,7 @@ def _notes(twin: QueueTwin, real: Sequence[LivedWeek], *, same_names: bool) -> l
             f"{large:,} held-out jobs are larger than the pool and never start: no wait, no slowdown"
         )
     if np.isfinite(logged_s).all():
-        mean_s = np.average(logged_s, weights=[len(lived.rows) for lived in real])
+        mean_s = np.average(logged_s, weights=[len(replayed.rows) for replayed in real])
         notes.append(
             f"the log's mean wait in these weeks is {mean_s:,.0f} s, that of replay under first come first served with "
             f"EASY {np.nanmean(waits_s):,.0f} s; {LOGGED_GAP}"

@@ -12,7 +12,7 @@ from evaluation.problems.ordering.replaying import EPOCH
 from evaluation.problems.ordering.weeks import WeeksConfig, log_days
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
-from twin.ordering.keeping import QueueTwin
+from twin.ordering.persistence import QueueTwin
 from twin.ordering.population import day_of
 from twin.ordering.types import Jobs
 

@@ -8,7 +8,7 @@ from scipy.stats import rankdata
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
 from evaluation.certify.queues.held_out import HeldOutWeeks
-from evaluation.certify.queues.living import LivedWeek
+from evaluation.certify.queues.replayed_weeks import ReplayedWeek
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 
@@ -19,9 +19,9 @@ Values = Callable[[np.ndarray], np.ndarray]
 
 
 def ranking_lines(
-    real: Sequence[LivedWeek],
-    copies: Sequence[Sequence[LivedWeek]],
-    other: Sequence[LivedWeek],
+    real: Sequence[ReplayedWeek],
+    copies: Sequence[Sequence[ReplayedWeek]],
+    other: Sequence[ReplayedWeek],
     chosen: HeldOutWeeks,
     config: CertifyConfig,
 ) -> tuple[list[Line], tuple[Chart, ...]]:
@@ -65,14 +65,14 @@ def ranking_lines(
     return lines, (chart,)
 
 
-def _values(weeks: Sequence[LivedWeek], names: Sequence[str], num_units: int) -> Values:
+def _values(weeks: Sequence[ReplayedWeek], names: Sequence[str], num_units: int) -> Values:
     total, count = np.zeros((num_units, len(names))), np.zeros((num_units, len(names)))
-    for lived in weeks:
+    for replayed in weeks:
         for column, name in enumerate(names):
-            slowdown = lived.slowdowns(name)
+            slowdown = replayed.slowdowns(name)
             began = np.isfinite(slowdown)
-            np.add.at(total[:, column], lived.unit[began], slowdown[began])
-            np.add.at(count[:, column], lived.unit[began], 1.0)
+            np.add.at(total[:, column], replayed.unit[began], slowdown[began])
+            np.add.at(count[:, column], replayed.unit[began], 1.0)
 
     def values(weights: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -7,7 +7,7 @@ import numpy as np
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor
 from evaluation.certify.queues.held_out import HeldOutWeeks
-from evaluation.certify.queues.living import QUEUE_RULE, LivedWeek
+from evaluation.certify.queues.replayed_weeks import QUEUE_RULE, ReplayedWeek
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, column_lines, distribution_lines
@@ -18,7 +18,7 @@ WAIT, SLOWDOWN = "wait", "log bounded slowdown"
 
 
 def waits_trio(
-    real: Sequence[LivedWeek], twin: Sequence[LivedWeek], other: Sequence[LivedWeek], num_units: int
+    real: Sequence[ReplayedWeek], twin: Sequence[ReplayedWeek], other: Sequence[ReplayedWeek], num_units: int
 ) -> Trio:
     """Waits as `log(1 + seconds)` and logarithms of slowdowns, of the jobs that count and began."""
     return Trio(_together(real), _together(twin), _together(other), num_units)
@@ -26,9 +26,9 @@ def waits_trio(
 
 def waiting_lines(
     trio: Trio,
-    real: Sequence[LivedWeek],
-    twin: Sequence[LivedWeek],
-    other: Sequence[LivedWeek],
+    real: Sequence[ReplayedWeek],
+    twin: Sequence[ReplayedWeek],
+    other: Sequence[ReplayedWeek],
     chosen: HeldOutWeeks,
     processors: float,
     config: CertifyConfig,
@@ -47,13 +47,13 @@ def waiting_lines(
     ]  # fmt: skip
 
 
-def _together(weeks: Sequence[LivedWeek]) -> Units:
+def _together(weeks: Sequence[ReplayedWeek]) -> Units:
     wait_s, slowdown, unit = (
         np.concatenate(parts)
         for parts in (
-            [lived.waits_s(QUEUE_RULE) for lived in weeks],
-            [lived.slowdowns(QUEUE_RULE) for lived in weeks],
-            [lived.unit for lived in weeks],
+            [replayed.waits_s(QUEUE_RULE) for replayed in weeks],
+            [replayed.slowdowns(QUEUE_RULE) for replayed in weeks],
+            [replayed.unit for replayed in weeks],
         )
     )
     began = np.isfinite(wait_s)
@@ -61,12 +61,12 @@ def _together(weeks: Sequence[LivedWeek]) -> Units:
     return Units(sample, unit[began])
 
 
-def _utilisation(weeks: Sequence[LivedWeek], chosen: HeldOutWeeks, processors: float) -> np.ndarray:
+def _utilisation(weeks: Sequence[ReplayedWeek], chosen: HeldOutWeeks, processors: float) -> np.ndarray:
     """[units] processor seconds used, over those there were."""
     length_s = chosen.unit_days * DAY_S
     shares = []
-    for lived in weeks:
-        start_s, jobs, warm = lived.starts[QUEUE_RULE], lived.week.jobs, lived.week.warm
+    for replayed in weeks:
+        start_s, jobs, warm = replayed.starts[QUEUE_RULE], replayed.week.jobs, replayed.week.warm
         began = np.isfinite(start_s)
         begin_s = np.concatenate([start_s[began], np.zeros(len(warm.end_s))])
         end_s = np.concatenate([start_s[began] + jobs.run_s[began], warm.end_s])

@@ -1,7 +1,7 @@
 """The off-policy judge: logged decisions of the shifted days as rows, and every candidate's probabilities at them.
 
 Propensities are those of the log where it tells them; the rest of the behaviour's distribution, and all of it where the
-log is silent, is estimated by clones of the shifted days, each predicting the windows that it has not seen.
+log has no support, is estimated by clones of the shifted days, each predicting the windows that it has not seen.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from evaluation.comparison.shifts import TestDays
 from evaluation.judges.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.judges.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
 from evaluation.judges.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
-from evaluation.judges.players import HISTORY, SAMPLED, Players, Seen, choose
+from evaluation.judges.players import HISTORY, SAMPLED, PlayerInput, Players, choose
 from evaluation.judges.windows import Candidate, window_units
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
@@ -58,7 +58,7 @@ def probability_program(players: Players, network: Actor) -> Probabilities:
         )
 
         def once(total: Array, key: Array) -> tuple[Array, None]:
-            choice = choose(players, kind, params, key, Seen(seen, logged), legal)
+            choice = choose(players, kind, params, key, PlayerInput(seen, logged), legal)
             return total + (jnp.arange(legal.shape[0]).reshape(-1, 1, 1, 1) == choice[None]), None
 
         keys = jax.random.split(jax.random.key(0), NUM_DRAWS)

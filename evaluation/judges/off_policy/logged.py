@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.comparison.bootstrap import BootstrapConfig, Estimate
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig
 from logs_schema.errors import ConfigError
 
 
@@ -63,7 +63,7 @@ class OffPolicyConfig:
     min_effective_share: float = 0.02
     least_propensity: float = 0.005
     min_overlap: float = 0.9
-    intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
+    intervals: IntervalConfig = field(default_factory=IntervalConfig)
 
     def __post_init__(self) -> None:
         shares = (self.min_effective_share, self.least_propensity, self.min_overlap)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import (
     Comparison,
     JudgeFacts,
@@ -56,7 +56,7 @@ JUDGES = (
     JudgeFacts(
         TWIN,
         "weeks drawn from the population of the training days, unlike those that training saw; told under 0 days. What "
-        "the trained policy was promised.",
+        "the trained policy's in-model value.",
     ),
 )
 MIN_RANKED = 4
@@ -81,7 +81,7 @@ def compare_orders(
     *,
     facts: Mapping[str, Any],
     notes: Sequence[str] = (),
-    intervals: BootstrapConfig | None = None,
+    intervals: IntervalConfig | None = None,
     references: Sequence[str] = REFERENCES,
     keep: Unfinished | None = None,
 ) -> Comparison:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.jobs.records import to_plain
 from evaluation.problems.ordering.programs import OrderTrainingConfig
 from evaluation.problems.ordering.weeks import WeeksConfig
@@ -29,7 +29,7 @@ class OrderConfig:
     weeks: WeeksConfig = field(default_factory=WeeksConfig)
     training: OrderTrainingConfig | None = field(default_factory=OrderTrainingConfig)
     num_twin_weeks: int = 6
-    intervals: BootstrapConfig = field(default_factory=BootstrapConfig)
+    intervals: IntervalConfig = field(default_factory=IntervalConfig)
     pool: str | None = None
 
 

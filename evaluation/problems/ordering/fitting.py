@@ -15,7 +15,7 @@ from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
-from twin.ordering.keeping import fit_queue, save_queue
+from twin.ordering.persistence import fit_queue, save_queue
 from twin.ordering.types import Jobs
 from twin.problems import KEY, ORDERING
 

@@ -1,4 +1,4 @@
-"""A queue's log that nobody lived: jobs that a twin makes up, on an idealised machine under a published rule."""
+"""A queue's synthetic log: jobs that a twin makes up, on an idealised machine under a published rule."""
 
 import datetime as dt
 from pathlib import Path
@@ -16,7 +16,7 @@ from logs_schema.formats.swf import SITE
 from logs_schema.layout import date_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from twin.ordering.keeping import QueueTwin, load_queue_twin
+from twin.ordering.persistence import QueueTwin, load_queue_twin
 from twin.ordering.population import DAY_S, continued
 from twin.ordering.replay import replay
 from twin.ordering.types import Jobs, Pool

@@ -9,8 +9,8 @@ from typing import Any
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.keeping import KIND as CERTIFICATE
-from evaluation.certify.keeping import certification_in
+from evaluation.certify.persistence import KIND as CERTIFICATE
+from evaluation.certify.persistence import certification_in
 from evaluation.certify.queues.certifying import certify_queue, refused_queue
 from evaluation.comparison.comparison import Comparison
 from evaluation.configuration import DaysConfig, RunConfig
@@ -42,7 +42,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from twin.ordering.keeping import load_queue_twin
+from twin.ordering.persistence import load_queue_twin
 from twin.problems import ORDERING
 
 BUNDLE = "bundle"

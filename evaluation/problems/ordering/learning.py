@@ -13,17 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.metrics.slowdown import bounded_slowdown
-from evaluation.problems.ordering.generated import lived
-from evaluation.problems.ordering.predicting import SMITH, Index, Lessons, fit_predictor, lessons_of
+from evaluation.problems.ordering.generated import generated_days
+from evaluation.problems.ordering.predicting import SMITH, Index, RunTimeSamples, fit_predictor, samples_of
 from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from logs_schema.progress import Stage
 from twin.contracts import PyTree
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
-from twin.ordering.population import DAY_S, Population
+from twin.ordering.population import DAY_S, JobPopulation
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER
-from twin.ordering.states import NEVER, Asked
+from twin.ordering.states import NEVER, JobRequests
 from twin.ordering.types import Jobs, Pool
 
 MONTH_DAYS, SETTLE_DAYS = 28, 3
@@ -32,7 +32,7 @@ HELD_OUT_SEED = 1_000
 PADDED_TO = 512
 
 
-class Ground(NamedTuple):
+class AnchorData(NamedTuple):
     """What one anchor's policies are trained on.
 
     Attributes:
@@ -45,10 +45,10 @@ class Ground(NamedTuple):
     train: JobWindows
     held_out: JobWindows
     logged: JobWindows
-    lessons: Lessons
+    samples: RunTimeSamples
 
 
-class Trained(NamedTuple):
+class TrainedOrder(NamedTuple):
     """One trained policy.
 
     Attributes:
@@ -63,14 +63,14 @@ class Trained(NamedTuple):
     reward: np.ndarray
 
 
-def ground_of(
+def anchor_data(
     jobs: Jobs,
-    population: Population,
+    population: JobPopulation,
     pool: Pool,
     anchor: int,
     config: OrderTrainingConfig,
     num_train_days: int,
-) -> Ground:
+) -> AnchorData:
     """Generates what an anchor's policies learn from; nothing from the anchor on is looked at.
 
     Args:
@@ -85,7 +85,7 @@ def ground_of(
     easy = Pool(pool.processors, easy=True)
     seeds = range(config.num_episodes), range(HELD_OUT_SEED, HELD_OUT_SEED + config.num_held_out)
     months, unseen = (
-        [lived(jobs, population, pool, seed, anchor, SETTLE_DAYS + MONTH_DAYS) for seed in part]
+        [generated_days(jobs, population, pool, seed, anchor, SETTLE_DAYS + MONTH_DAYS) for seed in part]
         for part in seeds
     )
 
@@ -100,11 +100,11 @@ def ground_of(
         return joined(cut)
 
     before = known_by(jobs, begin_s)
-    return Ground(
+    return AnchorData(
         windows(months, config.span_days),
         windows(unseen, WEEK_DAYS),
         _logged(before, easy, begin_s, num_train_days, config),
-        lessons_before(jobs, pool, anchor, num_train_days),
+        samples_before(jobs, pool, anchor, num_train_days),
     )
 
 
@@ -140,7 +140,7 @@ def joined(parts: Sequence[JobWindows]) -> JobWindows:
         return np.pad(leaf, ((0, longest - leaf.shape[0]), (0, 0)), constant_values=empty)
 
     def long(part: JobWindows) -> JobWindows:
-        asked = Asked(
+        asked = JobRequests(
             *(padded(leaf, NEVER if name == "arrival" else 0) for name, leaf in part.asked._asdict().items())
         )
         return part._replace(asked=asked, run=padded(part.run, 1))
@@ -161,40 +161,40 @@ def mean_slowdown(windows: JobWindows, start_s: np.ndarray, tick_s: float = 1.0)
     return float(np.mean(bounded_slowdown(wait_s, windows.run[started] * tick_s)))
 
 
-def clone_log(seed: int, programs: Programs, ground: Ground) -> tuple[PyTree, float]:
+def clone_log(seed: int, programs: Programs, data: AnchorData) -> tuple[PyTree, float]:
     """A clone of the logged order, and its agreement with it at the end."""
     key_follow, key_clone = jax.random.split(jax.random.key(seed))
-    lessons = programs.follow_log(key_follow, jax.tree.map(jnp.asarray, ground.logged))
-    params, agreement = programs.clone(key_clone, lessons)
+    samples = programs.follow_log(key_follow, jax.tree.map(jnp.asarray, data.logged))
+    params, agreement = programs.clone(key_clone, samples)
     return jax.tree.map(np.asarray, params), float(np.mean(np.asarray(agreement)[-20:]))
 
 
-def lessons_before(jobs: Jobs, pool: Pool, anchor: int, num_train_days: int) -> Lessons:
-    """What an anchor's training days teach of run times; the arguments are those of `ground_of`."""
+def samples_before(jobs: Jobs, pool: Pool, anchor: int, num_train_days: int) -> RunTimeSamples:
+    """What an anchor's training days teach of run times; the arguments are those of `anchor_data`."""
     begin_s = anchor * DAY_S - jobs.origin_us / 1e6
-    return lessons_of(jobs, jobs.logged_start_s, (begin_s - num_train_days * DAY_S, begin_s), pool)
+    return samples_of(jobs, jobs.logged_start_s, (begin_s - num_train_days * DAY_S, begin_s), pool)
 
 
-def learn_index(seed: int, lessons: Lessons) -> tuple[Index, float]:
+def learn_index(seed: int, samples: RunTimeSamples) -> tuple[Index, float]:
     """An index, and the least cross-entropy of its predictions on the held-out jobs, in nats.
 
     Args:
         seed: of the predictor.
         lessons: of the training days.
     """
-    predictor, curve = fit_predictor(seed, *lessons)
+    predictor, curve = fit_predictor(seed, *samples)
     return Index(jax.tree.map(np.asarray, predictor), SMITH), float(curve.min())
 
 
 def train_order(
     seed: int,
     programs: Programs,
-    ground: Ground,
+    data: AnchorData,
     first: PyTree,
     config: OrderTrainingConfig,
     stage: Stage,
     done: int = 0,
-) -> Trained:
+) -> TrainedOrder:
     """Trains one policy in the twin.
 
     Args:
@@ -206,12 +206,12 @@ def train_order(
         stage: where to show how far it is.
         done: updates that the stage has behind it.
     """
-    windows, held_out = (jax.tree.map(jnp.asarray, one) for one in (ground.train, ground.held_out))
+    windows, held_out = (jax.tree.map(jnp.asarray, one) for one in (data.train, data.held_out))
     key_begin, key_updates, key_play = jax.random.split(jax.random.key(seed), 3)
 
     def look(params: PyTree) -> float:
         start_s, _ = programs.finish(key_play, params, held_out, jnp.array(False))
-        return mean_slowdown(ground.held_out, np.asarray(start_s), config.tick_s)
+        return mean_slowdown(data.held_out, np.asarray(start_s), config.tick_s)
 
     state, best = programs.begin(key_begin, first), first
     looks, rewards = [look(first)], []
@@ -225,4 +225,4 @@ def train_order(
             done + update + config.look_every,
             text=f"seed {seed}: slowdown in the twin {looks[0]:.2f}, now {looks[-1]:.2f}",
         )
-    return Trained(jax.tree.map(np.asarray, best), np.array(looks), np.concatenate(rewards))
+    return TrainedOrder(jax.tree.map(np.asarray, best), np.array(looks), np.concatenate(rewards))

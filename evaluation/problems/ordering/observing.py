@@ -10,7 +10,7 @@ import numpy as np
 from offline_rl.contract import NetworkFacts, read_json, refusing
 from offline_rl.errors import PolicyInputError
 from offline_rl.ordering_contract import ordering_contract
-from offline_rl.recipes.training_days import usual_ranges
+from offline_rl.recipes.training_days import typical_ranges
 from offline_rl.runner import RunningJob, UserPast, WaitingJob
 from offline_rl.runner.queue import queue_features
 from twin.ordering.config import OrderingConfig
@@ -114,6 +114,6 @@ def _system(jobs: Jobs, now_s: float, origin_s: float) -> tuple[list[WaitingJob]
 
 
 def _by_name(features: Sequence[Feature], rows: np.ndarray) -> dict[str, tuple[float, float]]:
-    low, high = usual_ranges(rows.astype(float), np.array([one.unit == "flag" for one in features]))
+    low, high = typical_ranges(rows.astype(float), np.array([one.unit == "flag" for one in features]))
     names = [one.name for one in features]
     return dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))

@@ -43,8 +43,8 @@ SHARPNESS = 3.0
 """Scores are this many times the index: twice as hasty a job is preferred eight to one."""
 NETWORK = MLP(HIDDEN, 2)
 OPTIMIZER = optax.adamw(3e-3, weight_decay=1e-3)
-NUM_LESSONS = 30_000
-TAUGHT = 0.8
+NUM_SAMPLES = 30_000
+TRAIN_FRACTION = 0.8
 """Share of the training days' jobs, the first ones, that a prediction learns from; the others say when to stop."""
 SMITH = np.array([1.0, 1.0, 0.0, 1.0, 0.06])
 """Exponents: expected weight over expected processor seconds, and ageing by 6 % a day."""
@@ -56,7 +56,7 @@ SCORER_HIDDEN = (HIDDEN[0] + len(CARRIED), HIDDEN[1] + len(CARRIED), 2 * len(KNO
 """Widths of the hidden layers of a scorer that is an index."""
 
 
-Lessons = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+RunTimeSamples = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Features [SEEN, looks] and labels [2, looks] to learn from, and the same to hold out."""
 
 
@@ -101,7 +101,7 @@ def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np
 
 
 def _history(memory: np.ndarray) -> np.ndarray:
-    """[4, jobs] the middle of `SEEN`, of the memories [4, jobs] of who asks (`remembering.Score`)."""
+    """[4, jobs] the middle of `SEEN`, of the memories [4, jobs] of the submitting user (`remembering.Score`)."""
     count, ratio, log_run, haste = memory
     return np.stack([log_run, 1.0 - 1.0 / (1.0 + count), np.where(count > 0.0, ratio, 1.0), haste])
 
@@ -143,7 +143,7 @@ def fit_predictor(
 
 def _some_of(seed: int, features: np.ndarray, labels: np.ndarray) -> tuple[Array, Array]:
     """As many jobs as ever, so that the programs are compiled once."""
-    rows = np.random.default_rng(seed).choice(features.shape[1], NUM_LESSONS)
+    rows = np.random.default_rng(seed).choice(features.shape[1], NUM_SAMPLES)
     return jnp.asarray(features[:, rows]), jnp.asarray(labels[:, rows])
 
 
@@ -165,7 +165,7 @@ def _some_steps(
     return jax.lax.scan(one, (params, memory), jax.random.split(key, 50))[0]
 
 
-def lessons_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], pool: Pool) -> Lessons:
+def samples_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], pool: Pool) -> RunTimeSamples:
     """What `fit_predictor` is taught and told to hold out: jobs that arrived and ended within a span.
 
     Args:
@@ -191,7 +191,7 @@ def lessons_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], poo
     looks = [seen_at(jobs, start_s, pool, at_s)[:, within] for at_s in (jobs.arrival_s, began_s)]
     features = np.stack(looks, axis=-1).reshape(len(SEEN), -1)
     labels = np.repeat(labels_of(jobs)[:, within], 2, axis=1)
-    cut = 2 * max(1, int(TAUGHT * len(within)))
+    cut = 2 * max(1, int(TRAIN_FRACTION * len(within)))
     return (features[:, :cut], labels[:, :cut]), (features[:, cut:], labels[:, cut:])
 
 

@@ -132,9 +132,9 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
         actions = actions_of(key, system, by_order(system, by_priority), config.num_steps, streams)
         return follow(key, system, actions, streams)
 
-    def clone(key: Array, lessons: Trajectory) -> tuple[PyTree, Array]:
+    def clone(key: Array, samples: Trajectory) -> tuple[PyTree, Array]:
         key_init, key_updates = jax.random.split(key)
-        experience = from_logs(lessons, max(1, min(8, lessons.active.shape[-1] // 2)))
+        experience = from_logs(samples, max(1, min(8, samples.active.shape[-1] // 2)))
         state, info = run_clone(key_updates, begin_clone(key_init), experience, 0)
         return state.actor, info.agreement
 
@@ -151,8 +151,8 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
 
         def one(state: PyTree, update: Array) -> tuple[PyTree, PyTree]:
             key_rollout, key_step = jax.random.split(jax.random.fold_in(key, update))
-            lived = rollout(key_rollout, system, algorithm.policy(state), config.num_steps, streams)
-            return algorithm.step(key_step, state, lived)
+            episodes = rollout(key_rollout, system, algorithm.policy(state), config.num_steps, streams)
+            return algorithm.step(key_step, state, episodes)
 
         return jax.lax.scan(one, state, first + jnp.arange(config.look_every))
 

@@ -23,17 +23,17 @@ from evaluation.problems.ordering.exporting import (
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.problems.ordering.learning import (
-    Ground,
-    Trained,
+    AnchorData,
+    TrainedOrder,
+    anchor_data,
     clone_log,
-    ground_of,
     learn_index,
-    lessons_before,
+    samples_before,
     train_order,
 )
 from evaluation.problems.ordering.observing import Ranges, logged_ranges
 from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
-from evaluation.problems.ordering.predicting import Index, Lessons, scorer_of, some_index
+from evaluation.problems.ordering.predicting import Index, RunTimeSamples, scorer_of, some_index
 from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
@@ -46,7 +46,7 @@ from logs_schema.progress import Progress, Stage
 from twin.arrays import save_arrays
 from twin.contracts import PyTree
 from twin.ordering.job_windows import fitting_tick_s
-from twin.ordering.population import Population, fit_population
+from twin.ordering.population import JobPopulation, fit_population
 from twin.ordering.population_check import check_population
 from twin.ordering.types import Jobs, Pool
 
@@ -165,8 +165,8 @@ def _indices(
     with progress.stage("learn", total=len(anchors), unit="anchors") as stage:
         for done, anchor in enumerate(anchors):
             stage(done)
-            lessons = cache(partial(lessons_before, jobs, pool, anchor, num_days))
-            by_anchor.append([kept_index(keep, done, seed, lessons)[0] for seed in seeds])
+            samples = cache(partial(samples_before, jobs, pool, anchor, num_days))
+            by_anchor.append([kept_index(keep, done, seed, samples)[0] for seed in seeds])
         stage(len(anchors))
     return index_policy(by_anchor, pool)
 
@@ -200,7 +200,7 @@ def write_order_comparison(
 
 def train_anchors(
     jobs: Jobs,
-    populations: list[Population],
+    populations: list[JobPopulation],
     anchors: tuple[int, ...],
     pool: Pool,
     config: OrderTrainingConfig,
@@ -214,17 +214,17 @@ def train_anchors(
     Clones, indices and orders are kept as they are done; what they learn from is generated only where one is missing.
     """
     learned, losses, notes = [], [], []
-    grounds = [
-        cache(partial(ground_of, jobs, population, pool, anchor, config, num_days))
+    anchors_data = [
+        cache(partial(anchor_data, jobs, population, pool, anchor, config, num_days))
         for population, anchor in zip(populations, anchors, strict=True)
     ]
-    programs = cache(lambda: programs_for(pool, grounds[0]().train, config))
+    programs = cache(lambda: programs_for(pool, anchors_data[0]().train, config))
     num_updates = config.num_updates * len(config.seeds)
     with progress.stage("train", total=num_updates * len(anchors), unit="updates") as stage:
-        for number, (anchor, ground) in enumerate(zip(anchors, grounds, strict=True)):
-            case = _Anchor(number, anchor, pool, config, programs, ground, keep)
+        for number, (anchor, data) in enumerate(zip(anchors, anchors_data, strict=True)):
+            case = _Anchor(number, anchor, pool, config, programs, data, keep)
             one, loss, note = _train_anchor(case, stage, number * num_updates)
-            ground.cache_clear()  # one anchor's windows at a time
+            data.cache_clear()  # one anchor's windows at a time
             learned.append(one)
             losses.append(loss)
             notes.append(note)
@@ -242,7 +242,7 @@ class _Anchor(NamedTuple):
     pool: Pool
     config: OrderTrainingConfig
     programs: Callable[[], Programs]
-    ground: Callable[[], Ground]
+    data: Callable[[], AnchorData]
     keep: Unfinished
 
 
@@ -252,14 +252,14 @@ def _train_anchor(case: _Anchor, stage: Stage, done: int) -> tuple[Learned, tupl
     stage(done, text=f"anchor {number}: clone")
     clone, agreement = keep.tree(
         f"anchor {number}, clone",
-        lambda: clone_log(case.day, case.programs(), case.ground()),
+        lambda: clone_log(case.day, case.programs(), case.data()),
         lambda: (scorer_of(some_index(), case.pool), 0.0),
     )
     indices, losses, trained = [], [], []
     for place, seed in enumerate(config.seeds):
         behind = done + place * config.num_updates
         stage(behind, text=f"anchor {number}, seed {seed}: learn")
-        index, loss = kept_index(keep, number, seed, lambda: case.ground().lessons)
+        index, loss = kept_index(keep, number, seed, lambda: case.data().samples)
         indices.append(index)
         losses.append(loss)
         if place < config.num_ppo_seeds:
@@ -268,23 +268,23 @@ def _train_anchor(case: _Anchor, stage: Stage, done: int) -> tuple[Learned, tupl
     return Learned(clone, tuple(indices), tuple(each.params for each in trained)), tuple(losses), note
 
 
-def _kept_order(case: _Anchor, seed: int, first: PyTree, stage: Stage, done: int) -> Trained:
+def _kept_order(case: _Anchor, seed: int, first: PyTree, stage: Stage, done: int) -> TrainedOrder:
     """The order that PPO makes of a scorer (see `train_order`): as it was kept, or trained and kept now."""
-    kept: Trained = case.keep.tree(
+    kept: TrainedOrder = case.keep.tree(
         f"anchor {case.number}, order {seed}",
-        lambda: train_order(seed, case.programs(), case.ground(), first, case.config, stage, done),
-        lambda: Trained(first, np.zeros(0), np.zeros(0)),
+        lambda: train_order(seed, case.programs(), case.data(), first, case.config, stage, done),
+        lambda: TrainedOrder(first, np.zeros(0), np.zeros(0)),
     )
     return kept
 
 
 def kept_index(
-    keep: Unfinished, number: int, seed: int, lessons: Callable[[], Lessons]
+    keep: Unfinished, number: int, seed: int, samples: Callable[[], RunTimeSamples]
 ) -> tuple[Index, float]:
     """The index of an anchor and seed, and its loss (see `learn_index`): as it was kept, or learned and kept now."""
     index, loss = keep.tree(
         f"anchor {number}, index {seed}",
-        lambda: learn_index(seed, lessons()),
+        lambda: learn_index(seed, samples()),
         lambda: (some_index(), 0.0),
     )
     return index, float(loss)
@@ -322,7 +322,7 @@ def _export(
     )  # fmt: skip
 
 
-def _said(number: int, agreement: float, losses: Sequence[float], trained: Sequence[Trained]) -> str:
+def _said(number: int, agreement: float, losses: Sequence[float], trained: Sequence[TrainedOrder]) -> str:
     """What an anchor's training said of itself."""
     told = ", ".join(f"{loss:.3f}" for loss in losses)
     looks = ", ".join(f"{one.slowdown[0]:.2f} to {one.slowdown.min():.2f}" for one in trained)
@@ -347,7 +347,7 @@ def late_notes(num_late: int) -> list[str]:
 
 
 def population_notes(
-    jobs: Jobs, populations: list[Population], anchors: tuple[int, ...], pool: Pool, weeks: WeeksConfig
+    jobs: Jobs, populations: list[JobPopulation], anchors: tuple[int, ...], pool: Pool, weeks: WeeksConfig
 ) -> list[str]:
     """Which figures of the first test week lie outside what the twin generates."""
     notes = []

@@ -29,7 +29,7 @@ from evaluation.problems.ordering.exporting import export_order, export_rule, ex
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
-from evaluation.problems.ordering.learning import joined, lessons_before
+from evaluation.problems.ordering.learning import joined, samples_before
 from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
 from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policies
 from evaluation.problems.ordering.predicting import scorer_of, some_index
@@ -56,7 +56,7 @@ from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
 from twin.ordering.job_windows import cut_job_windows, fitting_tick_s
 from twin.ordering.jobs import read_jobs
-from twin.ordering.keeping import QueueTwin, load_queue_twin
+from twin.ordering.persistence import QueueTwin, load_queue_twin
 from twin.ordering.population import DAY_S
 from twin.ordering.types import Jobs, Pool
 from twin.ordering.windows import chosen
@@ -67,7 +67,7 @@ LEARNED, SETTINGS = "learned.npz", "training.json"
 MOST_WEEKS = 4
 
 
-class QueuePolicy(NamedTuple):
+class TrainedOrders(NamedTuple):
     """What was trained in the twin of a queue.
 
     Attributes:
@@ -125,9 +125,9 @@ def build_queue_policy(
     keep = Unfinished.beside(out, "policy", made_from, {"training": config, "code": ORDER_CODE})
     notes: list[str] = []
     if config.index_only:
-        lessons = cache(partial(lessons_before, twin.past, twin.pool, twin.anchor, twin.num_days))
+        samples = cache(partial(samples_before, twin.past, twin.pool, twin.anchor, twin.num_days))
         with progress.stage("learn"):
-            found = [kept_index(keep, 0, seed, lessons) for seed in config.seeds]
+            found = [kept_index(keep, 0, seed, samples) for seed in config.seeds]
         learned = Learned((), tuple(index for index, _ in found), ())
         losses = tuple(loss for _, loss in found)
     else:
@@ -163,7 +163,7 @@ def build_queue_policy(
     }
 
 
-def load_queue_policy(folder: Path) -> QueuePolicy:
+def load_queue_policy(folder: Path) -> TrainedOrders:
     """Reads what `build_queue_policy` wrote.
 
     Raises:
@@ -186,7 +186,7 @@ def load_queue_policy(folder: Path) -> QueuePolicy:
     clone = () if config.index_only else scorer
     structure = Learned(clone, (index,) * len(config.seeds), (scorer,) * num_trained)
     notes = tuple(read_manifest(folder).extra["notes"])
-    return QueuePolicy(load_structure(folder / LEARNED, structure), config, pool, notes)
+    return TrainedOrders(load_structure(folder / LEARNED, structure), config, pool, notes)
 
 
 def build_queue_comparison(
@@ -351,7 +351,7 @@ def _tick_s(twin: QueueTwin) -> float:
     return fitting_tick_s(chosen(past, np.flatnonzero(past.logged_start_s + past.run_s < end_s)))
 
 
-def _policies_of(policy: QueuePolicy, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
+def _policies_of(policy: TrainedOrders, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
     """What was learned as policies that answer for these weeks, and how many jobs found the queue full."""
     if policy.config.index_only:
         return [index_policy([policy.learned.indices], policy.pool)], 0

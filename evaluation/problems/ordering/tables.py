@@ -24,15 +24,15 @@ LARGEST_QUEUE, LARGEST_RUNNING = 1024, 4096
 ADVICE = "learn indices alone, which need no tables (--index-only, or index_only = true in [order.training])"
 
 
-class Crowd(NamedTuple):
+class Occupancy(NamedTuple):
     """The most jobs that run, and that wait, at one instant."""
 
     running: int
     waiting: int
 
 
-def crowd_of(jobs: Jobs, start_s: np.ndarray) -> Crowd:
-    """The crowd of a schedule.
+def occupancy_of(jobs: Jobs, start_s: np.ndarray) -> Occupancy:
+    """The occupancy of a schedule.
 
     Args:
         jobs: the jobs.
@@ -41,7 +41,9 @@ def crowd_of(jobs: Jobs, start_s: np.ndarray) -> Crowd:
     known = np.isfinite(start_s)
     begin_s, end_s = start_s[known], start_s[known] + jobs.run_s[known]
     waits = begin_s > jobs.arrival_s[known]
-    return Crowd(_most_at_once(begin_s, end_s), _most_at_once(jobs.arrival_s[known][waits], begin_s[waits]))
+    return Occupancy(
+        _most_at_once(begin_s, end_s), _most_at_once(jobs.arrival_s[known][waits], begin_s[waits])
+    )
 
 
 def with_tables(config: OrderTrainingConfig, jobs: Jobs, pool: Pool) -> OrderTrainingConfig:
@@ -58,8 +60,8 @@ def with_tables(config: OrderTrainingConfig, jobs: Jobs, pool: Pool) -> OrderTra
     part = chosen(jobs, np.flatnonzero(jobs.processors <= pool.processors))
     easy = Pool(pool.processors, easy=True)
     schedules = (part.logged_start_s, *(replay(part, easy, rule).start_s for rule in (FCFS, SAF)))
-    logged, *played = (crowd_of(part, start_s) for start_s in schedules)
-    running = max(crowd.running for crowd in (logged, *played))
+    logged, *played = (occupancy_of(part, start_s) for start_s in schedules)
+    running = max(occupancy.running for occupancy in (logged, *played))
     needed, allowed = (
         (logged.running, config.running_size) if config.running_size else (running, LARGEST_RUNNING)
     )
@@ -74,7 +76,7 @@ def with_tables(config: OrderTrainingConfig, jobs: Jobs, pool: Pool) -> OrderTra
             else ADVICE,
         )
     settings = OrderingConfig()
-    waiting = max(crowd.waiting for crowd in (logged, *played))
+    waiting = max(occupancy.waiting for occupancy in (logged, *played))
     return replace(
         config,
         running_size=config.running_size or _size(running, settings.running_size, LARGEST_RUNNING),
@@ -94,8 +96,8 @@ def widened(config: OrderTrainingConfig, jobs: Jobs, pool: Pool) -> OrderTrainin
     return replace(config, **sizes)
 
 
-def _size(crowd: int, least: int, largest: int) -> int:
-    return min(max(least, 1 << max(int(np.ceil(ROOM * crowd)) - 1, 0).bit_length()), largest)
+def _size(occupancy: int, least: int, largest: int) -> int:
+    return min(max(least, 1 << max(int(np.ceil(ROOM * occupancy)) - 1, 0).bit_length()), largest)
 
 
 def _most_at_once(begin_s: np.ndarray, end_s: np.ndarray) -> int:

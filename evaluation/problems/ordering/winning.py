@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from evaluation.comparison.bootstrap import Verdict
+from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label
 from evaluation.problems.ordering.comparing import REPLAY
@@ -32,9 +32,9 @@ def winner_of(comparison: Comparison) -> Winner:
     """
     told = {rule: _verdicts(comparison, f"{rule}{EASY}") for rule in OWN_ORDER}
     better = {
-        rule: [shift for shift, said in found.items() if said is Verdict.WORSE]
+        rule: [shift for shift, said in found.items() if said is DifferenceVerdict.WORSE]
         for rule, found in told.items()
-        if Verdict.WORSE in found.values() and Verdict.BETTER not in found.values()
+        if DifferenceVerdict.WORSE in found.values() and DifferenceVerdict.BETTER not in found.values()
     }
     if not better:
         return Winner(
@@ -47,7 +47,7 @@ def winner_of(comparison: Comparison) -> Winner:
     return Winner(best, f"{words}; worse than {others} too" if others else words)
 
 
-def _verdicts(comparison: Comparison, reference: str) -> dict[int, Verdict]:
+def _verdicts(comparison: Comparison, reference: str) -> dict[int, DifferenceVerdict]:
     """How the index stands to a rule at every shift that says so."""
     found = {
         shift.shift_days: comparison.difference(

@@ -2,7 +2,7 @@
 
 The twin of shifted days is fitted on
 the test days themselves and never seen in training; the training twin answers the same arrivals beside it, so that
-what the policy was promised can be read next to what it got.
+its in-model value can be read next to what it got.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import (
     Comparison,
     OffPolicyRow,
@@ -34,12 +34,12 @@ from evaluation.judges.off_policy.judging import off_policy_rows, probability_pr
 from evaluation.judges.players import GREEDY, HISTORY, SAMPLED, Players, players_of
 from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
-from evaluation.judges.unsupported import lacks, unsaid, without
-from evaluation.judges.user_policies import Entered, UserPolicy, enter, try_out
+from evaluation.judges.unsupported import lacks, unspecified, without
+from evaluation.judges.user_policies import PolicyEntries, UserPolicy, enter, evaluate
 from evaluation.judges.windows import (
     Candidate,
+    Evaluation,
     Judge,
-    Trial,
     common_shape,
     replay_judge,
     replay_program,
@@ -60,7 +60,7 @@ from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_pr
 from twin.placement.types import Cluster
 from twin.placement.windows import Windows
 
-COMPARISON_CODE = 10
+COMPARISON_CODE = 11
 """Raised when code changes what a comparison says: one made by older code is made again then."""
 
 
@@ -73,7 +73,7 @@ class Case:
     schedulers: Schedulers | None
     plan: ShiftPlan
     config: JudgeConfig
-    intervals: BootstrapConfig
+    intervals: IntervalConfig
     policies: Mapping[str, UserPolicy] = field(default_factory=dict)
     """The user's, by name."""
     keep: Unfinished = field(default_factory=Unfinished)
@@ -120,11 +120,11 @@ def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[
     return found
 
 
-def refuse_uneven_lives(config: JudgeConfig, num_members: int) -> None:
-    """Makes sure that a window's lives can be dealt to the twin's members; ConfigError."""
+def refuse_uneven_replications(config: JudgeConfig, num_members: int) -> None:
+    """Makes sure that a window's replications can be dealt to the twin's members; ConfigError."""
     if config.copies % num_members:
         raise ConfigError(
-            f"{config.copies} lives of a window cannot be dealt to {num_members} members",
+            f"{config.copies} replications of a window cannot be dealt to {num_members} members",
             where="[judge] copies",
             allowed=f"multiples of {num_members}",
         )
@@ -142,9 +142,9 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         The comparison.
 
     Raises:
-        ConfigError: No shift has days in the log, or a window's lives cannot be dealt to the twin's members.
+        ConfigError: No shift has days in the log, or a window's replications cannot be dealt to the twin's members.
     """
-    refuse_uneven_lives(case.config, case.twin.config.num_members)
+    refuse_uneven_replications(case.config, case.twin.config.num_members)
     tested = answerable(case.plan)
     notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
     windows = [
@@ -165,7 +165,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         )
     kinds = {window_units(part)[2] for part in windows}
     if any(run.judge == TRUTH for run in runs):
-        kinds.add("days lived in the truth")
+        kinds.add("days simulated in the truth")
     judged = {run.policy for run in runs}
     found = compare(
         runs,
@@ -184,7 +184,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
     return replace(found, refused={name: str(error) for name, error in entered.refused.items()})
 
 
-def _facts_of(entered: Entered) -> list[PolicyFacts]:
+def _facts_of(entered: PolicyEntries) -> list[PolicyFacts]:
     ours = [policy for policy in POLICIES if policy.name not in entered.names]
     kinds = {name: "trained" for name in entered.trained}
     return [
@@ -197,7 +197,7 @@ def _runs(
     case: Case,
     shifts: Sequence[TestDays],
     windows: Sequence[Windows],
-    entered: Entered,
+    entered: PolicyEntries,
     notes: list[str],
     progress: Progress,
 ) -> Iterator[Run]:
@@ -208,19 +208,19 @@ def _runs(
     others = {name: bundle.encoding for name, bundle in entered.bundles.items()}
     in_windows = {**players, **entered.window_players()}
     replay = replay_program(encoding, in_windows, others)
-    living = twin_program(encoding, case.twin.config, in_windows, others)
+    program = twin_program(encoding, case.twin.config, in_windows, others)
     config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
     programs = fit_programs(encoding, config)
     tried = _tried_of(case, entered, network)
     nothing = tried[0].params
     elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
     tried += [Candidate(name, name, nothing) for name in entered.players]
-    learned_from = unsaid(case.archive, case.plan.train_days)
+    learned_from = unspecified(case.archive, case.plan.train_days)
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}: fit a twin of these days")
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
-            here = unsaid(case.archive, shift.days)
+            here = unspecified(case.archive, shift.days)
             seen = {
                 name: encode_days(case.archive, other, shift.days, num_steps=case.config.num_steps)
                 for name, other in others.items()
@@ -229,10 +229,12 @@ def _runs(
             copies = case.config.copies
             shifted = _shifted_twin(key, case, config, programs, shift, notes)
             if shifted is not None:
-                lived = twin_judge(living, encoding, part, shifted.model, shape, copies=copies, others=seen)
-                judges.append(without(lived, here))
-            promised = twin_judge(
-                living,
+                simulated = twin_judge(
+                    program, encoding, part, shifted.model, shape, copies=copies, others=seen
+                )
+                judges.append(without(simulated, here))
+            in_model = twin_judge(
+                program,
                 encoding,
                 part,
                 case.twin.model,
@@ -241,7 +243,7 @@ def _runs(
                 name="training twin",
                 others=seen,
             )
-            judges.append(without(promised, learned_from))
+            judges.append(without(in_model, learned_from))
             for number, judge in enumerate(judges):
                 tell = partial(stage, done + number / len(judges))
                 yield from _tried(key, judge, [*tried, *elsewhere], shift, case, entered, notes, tell)
@@ -250,12 +252,12 @@ def _runs(
         yield from _true_runs(case, {**players, **entered.players}, tried, entered, notes, progress)
 
 
-def _network_of(case: Case, entered: Entered, example: Example) -> Actor | None:
+def _network_of(case: Case, entered: PolicyEntries, example: Example) -> Actor | None:
     """The network of what was trained; None where nothing was."""
     return entered.network if case.schedulers is None else network_for(case.schedulers, example)
 
 
-def _tried_of(case: Case, entered: Entered, network: Actor) -> list[Candidate]:
+def _tried_of(case: Case, entered: PolicyEntries, network: Actor) -> list[Candidate]:
     """What is tried besides the user's functions and bundles; all parameters are of one form."""
     tried = candidates(case.schedulers, case.twin.encoding.cluster, case.rules)
     if case.schedulers is not None:
@@ -268,7 +270,7 @@ def _off_policy(
     case: Case,
     shifts: Sequence[TestDays],
     windows: Sequence[Windows],
-    entered: Entered,
+    entered: PolicyEntries,
     notes: list[str],
     progress: Progress,
 ) -> list[OffPolicyRow]:
@@ -291,7 +293,7 @@ def _off_policy(
     with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}")
-            if lacking := lacks(case.main, unsaid(case.archive, shift.days)):
+            if lacking := lacks(case.main, unspecified(case.archive, shift.days)):
                 notes.append(f"shift {shift.name}: no off-policy estimates ({lacking})")
                 continue
             key = jax.random.fold_in(jax.random.key(case.config.seed + 2), shift.shift_days)
@@ -308,7 +310,7 @@ def _true_runs(
     case: Case,
     players: Players,
     tried: Sequence[Candidate],
-    entered: Entered,
+    entered: PolicyEntries,
     notes: list[str],
     progress: Progress,
 ) -> Iterator[Run]:
@@ -349,7 +351,7 @@ def _tried(
     tried: Sequence[Candidate],
     shift: TestDays,
     case: Case,
-    entered: Entered,
+    entered: PolicyEntries,
     notes: list[str],
     tell: Callable[..., None],
 ) -> Iterator[Run]:
@@ -361,13 +363,13 @@ def _tried(
         tell(text=f"shift {shift.name}, {judge.name}: {name}")
         same = [candidate for candidate in tried if candidate.name == name]
         if name in entered.words:
-            trials = [trial for _, trial in try_out(judge, key, same, entered, shift.shift_days)]
-            if trials:
-                yield _joined(judge.name, shift, name, trials)
+            results = [result for _, result in evaluate(judge, key, same, entered, shift.shift_days)]
+            if results:
+                yield _joined(judge.name, shift, name, results)
             continue
 
         def make(name: str = name, same: Sequence[Candidate] = same) -> Run:
-            return _joined(judge.name, shift, name, judge.try_out(key, same))
+            return _joined(judge.name, shift, name, judge.evaluate(key, same))
 
         run = case.keep.unit(f"{judge.name}, {shift.name}, {name}", make, save_run, load_run)
         notes += _spread(run, shift, case.main)
@@ -386,18 +388,18 @@ def _spread(run: Run, shift: TestDays, metric: Metric) -> list[str]:
     ]
 
 
-def _joined(judge: str, shift: TestDays, name: str, trials: Sequence[Trial]) -> Run:
-    decisions = concatenate([trial.decisions for trial in trials])
-    agreements = [trial.agreement for trial in trials if trial.agreement is not None]
-    unfamiliar = [trial.unfamiliar for trial in trials if trial.unfamiliar is not None]
+def _joined(judge: str, shift: TestDays, name: str, results: Sequence[Evaluation]) -> Run:
+    decisions = concatenate([result.decisions for result in results])
+    agreements = [result.agreement for result in results if result.agreement is not None]
+    out_of_support = [result.out_of_support for result in results if result.out_of_support is not None]
     overflow = decisions.num_censored if judge != "replay" else 0
     return Run(
         judge, shift.shift_days, name, decisions,
         agreement=float(np.mean(agreements)) if agreements else None,
         num_overflow=overflow,
-        num_illegal=sum(trial.num_illegal for trial in trials),
-        by_seed=tuple(trial.decisions for trial in trials) if len(trials) > 1 else (),
-        unfamiliar=float(np.mean(unfamiliar)) if unfamiliar else None,
+        num_illegal=sum(result.num_illegal for result in results),
+        by_seed=tuple(result.decisions for result in results) if len(results) > 1 else (),
+        out_of_support=float(np.mean(out_of_support)) if out_of_support else None,
     )  # fmt: skip
 
 

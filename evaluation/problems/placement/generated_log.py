@@ -1,8 +1,8 @@
-"""A log that nobody lived: a twin's own requests, a policy's decisions, the twin's answers, written as an archive.
+"""A synthetic log: a twin's own requests, a policy's decisions, the twin's answers, written as an archive.
 
 Day after day requests are drawn from the population, cut into pieces of `PIECE` requests and played; every piece
 begins with what the pieces before have left in the system. A day is answered by one member of the ensemble, the next
-day by the next one, so that the log holds the twin's doubt. Names of agents are new every day.
+day by the next one, so that the log holds the twin's uncertainty. Names of agents are new every day.
 """
 
 import datetime as dt
@@ -39,7 +39,7 @@ from twin.placement.model import PlacementTwin
 from twin.placement.responses import drawn_response
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Cluster
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals
-from twin.population import Asking, load_asking
+from twin.population import WorkloadModel, load_workload_model
 from twin.population.days import draw_requests
 from twin.rollout import rollout
 
@@ -74,7 +74,7 @@ class _Source(NamedTuple):
     """What days are made of."""
 
     twin: PlacementTwin
-    asking: Asking
+    workload: WorkloadModel
     play: Play
 
 
@@ -110,13 +110,13 @@ def generate_log(
     if num_days < 1:
         raise ConfigError(f"number of days is {num_days}", where="generate", allowed="1 or more")
     manifest = read_manifest(twin_path, "twin")
-    twin, asking = PlacementTwin.load(twin_path), load_asking(twin_path / POPULATION)
+    twin, workload = PlacementTwin.load(twin_path), load_workload_model(twin_path / POPULATION)
     key = jax.random.key(seed)
     decider = _decider(jax.random.fold_in(key, 0), twin, policy, training or TrainingConfig(), progress)
-    source = _Source(twin, asking, _player(twin, decider))
+    source = _Source(twin, workload, _player(twin, decider))
     first_day = max(twin.encoding.train_days) + DAY if first_day is None else first_day
     facts = describe(
-        "generated", clock=ABSOLUTE_CLOCK, notes=_notes(asking, policy),
+        "generated", clock=ABSOLUTE_CLOCK, notes=_notes(workload, policy),
         generated={"twin": manifest.content_hash, "policy": policy, "seed": seed},
     )  # fmt: skip
     counts, earlier = np.zeros(3, np.int64), None
@@ -138,7 +138,7 @@ def generate_log(
             stage(number + 1.0)
     num_requests, num_rejected, num_unsettled = (int(count) for count in counts)
     return GeneratedReport(
-        str(Path(out).absolute()), policy, asking.facts["kind"], seed, first_day.isoformat(), num_days,
+        str(Path(out).absolute()), policy, workload.facts["kind"], seed, first_day.isoformat(), num_days,
         num_requests, num_rejected, num_unsettled,
     )  # fmt: skip
 
@@ -179,8 +179,13 @@ def _player(twin: PlacementTwin, policy: Policy) -> Play:
             encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
         )
         system = environment(placement(encoding.cluster, encoding.problem), response)
-        lived = rollout(key, system, policy, PIECE, (1,))
-        found = (lived.action, lived.outcome.start_s, lived.outcome.finish_s, lived.outcome.status)
+        episodes = rollout(key, system, policy, PIECE, (1,))
+        found = (
+            episodes.action,
+            episodes.outcome.start_s,
+            episodes.outcome.finish_s,
+            episodes.outcome.status,
+        )
         return tuple(leaf[:, 0, 0] for leaf in found)
 
     def play(key: Array, member: int, windows: Windows) -> tuple[np.ndarray, ...]:
@@ -194,7 +199,7 @@ def _player(twin: PlacementTwin, policy: Policy) -> Play:
 def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Table | None) -> pa.Table:
     """The requests of a day with decisions and outcomes."""
     key_rows, key_play = jax.random.split(key)
-    rows = _undecided(draw_requests(key_rows, source.asking, day), source.twin.encoding.cluster)
+    rows = _undecided(draw_requests(key_rows, source.workload, day), source.twin.encoding.cluster)
     done = [rows.slice(0, 0) if earlier is None else earlier]
     for piece, begin in enumerate(range(0, len(rows), PIECE)):
         part = rows.slice(begin, PIECE)
@@ -205,8 +210,8 @@ def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Tab
         wanted = np.arange(encoded.num_rows) >= len(before)
         windows = cut_windows(encoded, wanted, source.twin.encoding, num_steps=PIECE)
         member = number % source.twin.config.num_members
-        lived = source.play(jax.random.fold_in(key_play, piece), member, windows)
-        done.append(_settled(part, lived, float(windows.origin_s[0]), source.twin.encoding.cluster))
+        episodes = source.play(jax.random.fold_in(key_play, piece), member, windows)
+        done.append(_settled(part, episodes, float(windows.origin_s[0]), source.twin.encoding.cluster))
     return pa.concat_tables([done[0].slice(0, 0), *done[1:]])
 
 
@@ -216,8 +221,8 @@ def _undecided(rows: pa.Table, cluster: Cluster) -> pa.Table:
     return with_columns(rows, {"offered_node": [name] * len(rows), "status": ["waiting"] * len(rows)})
 
 
-def _settled(rows: pa.Table, lived: tuple[np.ndarray, ...], origin_s: float, cluster: Cluster) -> pa.Table:
-    node, start_s, finish_s, status = (leaf[: len(rows)] for leaf in lived)
+def _settled(rows: pa.Table, episodes: tuple[np.ndarray, ...], origin_s: float, cluster: Cluster) -> pa.Table:
+    node, start_s, finish_s, status = (leaf[: len(rows)] for leaf in episodes)
     known = np.isin(status, list(STATUS)) & (np.isfinite(finish_s) | (status == REJECTED))
     names = [cluster.node_names[place] for place in node]
     accepted = status != REJECTED
@@ -273,10 +278,10 @@ def _nodes_table(cluster: Cluster) -> pa.Table:
     return pa.table({name: pa.array(column, from_pandas=True) for name, column in table.items()})
 
 
-def _notes(asking: Asking, policy: str) -> list[str]:
+def _notes(workload: WorkloadModel, policy: str) -> list[str]:
     who = "the clone of the logged behaviour" if policy == CLONE else policy
     return [
         f"Generated by a twin, under {who}; nobody asked for any of it.",
         "An agent has a name for one day, and its requests lie in one part of the day.",
-        *([asking.facts["fallback"]] if "fallback" in asking.facts else []),
+        *([workload.facts["fallback"]] if "fallback" in workload.facts else []),
     ]

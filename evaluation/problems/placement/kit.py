@@ -8,8 +8,8 @@ from typing import Any
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.certifying import certify, refused
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.keeping import KIND as CERTIFICATE
-from evaluation.certify.keeping import certification_in
+from evaluation.certify.persistence import KIND as CERTIFICATE
+from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
@@ -26,7 +26,7 @@ from evaluation.problems.kit import (
     ProblemOptions,
     StepPlan,
 )
-from evaluation.problems.placement.comparing import COMPARISON_CODE, refuse_uneven_lives
+from evaluation.problems.placement.comparing import COMPARISON_CODE, refuse_uneven_replications
 from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
@@ -47,7 +47,7 @@ from offline_rl.recipes.training import refuse_uneven_streams
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.problems import PLACEMENT
 
-TWIN_CODE = 8
+TWIN_CODE = 9
 """Raised when code changes what a fit makes: those of older code are made again then."""
 BUNDLE = "bundle"
 
@@ -207,7 +207,7 @@ def _refuse_untestable(config: RunConfig, archive: Archive) -> None:
     """Says before anything is learned that it could not be trained in or compared; ConfigError."""
     _refuse_several_queues(archive)
     refuse_uneven_streams(config.train, config.twin.num_members)
-    refuse_uneven_lives(config.judge, config.twin.num_members)
+    refuse_uneven_replications(config.judge, config.twin.num_members)
     answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))
 
 
@@ -240,7 +240,7 @@ def trained(facts: Facts) -> list[str]:
     """What training says of every seed, and what its ladder chose: the reward trained on is no value of the policy."""
     columns = ("seeds", "reward_with_member_kept_aside", "training_reward", "kl_to_clone")
     seeds = [
-        f"seed {seed}: mean reward of a decision {value:.4f} with the member kept aside; training reward {reward:.4f} "
+        f"seed {seed}: mean reward of a decision {value:.4f} with the member held out; training reward {reward:.4f} "
         f"at the end, {kl:.3f} nats from the clone"
         for seed, value, reward, kl in zip(*(facts[name] for name in columns), strict=True)
     ]

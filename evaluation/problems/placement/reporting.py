@@ -10,7 +10,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.configuration import RunConfig
 from evaluation.jobs.records import to_plain
-from evaluation.report import Capability, Chart, Curve, Fact, Rejected, Report
+from evaluation.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from offline_rl.recipes.schedulers import Schedulers
@@ -28,7 +28,7 @@ def fit_facts(twin: PlacementTwin) -> tuple[Fact, ...]:
     spread = f"{best.mean():.3f} ({best.min():.3f} to {best.max():.3f})"
     return (
         Fact("training offers", f"{int(report.num_train):,}", "offers", "requests with a known decision learned from"),
-        Fact("held-out offers", f"{int(report.num_held_out):,}", "offers", "kept aside to stop the fit in time"),
+        Fact("held-out offers", f"{int(report.num_held_out):,}", "offers", "held out to stop the fit in time"),
         Fact(
             "held-out log-likelihood", spread, "nats an offer",
             "mean over members (worst to best); comparable between fits of one log only",
@@ -74,8 +74,8 @@ def learning_charts(
         Chart("Behaviour cloning", "gradient steps", "cross-entropy (nats a decision)", clone,
               "The clone keeps the parameters of the lowest held-out point."),
         Chart("Training in the twin", "updates", "training reward (mean of a decision)", rewards,
-              "Less the doubt of the members and with durations that stray: no value of a policy."),
-        Chart("Value with the member kept aside", "updates", "mean reward of a greedy decision", held_out,
+              "Less the members' disagreement and with randomised durations: no value of a policy."),
+        Chart("Value with the member held out", "updates", "mean reward of a greedy decision", held_out,
               "Every seed keeps the policy of its highest point; the judges say what comes of it."),
     ]  # fmt: skip
     return tuple(charts)
@@ -99,10 +99,10 @@ def quarantine_of(archive: Archive) -> tuple[Rejected, ...]:
     )
 
 
-def capabilities_of(archive: Archive) -> tuple[Capability, ...]:
+def capabilities_of(archive: Archive) -> tuple[CapabilityRow, ...]:
     """What an archive supports; it is read once."""
     return tuple(
-        Capability(line.name, _SUPPORT[line.answer], line.fraction, line.reason)
+        CapabilityRow(line.name, _SUPPORT[line.answer], line.fraction, line.reason)
         for line in check_archive(archive.path).capabilities
     )
 

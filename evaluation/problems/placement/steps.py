@@ -54,14 +54,14 @@ from twin.imitation.refining import imitated_twin
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
-from twin.population import PopulationConfig, learn_asking
+from twin.population import PopulationConfig, learn_workload_model
 
 POPULATION = "population"
 """Folder of the population within a twin's."""
 CURVES = "game.npz"
 """File in a twin's folder: every look of the adversarial game, if one was played."""
 NO_GAME = GameConfig()
-POLICY_CODE = 8
+POLICY_CODE = 9
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 
@@ -101,7 +101,7 @@ def build_twin(
     if imitation.kind != NO_GAME.kind:
         twin, game = _play_game(out, twin, archive, imitation, seed, progress)
     twin.save(out)
-    asking = _build_population(out / POPULATION, archive, train_days, population, seed, progress)
+    workload = _build_population(out / POPULATION, archive, train_days, population, seed, progress)
     best = np.nanmax(twin.report.held_out_log_likelihood, axis=0)
     return {
         "archive": archive.content_hash,
@@ -114,7 +114,7 @@ def build_twin(
         "held_out_log_likelihood": float(np.mean(best)),
         "spread": spread_of(twin.report),
         "num_carried_overflow": twin.windows.num_overflow,
-        "population": asking,
+        "population": workload,
         **({KEPT_BACK: fewer} if fewer else {}),
         **game,
     }
@@ -153,7 +153,7 @@ def _build_population(
 ) -> dict[str, Any]:
     key = jax.random.fold_in(jax.random.key(seed), 1)
     with progress.stage("population", unit="rounds") as stage:
-        facts = learn_asking(
+        facts = learn_workload_model(
             key, archive, days, config, out,
             on_look=lambda done, total, seen: stage(
                 done, total, text=f"held-out KL of pairs {seen['held_out_pairs']:.3f}"

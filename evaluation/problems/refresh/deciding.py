@@ -14,8 +14,7 @@ from enum import Enum
 from typing import Any
 
 from evaluation.certify.lines import Verdict
-from evaluation.comparison.bootstrap import Estimate
-from evaluation.comparison.bootstrap import Verdict as Said
+from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number, with_interval
 from evaluation.jobs.records import from_plain, to_plain
@@ -58,7 +57,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ExportDecision:
     """What was decided, and why.
 
     Attributes:
@@ -96,9 +95,11 @@ class Decision:
         return plain | {"exit_status": EXIT_STATUS[self.result]}
 
     @staticmethod
-    def from_json(content: Mapping[str, Any]) -> "Decision":
+    def from_json(content: Mapping[str, Any]) -> "ExportDecision":
         """The decision that `to_json` wrote; SchemaError where it is of another version."""
-        return from_plain(Decision, {name: value for name, value in content.items() if name != "exit_status"})
+        return from_plain(
+            ExportDecision, {name: value for name, value in content.items() if name != "exit_status"}
+        )
 
     def in_words(self) -> str:
         """The report."""
@@ -117,10 +118,10 @@ class Decision:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def idle_decision(history: Mapping[str, Any], accept: str) -> Decision:
-    """The decision where the log says nothing that the history did not know; arguments as in `Decision`."""
+def idle_decision(history: Mapping[str, Any], accept: str) -> ExportDecision:
+    """The decision where the log says nothing that the history did not know; arguments as in `ExportDecision`."""
     reason = "nothing new came, so nothing was fitted (--force does it all the same)"
-    return Decision(
+    return ExportDecision(
         Result.KEPT,
         reason,
         history,
@@ -152,7 +153,7 @@ def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:
                 values[0] or nothing,
                 values[1] or nothing,
                 nothing if gap is None else gap.estimate,
-                (Said.CANNOT_TELL if gap is None else gap.verdict).value,
+                (DifferenceVerdict.CANNOT_TELL if gap is None else gap.verdict).value,
             )
         )
     return tuple(found)
@@ -165,7 +166,9 @@ def better_rules(comparison: Comparison) -> tuple[str, ...]:
         name: comparison.difference(comparison.judges[0].name, 0, NEW, name, comparison.main_metric)
         for name in names
     }
-    return tuple(name for name, gap in found.items() if gap is not None and gap.verdict is Said.WORSE)
+    return tuple(
+        name for name, gap in found.items() if gap is not None and gap.verdict is DifferenceVerdict.WORSE
+    )
 
 
 def decide(
@@ -204,7 +207,9 @@ def decide(
         return Result.EXPORTED, f"{ground}, and there is no running policy to compare with"
     deciding = judgements[0]
     said = f"the {deciding.judge} says: {deciding.verdict}"
-    is_better, is_worse = (deciding.verdict == one.value for one in (Said.BETTER, Said.WORSE))
+    is_better, is_worse = (
+        deciding.verdict == one.value for one in (DifferenceVerdict.BETTER, DifferenceVerdict.WORSE)
+    )
     measured = deciding.difference.low is not None
     if is_better or (accept == NOT_WORSE and measured and not is_worse):
         if rules:

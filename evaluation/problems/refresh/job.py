@@ -13,8 +13,8 @@ written since is left to the next refresh until this one has decided, or is a da
 as it was, also after an export (roll back to it), so a second run finds the same comparison. Where the log says
 nothing that the history did not know, nothing is fitted, and what runs goes on running.
 
-Placements and orders of a queue are refreshed alike; what they do differently are their `Parts`. The server decides
-placements only: what is appended for a queue is its own log in this project's format, the table `requests`.
+Placements and orders of a queue are refreshed alike; what they do differently are their `RefreshParts`. The server
+decides placements only: what is appended for a queue is its own log in this project's format, the table `requests`.
 """
 
 import datetime as dt
@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.certify.building import certificate_plan
-from evaluation.certify.keeping import KIND as CERTIFICATE
-from evaluation.certify.keeping import certification_in, load_certificate
+from evaluation.certify.persistence import KIND as CERTIFICATE
+from evaluation.certify.persistence import certification_in, load_certificate
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.jobs.products import load_comparison
@@ -38,14 +38,14 @@ from evaluation.problems.kits import choose_kit
 from evaluation.problems.refresh import appending
 from evaluation.problems.refresh.config import RefreshConfig
 from evaluation.problems.refresh.deciding import (
-    Decision,
+    ExportDecision,
     Result,
     better_rules,
     decide,
     idle_decision,
     judgements_of,
 )
-from evaluation.problems.refresh.parts import HeldOut, Parts
+from evaluation.problems.refresh.parts import HistorySplit, RefreshParts
 from evaluation.run import BUNDLE, archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
@@ -72,7 +72,7 @@ def refresh(
     progress: Progress,
     *,
     options: ProblemOptions = NOTHING,
-) -> tuple[Decision, dict[str, Path]]:
+) -> tuple[ExportDecision, dict[str, Path]]:
     """Runs the job, or what is left of it.
 
     Args:
@@ -110,7 +110,7 @@ def _refresh_alone(
     settings: RefreshConfig,
     progress: Progress,
     options: ProblemOptions,
-) -> tuple[Decision, dict[str, Path]]:
+) -> tuple[ExportDecision, dict[str, Path]]:
     running = find_running(bundle, work)
     if running is not None:
         read_manifest(running, "bundle")
@@ -172,7 +172,7 @@ def refuse_other_decisions(bundle: Path, problem: str) -> None:
 
 
 def choose_running(
-    running: Path | None, place: Path, products: Products, parts: Parts
+    running: Path | None, place: Path, products: Products, parts: RefreshParts
 ) -> tuple[Path | None, list[str]]:
     """What to compare the candidate with, and notes.
 
@@ -194,9 +194,9 @@ def choose_running(
     return running, []
 
 
-def load_decision(folder: Path) -> Decision:
+def load_decision(folder: Path) -> ExportDecision:
     """The decision in a product folder."""
-    return Decision.from_json(json.loads((folder / DATA).read_text(encoding="utf-8")))
+    return ExportDecision.from_json(json.loads((folder / DATA).read_text(encoding="utf-8")))
 
 
 def history_step(base: Path, place: Path, files: list[Path], progress: Progress) -> Step:
@@ -262,7 +262,7 @@ def _idle_step(settings: RefreshConfig) -> Step:
     return Step(DECISION, "refresh", build, inputs=("history",), config={"accept": settings.accept})
 
 
-def _twin_step(kit: Kit, config: RunConfig, held_out: HeldOut, progress: Progress) -> Step:
+def _twin_step(kit: Kit, config: RunConfig, held_out: HistorySplit, progress: Progress) -> Step:
     last = held_out.last_train_day
     if config.days.last_day is not None:
         progress.note(f"[days] last_day is not looked at: training ends before the newest days, on {last}")
@@ -275,7 +275,7 @@ def _archive_of(products: Products) -> Products:
     return {**products, "archive": products["history"] / appending.ARCHIVE}
 
 
-def _certificate_step(config: RunConfig, held_out: HeldOut) -> Step:
+def _certificate_step(config: RunConfig, held_out: HistorySplit) -> Step:
     plan = certificate_plan(replace(config.certify, rankings=False), held_out.days, record_refusal=True)
     return plan.step(CERTIFICATE, ("history", "twin"), _archive_of)
 
@@ -297,7 +297,7 @@ def _running_step(running: Path) -> Step:
     return Step("running", "job-bundle", build, config=told)
 
 
-def _judged_step(parts: Parts, config: RunConfig, held_out: HeldOut) -> Step:
+def _judged_step(parts: RefreshParts, config: RunConfig, held_out: HistorySplit) -> Step:
     def build(out: Path, inputs: Products, progress: Progress) -> None:
         history = inputs["history"] / appending.ARCHIVE
         new, running = (inputs[name] / BUNDLE for name in ("candidate", "running"))
@@ -315,7 +315,7 @@ def _judged_step(parts: Parts, config: RunConfig, held_out: HeldOut) -> Step:
 
 
 def _decision_step(
-    settings: RefreshConfig, held_out: HeldOut, notes: list[str], *, judged: bool, trained: bool
+    settings: RefreshConfig, held_out: HistorySplit, notes: list[str], *, judged: bool, trained: bool
 ) -> Step:
     def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
         comparison = load_comparison(inputs["judged"]) if judged else None
@@ -330,7 +330,7 @@ def _decision_step(
             for name in ("candidate", "running")
         }
         told = [*notes, *certificate.notes, *(comparison.notes if comparison is not None else ())]
-        decision = Decision(
+        decision = ExportDecision(
             result, reason, read_manifest(inputs["history"]).extra, certificate.train_days,
             tuple(day.isoformat() for day in held_out.days), read_manifest(inputs[CERTIFICATE]).content_hash,
             certificate.in_words(), hashes["candidate"], hashes["running"], settings.accept,
@@ -344,7 +344,7 @@ def _decision_step(
     return Step(DECISION, "refresh", build, inputs=("history", CERTIFICATE, *more), config=parts)
 
 
-def _write(out: Path, decision: Decision) -> Mapping[str, Any]:
+def _write(out: Path, decision: ExportDecision) -> Mapping[str, Any]:
     (out / DATA).write_text(json.dumps(decision.to_json(), indent=1, allow_nan=False) + "\n")
     (out / TEXT).write_text(decision.in_words() + "\n", encoding="utf-8")
     return {"result": decision.result.value}

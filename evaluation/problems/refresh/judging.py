@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import jax
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.comparison.formatting import number
 from evaluation.configuration import JudgeConfig
 from evaluation.jobs.products import archive_facts
 from evaluation.judges.contender import Contender
 from evaluation.judges.players import HISTORY, Players, as_logged
-from evaluation.judges.unsupported import unsaid, without
+from evaluation.judges.unsupported import unspecified, without
 from evaluation.judges.windows import (
     Candidate,
     Judge,
@@ -62,7 +62,7 @@ def judge_both(
     new: Contender,
     running: Contender,
     config: JudgeConfig,
-    intervals: BootstrapConfig,
+    intervals: IntervalConfig,
     progress: Progress,
 ) -> Comparison:
     """Judges the new policy, the running one and the logged decisions.
@@ -107,7 +107,7 @@ def judge_both(
                 others=seen,
             )
         )
-    lacking = unsaid(archive, days)
+    lacking = unspecified(archive, days)
     with progress.stage("judge the new policy and the running one"):
         runs = [run for judge in judges for run in _runs(key, without(judge, lacking))]
     main = main_metric(encoding.problem.reward)
@@ -140,12 +140,12 @@ def _worth_of_history(comparison: Comparison) -> list[str]:
 
 
 def _runs(key: Array, judge: Judge) -> list[Run]:
-    trials = judge.try_out(key, [Candidate(kind, kind, None) for kind in KINDS])
+    results = judge.evaluate(key, [Candidate(kind, kind, None) for kind in KINDS])
     return [
         Run(
-            judge.name, 0, kind, trial.decisions, agreement=trial.agreement,
-            num_overflow=trial.decisions.num_censored if judge.name != REPLAY else 0,
-            num_illegal=trial.num_illegal, unfamiliar=trial.unfamiliar,
+            judge.name, 0, kind, result.decisions, agreement=result.agreement,
+            num_overflow=result.decisions.num_censored if judge.name != REPLAY else 0,
+            num_illegal=result.num_illegal, out_of_support=result.out_of_support,
         )
-        for kind, trial in zip(KINDS, trials, strict=True)
+        for kind, result in zip(KINDS, results, strict=True)
     ]  # fmt: skip

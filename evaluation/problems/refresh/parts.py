@@ -16,7 +16,7 @@ CONTENDERS = {NEW: "the policy of this refresh", RUNNING: "the policy in use"}
 """The policies that are compared, and what they are."""
 
 
-class HeldOut(NamedTuple):
+class HistorySplit(NamedTuple):
     """How the history is divided.
 
     Attributes:
@@ -29,7 +29,7 @@ class HeldOut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Parts:
+class RefreshParts:
     """The refresh of one problem, besides what its kit says of every step.
 
     Attributes:
@@ -48,6 +48,6 @@ class Parts:
     config: RunConfig
     judge_code: int
     judge_settings: Mapping[str, Any]
-    hold_out: Callable[[Archive, int], HeldOut]
+    hold_out: Callable[[Archive, int], HistorySplit]
     refuse_other: Callable[[Path, Path], None]
     judge: Callable[[Path, Path, tuple[dt.date, ...], Path, Path, Progress], Comparison]

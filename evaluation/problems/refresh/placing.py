@@ -6,9 +6,9 @@ from pathlib import Path
 from evaluation.comparison.comparison import Comparison
 from evaluation.configuration import RunConfig
 from evaluation.judges.contender import load_contender
-from evaluation.problems.placement.comparing import COMPARISON_CODE, refuse_uneven_lives
+from evaluation.problems.placement.comparing import COMPARISON_CODE, refuse_uneven_replications
 from evaluation.problems.refresh.judging import judge_both
-from evaluation.problems.refresh.parts import HeldOut, Parts
+from evaluation.problems.refresh.parts import HistorySplit, RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -18,13 +18,13 @@ from twin.placement.model import PlacementTwin, load_encoding
 JUDGE_DAYS = 2
 
 
-def placement_parts(config: RunConfig) -> Parts:
+def placement_parts(config: RunConfig) -> RefreshParts:
     """The parts.
 
     Raises:
-        ConfigError: Lives of a window or streams of training cannot be dealt to the twin's members.
+        ConfigError: Replications of a window or streams of training cannot be dealt to the twin's members.
     """
-    refuse_uneven_lives(config.judge, config.twin.num_members)
+    refuse_uneven_replications(config.judge, config.twin.num_members)
     refuse_uneven_streams(config.train, config.twin.num_members)
 
     def judge(
@@ -36,7 +36,7 @@ def placement_parts(config: RunConfig) -> Parts:
             Archive(archive), system, days, one, other, config.judge, config.intervals, progress
         )
 
-    return Parts(
+    return RefreshParts(
         num_days=JUDGE_DAYS,
         config=config,
         judge_code=COMPARISON_CODE,
@@ -47,7 +47,7 @@ def placement_parts(config: RunConfig) -> Parts:
     )
 
 
-def newest_days(archive: Archive, num_days: int) -> HeldOut:
+def newest_days(archive: Archive, num_days: int) -> HistorySplit:
     """The newest days with requests.
 
     Raises:
@@ -61,7 +61,7 @@ def newest_days(archive: Archive, num_days: int) -> HeldOut:
             allowed="at least one day more than is held out",
             advice="hold out fewer days (--judge-days), or begin with a longer log",
         )
-    return HeldOut(tuple(days[-num_days:]), days[-num_days] - dt.timedelta(days=1))
+    return HistorySplit(tuple(days[-num_days:]), days[-num_days] - dt.timedelta(days=1))
 
 
 def _refuse_other(bundle: Path, twin: Path) -> None:

@@ -21,14 +21,14 @@ from evaluation.problems.ordering.replaying import EPOCH, queue_of
 from evaluation.problems.ordering.running import queue_facts
 from evaluation.problems.ordering.steps import training_of
 from evaluation.problems.ordering.weeks import log_days, plan_weeks, whole_days
-from evaluation.problems.refresh.parts import CONTENDERS, NEW, RUNNING, HeldOut, Parts
+from evaluation.problems.refresh.parts import CONTENDERS, NEW, RUNNING, HistorySplit, RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
 from offline_rl.contract import read_contract
 from twin.ordering.jobs import read_jobs
-from twin.ordering.keeping import load_queue_twin
+from twin.ordering.persistence import load_queue_twin
 from twin.ordering.types import Pool
 
 JUDGE_DAYS = 28
@@ -36,7 +36,7 @@ JUDGE_DAYS = 28
 BESIDE = (BOUNDED_SLOWDOWN, WAIT_P99, JAIN_FAIRNESS)
 
 
-def queue_parts(config: RunConfig) -> Parts:
+def queue_parts(config: RunConfig) -> RefreshParts:
     """The parts; indices alone are learned.
 
     Raises:
@@ -47,7 +47,7 @@ def queue_parts(config: RunConfig) -> Parts:
     config = replace(config, order=indices)
     training_of(config)
 
-    def hold_out(archive: Archive, num_days: int) -> HeldOut:
+    def hold_out(archive: Archive, num_days: int) -> HistorySplit:
         return newest_weeks(archive, num_days, config.days, order)
 
     def judge(
@@ -55,7 +55,7 @@ def queue_parts(config: RunConfig) -> Parts:
     ) -> Comparison:
         return judge_orders(Archive(archive), twin, days, new, running, order, progress)
 
-    return Parts(
+    return RefreshParts(
         num_days=JUDGE_DAYS,
         config=config,
         judge_code=ORDER_CODE,
@@ -66,7 +66,7 @@ def queue_parts(config: RunConfig) -> Parts:
     )
 
 
-def newest_weeks(archive: Archive, num_days: int, days: DaysConfig, order: OrderConfig) -> HeldOut:
+def newest_weeks(archive: Archive, num_days: int, days: DaysConfig, order: OrderConfig) -> HistorySplit:
     """The newest days whose jobs are judged; behind them lie those on which jobs only go on arriving.
 
     Raises:
@@ -84,7 +84,7 @@ def newest_weeks(archive: Archive, num_days: int, days: DaysConfig, order: Order
             advice="hold out fewer days (--judge-days), learn from fewer ([order.weeks] num_train_days), or begin with "
             "a longer log",
         )
-    return HeldOut(tuple(date_of(day) for day in range(first, last)), date_of(first - 1))
+    return HistorySplit(tuple(date_of(day) for day in range(first, last)), date_of(first - 1))
 
 
 def refuse_other(bundle: Path, twin_path: Path) -> None:

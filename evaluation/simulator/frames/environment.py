@@ -47,9 +47,9 @@ def deployed_on(world: World, config: SlotConfig, day: float, deployed_day: floa
     """A day of a world that begins with the deployment made for another day: what drift leaves to orchestration.
 
     Args:
-        world: Any world, at the pace of slots (`slots.hurried`).
+        world: Any world, at the pace of slots (`slots.time_scaled`).
         config: See `SlotConfig`.
-        day: The day that is lived.
+        day: The day that is simulated.
         deployed_day: The day that the first deployment was made for.
 
     Returns:

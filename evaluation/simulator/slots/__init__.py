@@ -1,4 +1,4 @@
-"""Slot mode of the ground truth: the world of papers 001 and 003, with the CPU leak repaired and a finite cloud.
+"""Slot mode of the ground truth: the world of KaiS and KMPS, with the CPU leak repaired and a finite cloud.
 
 Requests queue at access points; every slot each access point sends one of them to a node of its own site, of another
 one or of the cloud, where a replica of its service serves it or it is dropped late; once in a frame the deployment of
@@ -6,8 +6,8 @@ replicas may change. It is an `Environment` like any other, with a seat for ever
 """
 
 from evaluation.simulator.slots.environment import slot_environment
-from evaluation.simulator.slots.playing import Played, in_each, play
-from evaluation.simulator.slots.worlds import hurried
+from evaluation.simulator.slots.playing import SlotResult, in_each, play
+from evaluation.simulator.slots.worlds import time_scaled
 from twin.orchestration.config import Power, SlotConfig
 from twin.orchestration.counts import Counts
 from twin.orchestration.deployment import Deployment, Orchestration
@@ -24,12 +24,12 @@ __all__ = [
     "Dequeue",
     "Orchestration",
     "Orchestrator",
-    "Played",
     "Power",
     "SlotConfig",
+    "SlotResult",
     "SlotState",
-    "hurried",
     "in_each",
     "play",
     "slot_environment",
+    "time_scaled",
 ]

@@ -9,11 +9,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from evaluation.simulator.arrivals import accepting, ask, gap_s, uniforms
-from evaluation.simulator.conditions import Conditions
+from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.slots.instance import Instance
 from twin.contracts import Array, Streams
-from twin.orchestration.chance import Answer, Chance
+from twin.orchestration.chance import Chance, SlotAnswer
 from twin.placement.features import one_hot
 from twin.placement.types import Requests
 
@@ -57,12 +57,12 @@ def true_chance(case: Instance, begin_s: float = 0.0) -> Chance:
         days = _site_days(case, arrival_s.ndim - 1)
         return _ask(case, drawn[:4], time_of_day_s), gap_s(days, time_of_day_s, drawn[4])
 
-    def answer(numbers: Array, request: Requests, node: Array) -> Answer:
+    def answer(numbers: Array, request: Requests, node: Array) -> SlotAnswer:
         link = jnp.asarray(case.link)[request.site, node]
         accepts = jnp.asarray(case.accepts)[link, jnp.maximum(request.agent, 0)]
         output_mib = jnp.asarray(case.public.output_mib)[request.service]
         run_s = request.expected_run_s * case.world.run.quantile(numbers[RUN])
-        return Answer(
+        return SlotAnswer(
             accepted=numbers[ACCEPTS] < accepts,
             way_there_s=_way_s(case, link, request.input_mib, numbers[WAY_THERE]),
             run_s=run_s * jnp.asarray(case.run_factor)[request.service, node],
@@ -83,7 +83,7 @@ def true_chance(case: Instance, begin_s: float = 0.0) -> Chance:
     )  # fmt: skip
 
 
-def _site_days(case: Instance, num_streams: int) -> Conditions:
+def _site_days(case: Instance, num_streams: int) -> DayConditions:
     """The day with the rate of arrivals of each site [sites, 1...]."""
     rate = case.by_site.rate_per_s * case.share
     return case.by_site._replace(rate_per_s=rate.reshape((-1,) + (1,) * num_streams))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.simulator.conditions import LOCAL, WAN, Conditions, conditions
+from evaluation.simulator.conditions import LOCAL, WAN, DayConditions, conditions
 from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.slots.replicas import first_deployment
 from evaluation.simulator.vocabulary import cluster_of
@@ -28,7 +28,7 @@ class Instance(NamedTuple):
     public: EdgeCloud  # what anybody may know of it
     world: World
     names: Names
-    by_site: Conditions  # the day, its agents ordered by site
+    by_site: DayConditions  # the day, its agents ordered by site
     weekday: int  # 0 for Monday
     agent: np.ndarray  # [agents] int32: own index of every agent of `by_site`
     low: np.ndarray  # [seats]: where a site's agents begin on the distribution function
@@ -119,7 +119,7 @@ def _refuse_options(world: World) -> None:
         )  # fmt: skip
 
 
-def _agents_by_site(today: Conditions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _agents_by_site(today: DayConditions) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The agents in the order of their sites; where each site's begin on the distribution function; its share."""
     order = np.argsort(today.agent_site, kind="stable")
     share = np.diff(today.agent_cumulative, prepend=0.0)
@@ -127,7 +127,7 @@ def _agents_by_site(today: Conditions) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return order, np.cumsum(site_share) - site_share, site_share
 
 
-def _reorder(today: Conditions, order: np.ndarray) -> Conditions:
+def _reorder(today: DayConditions, order: np.ndarray) -> DayConditions:
     share = np.diff(today.agent_cumulative, prepend=0.0)[order]
     return today._replace(
         agent_cumulative=np.cumsum(share, dtype=np.float32),
@@ -137,7 +137,7 @@ def _reorder(today: Conditions, order: np.ndarray) -> Conditions:
     )
 
 
-def _deployed(world: World, today: Conditions, config: SlotConfig) -> np.ndarray:
+def _deployed(world: World, today: DayConditions, config: SlotConfig) -> np.ndarray:
     """[services, nodes] the first deployment, in the world's own order: it does not depend on the vocabulary."""
     return first_deployment(
         _work_by_site(world, today), today.memory_gib, np.array([node.memory_gib for node in world.nodes]),
@@ -146,7 +146,7 @@ def _deployed(world: World, today: Conditions, config: SlotConfig) -> np.ndarray
     )  # fmt: skip
 
 
-def _work_by_site(world: World, today: Conditions) -> np.ndarray:
+def _work_by_site(world: World, today: DayConditions) -> np.ndarray:
     """[services, sites] work asked for, the cloud's site included; where nobody asks, the mean of the others."""
     share = np.diff(today.agent_cumulative, prepend=0.0)
     mix = np.diff(today.service_cumulative, axis=0, prepend=0.0)

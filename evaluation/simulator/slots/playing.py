@@ -9,7 +9,7 @@ from twin.contracts import Array, Environment, EnvironmentState, Policy, Streams
 from twin.orchestration.counts import Counts
 
 
-class Played(NamedTuple):
+class SlotResult(NamedTuple):
     """What a run came to."""
 
     counts: Counts  # leaves [frames, *streams]: totals at the end of every frame
@@ -23,7 +23,7 @@ def play(
     num_frames: int,
     slots_per_frame: int,
     streams: Streams = (),
-) -> Played:
+) -> SlotResult:
     """Runs a policy from an empty system.
 
     Args:
@@ -53,7 +53,7 @@ def play(
     state, counts = jax.lax.scan(
         frame, environment.reset(key_reset, streams), keys.reshape(num_frames, slots_per_frame)
     )
-    return Played(counts, state)
+    return SlotResult(counts, state)
 
 
 def in_each(counts: Counts) -> Counts:

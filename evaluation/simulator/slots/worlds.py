@@ -1,10 +1,10 @@
 """Worlds at the pace of slots.
 
 A world says how many requests a day brings and how long the day is, not how busy an access point is in a slot of
-0.25 s. `hurried` runs its clock faster: day, work, deadlines and planned failures shrink by one factor, so that every
-slot brings the wanted number of requests to an access point; inputs and outputs shrink with the work, so that sending
-them takes the same share of it. Load, mix and drift stay what they are. Latencies do not shrink: the cloud is as far
-away as papers 001 and 003 have it (10, 30 and 100 ms against slots of 250 ms).
+0.25 s. `time_scaled` runs its clock faster: day, work, deadlines and planned failures shrink by one factor, so that
+every slot brings the wanted number of requests to an access point; inputs and outputs shrink with the work, so that
+sending them takes the same share of it. Load, mix and drift stay what they are. Latencies do not shrink: the cloud is
+as far away as KaiS and KMPS have it (10, 30 and 100 ms against slots of 250 ms).
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ REQUESTS_PER_SLOT = 0.35
 """Mean requests that a slot brings to an access point, which can dispatch one; peaks stay below one."""
 
 
-def hurried(world: World, config: SlotConfig, requests_per_slot: float = REQUESTS_PER_SLOT) -> World:
+def time_scaled(world: World, config: SlotConfig, requests_per_slot: float = REQUESTS_PER_SLOT) -> World:
     """The world with its clock run faster.
 
     Args:

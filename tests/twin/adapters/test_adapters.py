@@ -16,7 +16,7 @@ from twin.rollout import follow
 LENGTH = 24
 ENVIRONMENT = mechanical(length=1000, drawn=False, depth=8)
 ENDING = mechanical(length=10, drawn=False, depth=8)
-TOY = environment(toy_problem(), toy_response(noise=0.0, foretells=True))
+TOY = environment(toy_problem(), toy_response(noise=0.0, resolves_pending=True))
 KEY = jax.random.key(0)
 
 

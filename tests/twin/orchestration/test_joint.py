@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.simulator.slots import SlotConfig, hurried
+from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import instance
 from tests.evaluation.slot_runs import small_kais
@@ -24,7 +24,7 @@ from twin.rollout import rollout
 FRAME, NUM_FRAMES, NUM_STREAMS = 6, 5, 4
 SLOTS = SlotConfig(node_places=4, queue_places=6, slots_per_frame=FRAME)
 FRAMES = FrameConfig(num_changes=2, samples_per_frame=3, history_s=4.0)
-CASE = instance(hurried(small_kais(2, 2), SLOTS, 0.6), SLOTS)
+CASE = instance(time_scaled(small_kais(2, 2), SLOTS, 0.6), SLOTS)
 EDGE, CHANCE = CASE.public, true_chance(CASE)
 
 

@@ -1,4 +1,4 @@
-"""Generated arrivals under the placement problem: who asks, when, and that a full twin rolls out."""
+"""Generated arrivals under the placement problem: the workload, when, and that a full twin rolls out."""
 
 import datetime as dt
 
@@ -91,7 +91,7 @@ def test_a_full_twin_rolls_out(pool: RequestPool, times: ArrivalModel) -> None:
     assert np.all(np.asarray(played.done)[-1])
     assert np.all(np.isfinite(np.asarray(played.reward)))
     assert not np.any(np.asarray(played.illegal) & active)
-    arrival_s = np.where(active[:, 0], np.asarray(played.facts.arrival_s)[:, 0], -1.0)
+    arrival_s = np.where(active[:, 0], np.asarray(played.decision_info.arrival_s)[:, 0], -1.0)
     assert np.all(arrival_s < 120.0)
     assert abs(active.sum() / STREAMS[0] / (120.0 * 20_000 / DAY_S) - 1.0) < 0.35
     assert len(np.unique(active.sum(axis=(0, 1)))) > 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.twin.population.toys import agents
-from twin.population import AgentTable, Conditions, PopulationError
+from twin.population import AgentConditions, AgentTable, PopulationError
 from twin.population.columns import MAX_LEVELS, levels_of, ranks_of
 from twin.population.encoding import AgentEncoding, fit_agent_encoding
 
@@ -48,7 +48,7 @@ def test_turned_conditions_are_those_of_the_later_hour() -> None:
     scenario, time = table.conditions
     moved = np.linspace(-0.7, 0.7, 200)
     turned = encoding.turned(encoding.encode_conditions(table.conditions), moved)
-    wanted = encoding.encode_conditions(Conditions(scenario, (time + moved) % 1.0))
+    wanted = encoding.encode_conditions(AgentConditions(scenario, (time + moved) % 1.0))
     assert np.allclose(turned, wanted, atol=1e-5)
 
 
@@ -56,7 +56,7 @@ def test_a_consequence_of_a_combination_never_seen_follows_the_first_source() ->
     table = agents(500)
     kept = (table.conditions.scenario == "slow") | (table.categorical["service"] != "c")
     encoding = fit_agent_encoding(table.take(kept))
-    asked = Conditions(np.array(["quick"]), np.array([0.2]))
+    asked = AgentConditions(np.array(["quick"]), np.array([0.2]))
     found = encoding.decode(np.array([[0.0], [0.0], [1.0], [1.0], [0.0], [0.0]], np.float32), asked)
     assert found.categorical["service"].shape == (1,)
     assert np.isin(found.continuous["deadline_s"], table.continuous["deadline_s"]).all()
@@ -108,7 +108,7 @@ def test_refusals_name_what_is_wrong() -> None:
     with pytest.raises(PopulationError, match="too few"):
         fit_agent_encoding(table.take(np.arange(50)))
     with pytest.raises(PopulationError, match="scenario night"):
-        encoding.encode_conditions(Conditions(np.array(["night"]), np.zeros(1)))
+        encoding.encode_conditions(AgentConditions(np.array(["night"]), np.zeros(1)))
     strange = {**table.categorical, "service": np.full(300, "z")}
     with pytest.raises(PopulationError, match="300 values") as caught:
         encoding.encode(AgentTable(table.conditions, strange, table.continuous))

@@ -11,8 +11,8 @@ from logs_schema.errors import ProductError
 from tests.twin.population.toys import agents, tiny
 from twin.population import (
     METHODS,
+    AgentConditions,
     AgentTable,
-    Conditions,
     Population,
     PopulationError,
     bootstrap,
@@ -49,7 +49,7 @@ def same(one: AgentTable, other: AgentTable) -> bool:
 def test_fits_samples_and_comes_back_from_disk(population: Population, tmp_path: Path) -> None:
     table = agents(400)
     model = fit_population(jax.random.key(0), population, table)
-    asked = Conditions(np.array(["quick", "slow", "quick"] * 20), np.linspace(0.0, 0.99, 60))
+    asked = AgentConditions(np.array(["quick", "slow", "quick"] * 20), np.linspace(0.0, 0.99, 60))
     drawn = sample_agents(jax.random.key(1), model, asked)
     assert drawn.num_rows == 60
     assert np.array_equal(drawn.conditions.scenario, asked.scenario)
@@ -66,7 +66,7 @@ def test_fits_samples_and_comes_back_from_disk(population: Population, tmp_path:
     assert same(drawn, sample_agents(jax.random.key(1), again, asked))
     assert sample_agents(jax.random.key(3), model, 37).num_rows == 37
     with pytest.raises(PopulationError, match="scenario"):
-        sample_agents(jax.random.key(1), model, Conditions(np.array(["new"]), np.zeros(1)))
+        sample_agents(jax.random.key(1), model, AgentConditions(np.array(["new"]), np.zeros(1)))
 
 
 def test_every_method_can_be_loaded_by_name() -> None:
@@ -94,7 +94,7 @@ def test_conditions_are_heeded(population: Population) -> None:
     model = fit_population(jax.random.key(0), population, agents(24_000))
     half = np.linspace(0.0, 0.5, 2000)
     for scenario, day, law in (("slow", half, [0.3, 0.6, 0.1]), ("quick", 0.499 + half, [0.1, 0.2, 0.7])):
-        found = shares(sample_agents(jax.random.key(1), model, Conditions(np.full(2000, scenario), day)))
+        found = shares(sample_agents(jax.random.key(1), model, AgentConditions(np.full(2000, scenario), day)))
         assert np.all(np.abs(found - law) < 0.08)
 
 
@@ -103,7 +103,7 @@ def test_agents_are_dealt_and_not_drawn_one_by_one() -> None:
     table = replace(agents(800), unit=np.arange(800) // 4)
     model = fit_population(jax.random.key(0), bootstrap(), table)
     own = {size: number // 4 for number, size in enumerate(table.continuous["input_mib"])}
-    even = Conditions(np.repeat(["quick", "slow"], 100), np.tile(np.linspace(0.0, 0.99, 100), 2))
+    even = AgentConditions(np.repeat(["quick", "slow"], 100), np.tile(np.linspace(0.0, 0.99, 100), 2))
     drawn = sample_agents(jax.random.key(1), model, even).continuous["input_mib"]
     grid = np.array(sorted(own))
     nearest = grid[np.argmin(np.abs(np.log(drawn)[:, None] - np.log(grid)[None]), axis=1)]

@@ -19,7 +19,7 @@ from twin.population import (
 )
 from twin.population.adversarial import AdversarialConfig, Figures, _split
 from twin.population.encoding import AgentEncoding, fit_agent_encoding
-from twin.population.fidelity import Judged, Reference, coarse_codes, mean_pairwise_kl
+from twin.population.fidelity import GeneratorFidelity, Reference, coarse_codes, mean_pairwise_kl
 from twin.population.generators import in_chain
 from twin.population.training import Search, SearchConfig, train
 
@@ -61,8 +61,8 @@ def stand_in(values: list[float], scores: list[float], coverage: float = 1.0) ->
         value = data[walk.astype(jnp.int32)]
         return walk + 1.0, Figures(value, value, value, value, value)
 
-    def judge(_key: jax.Array, parameters: jax.Array) -> Judged:
-        return Judged(scores[int(parameters) - 1], coverage)
+    def judge(_key: jax.Array, parameters: jax.Array) -> GeneratorFidelity:
+        return GeneratorFidelity(scores[int(parameters) - 1], coverage)
 
     search = Search(lambda _key: jnp.float32(0.0), one, lambda walk: walk, judge)
     return search, SearchConfig(num_rounds=len(values), rounds_a_look=1, patience=2)

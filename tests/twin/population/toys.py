@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from twin.population import AgentTable, Conditions
+from twin.population import AgentConditions, AgentTable
 from twin.population.adversarial import AdversarialConfig
 from twin.population.training import SearchConfig
 
@@ -21,7 +21,7 @@ def agents(num_rows: int, seed: int = 0) -> AgentTable:
     service = np.sum(random.random(num_rows)[:, None] > np.cumsum(share, axis=1), axis=1)
     size = SCALE[service] * np.exp(0.3 * random.standard_normal(num_rows))
     return AgentTable(
-        Conditions(np.array(["slow", "quick"])[scenario], day),
+        AgentConditions(np.array(["slow", "quick"])[scenario], day),
         {"service": SERVICES[service], "site": np.array(["x", "y"])[random.integers(0, 2, num_rows)]},
         {
             "cpu_cores": np.ones(num_rows),

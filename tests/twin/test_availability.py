@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from tests.twin.made import made_cluster, made_requests
+from twin.placement.availability import time_to_availability_s
 from twin.placement.bookkeeping import empty_table
-from twin.placement.room import room_in_s
 from twin.placement.types import UNKNOWN, PlacementState
 
 CLUSTER = made_cluster(num_edge=2)
 DEPTH = 40
-room = jax.jit(lambda state, node: room_in_s(CLUSTER, state, node))
+availability = jax.jit(lambda state, node: time_to_availability_s(CLUSTER, state, node))
 
 
 def state_of(table, clock_s: float) -> PlacementState:
@@ -32,7 +32,7 @@ def test_room_of_a_queue_of_several_servers(given_up: float) -> None:
     free_s, clock_s, waited = np.zeros(cores), 0.0, 0
     for number in range(DEPTH):
         clock_s += rng.exponential(1.0)
-        known_s = float(room(state_of(table, clock_s), np.array([node], np.int32))[0])
+        known_s = float(availability(state_of(table, clock_s), np.array([node], np.int32))[0])
         truth_s = max(free_s.min() - clock_s, 0.0)
         assert known_s == pytest.approx(truth_s, abs=1e-4)
         waited += truth_s > 0.0
@@ -52,14 +52,14 @@ def test_room_of_a_queue_of_several_servers(given_up: float) -> None:
 def test_a_node_without_limits_always_has_room() -> None:
     table = jax.tree.map(lambda leaf: np.array(leaf), empty_table(3, DEPTH, ()))
     table.decision[2], table.finish_s[2], table.start_s[2], table.demand[0, 2] = 1, 9.0, 0.0, 50.0
-    assert float(room(state_of(table, 1.0), np.array([2], np.int32))[0]) == 0.0
+    assert float(availability(state_of(table, 1.0), np.array([2], np.int32))[0]) == 0.0
 
 
 def test_what_ends_at_an_unknown_time_is_expected_to_run_as_long_as_it_said() -> None:
     table = jax.tree.map(lambda leaf: np.array(leaf), empty_table(3, DEPTH, ()))
     table.decision[0, 0], table.start_s[0, 0], table.demand[0, 0, 0] = 1, 2.0, 4.0
     table.expected_run_s[0, 0] = 10.0
-    assert float(room(state_of(table, 5.0), np.array([0], np.int32))[0]) == pytest.approx(7.0)
+    assert float(availability(state_of(table, 5.0), np.array([0], np.int32))[0]) == pytest.approx(7.0)
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_many_streams_are_computed_as_few_are() -> None:
         empty, empty, np.zeros(streams, np.int32),
     )  # fmt: skip
     node = (np.arange(streams, dtype=np.int32) % 3)[None]
-    wide = np.asarray(room(state, node))
+    wide = np.asarray(availability(state, node))
     with jax.disable_jit():
-        plain = np.asarray(room_in_s(CLUSTER, state, node))
+        plain = np.asarray(time_to_availability_s(CLUSTER, state, node))
     np.testing.assert_allclose(wide, plain, atol=1e-4)
     assert 0.2 < np.mean(wide > 0.0) < 1.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twin.placement.usual import acceptances, offer_kind, run_ratios
+from twin.placement.service_times import acceptances, offer_kind, run_ratios
 
 NUM_SERVICES, NUM_NODES = 5, 4
 

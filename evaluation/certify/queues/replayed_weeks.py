@@ -1,8 +1,8 @@
-"""Weeks lived under fixed rules: held-out ones, other real ones, and generated ones, all by exact replay.
+"""Weeks replayed under fixed rules: held-out ones, other real ones, and generated ones, all by exact replay.
 
 All begin in the state that first come first served with EASY brings about: a real week since the log began, a generated
-one since generated days began (`evaluation.problems.ordering.generated.LEAD_DAYS`). So a difference is one of who asks,
-never of the machine: what the idealised machine leaves out of the logged waits is in neither.
+one since generated days began (`evaluation.problems.ordering.generated.LEAD_DAYS`). So a difference is one of the
+submitting user, never of the machine: what the idealised machine leaves out of the logged waits is in neither.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ import numpy as np
 
 from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks
 from evaluation.metrics.slowdown import bounded_slowdown
-from evaluation.problems.ordering.generated import AS_THEY_WERE, LEAD_DAYS, lived
+from evaluation.problems.ordering.generated import AS_THEY_WERE, LEAD_DAYS, generated_days
 from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
 from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, cut_week
 from logs_schema.progress import Progress
-from twin.ordering.keeping import QueueTwin
+from twin.ordering.persistence import QueueTwin
 from twin.ordering.population import DAY_S
 from twin.ordering.rules import FCFS
 from twin.ordering.types import Jobs, Pool
@@ -26,7 +26,7 @@ QUEUE_RULE = "fcfs+easy"
 SEEDS_PER_CERTIFICATE = 1_000_000
 
 
-class LivedWeek(NamedTuple):
+class ReplayedWeek(NamedTuple):
     """One week under every rule.
 
     Attributes:
@@ -56,7 +56,7 @@ def fixed_rules(pool: Pool, *, rankings: bool) -> list[OrderPolicy]:
     return rules if rankings else [policy for policy in rules if policy.name == QUEUE_RULE]
 
 
-class Lived(NamedTuple):
+class ReplayedWeeks(NamedTuple):
     """Held-out weeks and what they are held against, all under the same rules.
 
     Attributes:
@@ -66,12 +66,12 @@ class Lived(NamedTuple):
     """
 
     chosen: HeldOutWeeks
-    real: list[LivedWeek]
-    other: list[LivedWeek]
-    copies: list[list[LivedWeek]]
+    real: list[ReplayedWeek]
+    other: list[ReplayedWeek]
+    copies: list[list[ReplayedWeek]]
 
 
-def live(
+def replay_weeks(
     jobs: Jobs,
     start_s: np.ndarray,
     twin: QueueTwin,
@@ -80,7 +80,7 @@ def live(
     num_copies: int,
     seed: int,
     progress: Progress,
-) -> Lived:
+) -> ReplayedWeeks:
     """Plays rules in held-out weeks, their partners and generated ones.
 
     Args:
@@ -104,7 +104,7 @@ def live(
             stage(copy, text=f"{len(rules)} rules")
             copies.append(twin_weeks(twin, rules, chosen, seed, copy))
         stage(num_copies)
-    return Lived(chosen, both[0], both[1], copies)
+    return ReplayedWeeks(chosen, both[0], both[1], copies)
 
 
 def real_weeks(
@@ -114,17 +114,17 @@ def real_weeks(
     pool: Pool,
     days: Sequence[int],
     chosen: HeldOutWeeks,
-) -> list[LivedWeek]:
+) -> list[ReplayedWeek]:
     """Weeks of the log from some days on, one for each held-out week, begun under a schedule, under some rules."""
     return [
-        _live(cut_week(jobs, pool, start_s, day, WEEKS)[0], rules, number, chosen)
+        _replay_week(cut_week(jobs, pool, start_s, day, WEEKS)[0], rules, number, chosen)
         for number, day in enumerate(days)
     ]
 
 
 def twin_weeks(
     twin: QueueTwin, rules: Sequence[OrderPolicy], chosen: HeldOutWeeks, seed: int, copy: int
-) -> list[LivedWeek]:
+) -> list[ReplayedWeek]:
     """One generated week for each held-out week, from the same weekday on; nothing after training is looked at.
 
     Args:
@@ -139,16 +139,18 @@ def twin_weeks(
         begin = twin.anchor - (twin.anchor - day) % WEEK_DAYS
         drawn = SEEDS_PER_CERTIFICATE * seed + len(chosen.weeks) * copy + number
         num_days = LEAD_DAYS + WEEK_DAYS + WEEKS.num_drain_days
-        whole, start_s = lived(
+        whole, start_s = generated_days(
             twin.past, twin.population, twin.pool, drawn, begin, num_days, AS_THEY_WERE, rule=FCFS
         )
         week, _ = cut_week(whole, twin.pool, start_s, begin + LEAD_DAYS, WEEKS)
-        weeks.append(_live(week, rules, number, chosen))
+        weeks.append(_replay_week(week, rules, number, chosen))
     return weeks
 
 
-def _live(week: TestWeek, rules: Sequence[OrderPolicy], number: int, chosen: HeldOutWeeks) -> LivedWeek:
+def _replay_week(
+    week: TestWeek, rules: Sequence[OrderPolicy], number: int, chosen: HeldOutWeeks
+) -> ReplayedWeek:
     rows = np.flatnonzero(week.counted)
     part = (week.jobs.arrival_s[rows] // (chosen.unit_days * DAY_S)).astype(int)
     starts = {policy.name: policy.plays[0]([week])[0] for policy in rules}
-    return LivedWeek(week, rows, number * chosen.units_per_week + part, starts)
+    return ReplayedWeek(week, rows, number * chosen.units_per_week + part, starts)

@@ -1,9 +1,10 @@
-"""Whole days of the truth, lived by policies: a program for greedy networks, one for everybody else, one for oracles.
+"""Whole days of the truth, simulated by policies: a program for greedy networks, one for everybody else, one for
+oracles.
 
 A day is thousands of steps after one another, each dear in overhead where few streams live it. So policies live it
 together: the networks of all seeds and learners, mapped over parameters; and the rules, mapped over what decides, which
 computes every rule for each of them and is cheaper than a day for each. All policies meet the same requests: the same
-keys. Their books follow run times, as a policy's in service do.
+keys. Their service-time estimates adapt online, as a policy's in service do.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,9 +16,9 @@ import jax.numpy as jnp
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.benches.oracle import oracle_choice, oracle_network, problem_config
-from evaluation.judges.players import GREEDY, SAMPLED, Seen, of_network, of_policy, of_reference, play
+from evaluation.judges.players import GREEDY, SAMPLED, PlayerInput, of_network, of_policy, of_reference, play
 from evaluation.simulator.behaviour import Behaviour
-from evaluation.simulator.conditions import Conditions, conditions, longest_day
+from evaluation.simulator.conditions import DayConditions, conditions, longest_day
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
@@ -26,8 +27,8 @@ from offline_rl.networks import Actor
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
+from twin.placement.service_times import ADAPTATION_RATE
 from twin.placement.types import Leaf
-from twin.placement.usual import FOLLOW
 
 RULES = (RANDOM, LEAST_LOADED)
 BEHAVIOUR = "behaviour"
@@ -35,16 +36,16 @@ KINDS = (SAMPLED, GREEDY, *(rule.name for rule in RULES), BEHAVIOUR, LEAST_EXPEC
 """Who can act in `policy_program`, in its order; rules from the log follow."""
 
 
-class Lived(NamedTuple):
-    """Shares of a day's requests, [..., lives]; JAX in programs, NumPy outside."""
+class DayShares(NamedTuple):
+    """Shares of a day's requests, [..., replications]; JAX in programs, NumPy outside."""
 
     on_time: Leaf  # accepted and finished within the deadline
     offload: Leaf  # of those that ran: away from the site where they arrived
 
 
-Live = Callable[[Array, Array, PyTree, Conditions, Array], Lived]
+SimulatesDays = Callable[[Array, Array, PyTree, DayConditions, Array], DayShares]
 """(key, index into KINDS and the rules, or several [P], parameters [P, ...], the day's numbers, weekday) -> leaves
-[P, lives]."""
+[P, replications]."""
 
 
 def policy_program(
@@ -52,12 +53,12 @@ def policy_program(
     encoding: Encoding,
     network: Actor,
     writer: Behaviour,
-    num_lives: int,
+    num_replications: int,
     rules: Mapping[str, Policy],
     *,
     mixed: bool,
     most_requests: int | None = None,
-) -> Live:
+) -> SimulatesDays:
     """The compiled truth of a world for policies that speak an encoding's vocabulary.
 
     Args:
@@ -65,13 +66,13 @@ def policy_program(
         encoding: Their vocabulary.
         network: What the parameters are of.
         writer: The behaviour that wrote the log.
-        num_lives: Times that the day is lived.
+        num_replications: Times that the day is simulated.
         rules: Rules from the log by name.
         mixed: Whether every policy has its own kind; otherwise all are of one, and only its branch is computed.
         most_requests: Of a day: its first ones alone; None: all.
     """
     names = names_in(world, encoding.cluster)
-    problem = placement(encoding.cluster, encoding.problem, follow=FOLLOW)
+    problem = placement(encoding.cluster, encoding.problem, adaptation_rate=ADAPTATION_RATE)
     observing = {
         SAMPLED: of_network(network, greedily=False),
         GREEDY: of_network(network, greedily=True),
@@ -80,37 +81,40 @@ def policy_program(
     knowing = {BEHAVIOUR: as_behaviour(writer), LEAST_EXPECTED_DELAY.name: LEAST_EXPECTED_DELAY.decide}
     length = _num_steps(world, most_requests)
 
-    def run(key: Array, kind: Array, params: PyTree, today: Conditions, weekday: Array) -> Lived:
+    def run(key: Array, kind: Array, params: PyTree, today: DayConditions, weekday: Array) -> DayShares:
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
         references = {name: of_reference(one, world, names, today) for name, one in knowing.items()}
         players = observing | references | {name: of_policy(rule) for name, rule in rules.items()}
         return _shares(
-            play(key, problem, response, players, kind, params, num_steps=length, streams=(num_lives,))
+            play(key, problem, response, players, kind, params, num_steps=length, streams=(num_replications,))
         )
 
     return jax.jit(jax.vmap(run, in_axes=(None, 0 if mixed else None, 0, None, None)))
 
 
 def oracle_program(
-    world: World, num_lives: int, depth: int = 24, most_requests: int | None = None
-) -> Callable[..., Lived]:
-    """The compiled truth of a world for oracles: (key, parameters, the day's numbers, weekday) -> leaves [lives]."""
+    world: World, num_replications: int, depth: int = 24, most_requests: int | None = None
+) -> Callable[..., DayShares]:
+    """The compiled truth of a world for oracles: (key, parameters, the day's numbers, weekday) -> leaves
+    [replications]."""
     cluster = cluster_of(world)
     names, network = names_in(world, cluster), oracle_network(world)
     problem = placement(cluster, problem_config(world, depth))
     length = _num_steps(world, most_requests)
 
-    def run(key: Array, params: PyTree, today: Conditions, weekday: Array) -> Lived:
+    def run(key: Array, params: PyTree, today: DayConditions, weekday: Array) -> DayShares:
         response = truth_response(world, cluster, depth, today, names, weekday=weekday)
 
-        def oracle(params: PyTree, _key: Array, seen: Seen, legal: Array) -> Array:
+        def oracle(params: PyTree, _key: Array, seen: PlayerInput, legal: Array) -> Array:
             return oracle_choice(network, params, world, names, today, seen.state, legal)
 
         players, first = {"oracle": oracle}, jnp.int32(0)
         return _shares(
-            play(key, problem, response, players, first, params, num_steps=length, streams=(num_lives,))
+            play(
+                key, problem, response, players, first, params, num_steps=length, streams=(num_replications,)
+            )
         )
 
     return jax.jit(run)
@@ -121,9 +125,11 @@ def _num_steps(world: World, most_requests: int | None) -> int:
     return longest if most_requests is None else min(longest, most_requests)
 
 
-def _shares(lived: Trajectory) -> Lived:
-    active = lived.active[:, 0]
-    ran = active & jnp.isfinite(lived.outcome.start_s[:, 0])
-    away = ran & lived.facts.off_site[:, 0]
-    on_time = jnp.sum(jnp.where(active, lived.reward[:, 0], 0.0), axis=0) / jnp.maximum(active.sum(axis=0), 1)
-    return Lived(on_time, away.sum(axis=0) / jnp.maximum(ran.sum(axis=0), 1))
+def _shares(simulated: Trajectory) -> DayShares:
+    active = simulated.active[:, 0]
+    ran = active & jnp.isfinite(simulated.outcome.start_s[:, 0])
+    away = ran & simulated.decision_info.off_site[:, 0]
+    on_time = jnp.sum(jnp.where(active, simulated.reward[:, 0], 0.0), axis=0) / jnp.maximum(
+        active.sum(axis=0), 1
+    )
+    return DayShares(on_time, away.sum(axis=0) / jnp.maximum(ran.sum(axis=0), 1))

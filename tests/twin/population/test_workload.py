@@ -8,12 +8,12 @@ import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.generating import LINES, population_lines
-from evaluation.certify.held_out import HeldOut
+from evaluation.certify.held_out import HeldOutDays
 from evaluation.certify.lines import Verdict
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from tests.twin.population.test_agents import DAYS, archive_of, request
-from twin.population import PopulationConfig, learn_asking, load_asking, sample_agents
+from twin.population import PopulationConfig, learn_workload_model, load_workload_model, sample_agents
 from twin.population.adversarial import AdversarialConfig
 
 
@@ -60,16 +60,16 @@ def test_the_weights_of_the_paper_can_be_reached() -> None:
 
 def test_few_rows_are_drawn_again_and_the_folder_says_so(archive: Archive, tmp_path: Path) -> None:
     key = jax.random.key(0)
-    facts = learn_asking(key, archive, DAYS, PopulationConfig(), tmp_path / "population")
+    facts = learn_workload_model(key, archive, DAYS, PopulationConfig(), tmp_path / "population")
     assert (facts["kind"], facts["unit"]) == ("bootstrap", "agent and day")
     assert (facts["num_rows"], facts["rows_a_unit"], facts["num_units"]) == (720, 4, 180)
     assert "180 units (one for every agent and day) are too few to train chain on" in facts["fallback"]
-    asking = load_asking(tmp_path / "population")
-    assert asking.facts == facts
-    assert float(np.sum(asking.times.rate_per_s)) > 0.0
-    drawn = sample_agents(jax.random.key(1), asking.model, 200)
+    workload = load_workload_model(tmp_path / "population")
+    assert workload.facts == facts
+    assert float(np.sum(workload.times.rate_per_s)) > 0.0
+    drawn = sample_agents(jax.random.key(1), workload.model, 200)
     assert set(drawn.categorical["service"]) == {"big", "small"}
-    wanted = learn_asking(key, archive, DAYS, PopulationConfig("marginals"), tmp_path / "asked")
+    wanted = learn_workload_model(key, archive, DAYS, PopulationConfig("marginals"), tmp_path / "asked")
     assert "fallback" not in wanted
 
 
@@ -78,12 +78,12 @@ def test_what_cannot_be_learned_is_refused_and_said_in_the_certificate(
 ) -> None:
     rows = [request(number, number % 3, float(number), service="a") for number in range(60)]
     few = archive_of(tmp_path / "few", rows)
-    facts = learn_asking(jax.random.key(0), few, DAYS, PopulationConfig(), tmp_path / "population")
+    facts = learn_workload_model(jax.random.key(0), few, DAYS, PopulationConfig(), tmp_path / "population")
     assert facts["kind"] == "none"
     assert "60 arrivals are too few" in facts["refusal"]
     with pytest.raises(ProductError, match="60 arrivals are too few"):
-        load_asking(tmp_path / "population")
-    chosen = HeldOut((DAYS[1],), (DAYS[2],), ())
+        load_workload_model(tmp_path / "population")
+    chosen = HeldOutDays((DAYS[1],), (DAYS[2],), ())
     told = population_lines(archive, tmp_path / "population", DAYS[:1], chosen, CertifyConfig())
     assert [line.name for line in told.lines] == list(LINES)
     for line in told.lines:
@@ -92,8 +92,10 @@ def test_what_cannot_be_learned_is_refused_and_said_in_the_certificate(
 
 
 def test_none_leaves_nothing_behind(archive: Archive, tmp_path: Path) -> None:
-    facts = learn_asking(jax.random.key(0), archive, DAYS, PopulationConfig("none"), tmp_path / "population")
+    facts = learn_workload_model(
+        jax.random.key(0), archive, DAYS, PopulationConfig("none"), tmp_path / "population"
+    )
     assert facts == {"kind": "none"}
     assert not (tmp_path / "population").exists()
     with pytest.raises(ProductError, match="none was asked for"):
-        load_asking(tmp_path / "population")
+        load_workload_model(tmp_path / "population")

@@ -1,4 +1,4 @@
-"""Who asks, and when, as part of a twin: learned from the training days, kept in a folder of its own.
+"""The workload model, as part of a twin: learned from the training days, kept in a folder of its own.
 
 What a log cannot support is not learned, and said: with fewer than `MIN_TRAINED` agents the rows themselves are drawn
 again instead of a network (`fallback`); with fewer rows or arrivals than the methods ask for there is no population
@@ -43,11 +43,11 @@ OnLook = Callable[[int, int, dict[str, float]], Any]
 
 @dataclass(frozen=True)
 class PopulationConfig:
-    """How a twin learns who asks, and when.
+    """How a twin learns its workload model.
 
     Attributes:
         kind: A method of `twin.population`; "none" for a twin that replays logged arrivals only.
-        alpha, beta: Weights of the entropy and of the KL of columns in the loss of a trained method (paper 000,
+        alpha, beta: Weights of the entropy and of the KL of columns in the loss of a trained method (Xiong et al.,
             equation 4); the method's own where absent. `kind = "gan_smmsg_paper"` has both at 1.
         num_rounds: Rounds of a trained method at most; the method's own where absent.
         rows_an_agent: Requests taken of every agent and day, at most.
@@ -97,7 +97,7 @@ class PopulationConfig:
         return MAKERS[self.kind](replace(made.config, **changed))
 
 
-class Asking(NamedTuple):
+class WorkloadModel(NamedTuple):
     """A population of a twin."""
 
     model: PopulationModel
@@ -105,7 +105,7 @@ class Asking(NamedTuple):
     facts: dict[str, Any]
 
 
-def learn_asking(
+def learn_workload_model(
     key: Array,
     archive: Archive,
     days: Sequence[dt.date],
@@ -113,7 +113,7 @@ def learn_asking(
     folder: Path,
     on_look: OnLook | None = None,
 ) -> dict[str, Any]:
-    """Learns who asks, and when, and writes it into `folder`; nothing where the configuration says "none".
+    """Learns the workload model, and writes it into `folder`; nothing where the configuration says "none".
 
     Args:
         key: PRNG key; the same key gives the same bits.
@@ -141,13 +141,13 @@ def learn_asking(
     return facts
 
 
-def load_asking(folder: Path) -> Asking:
-    """Reads what `learn_asking` wrote.
+def load_workload_model(folder: Path) -> WorkloadModel:
+    """Reads what `learn_workload_model` wrote.
 
     Raises:
         ProductError: There is no population there, for the reason that was kept, or a file is damaged.
     """
-    facts = asking_facts(folder)
+    facts = workload_facts(folder)
     if facts["kind"] == NONE:
         why = facts.get("refusal", "none was asked for")
         raise ProductError(
@@ -156,10 +156,10 @@ def load_asking(folder: Path) -> Asking:
             advice="fit it on more days, with another [population] kind than none",
         )  # fmt: skip
     times = load_structure(folder / TIMES, ArrivalModel(*(0 for _ in ArrivalModel._fields)))
-    return Asking(load_population(folder, METHODS), times, facts)
+    return WorkloadModel(load_population(folder, METHODS), times, facts)
 
 
-def asking_facts(folder: Path) -> dict[str, Any]:
+def workload_facts(folder: Path) -> dict[str, Any]:
     """The facts of a population's folder; kind "none" where there is no such folder.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 from logs_schema.errors import ProductError
 from logs_schema.product import verify
 from twin.arrays import load_structure, save_arrays
-from twin.ordering.population import DAY_S, Population, fit_population
+from twin.ordering.population import DAY_S, JobPopulation, fit_population
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.types import Jobs, Pool
 from twin.problems import ORDERING, refuse_other_problem
@@ -30,7 +30,7 @@ class QueueTwin(NamedTuple):
         past: all jobs that had arrived by the end of the last of them, as far as they were known (`known_by`).
     """
 
-    population: Population
+    population: JobPopulation
     pool: Pool
     first_day: int
     num_days: int
@@ -88,14 +88,14 @@ def load_queue_twin(folder: Path) -> QueueTwin:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _other_version(folder / QUEUE, str(error)) from error
-    population = Population(*load_structure(folder / POPULATION, Population(*[0] * len(Population._fields))))  # type: ignore[arg-type]
+    population = JobPopulation(**load_structure(folder / POPULATION, dict.fromkeys(JobPopulation._fields, 0)))
     columns = load_structure(folder / PAST, dict.fromkeys(_COLUMNS, 0))
     columns["request_id"] = columns["request_id"].astype(object)
     _check(folder, population, columns, days[1])
     return QueueTwin(population, pool, *days, Jobs(**columns, origin_us=origin_us, counts=counts))
 
 
-def _check(folder: Path, population: Population, columns: dict[str, np.ndarray], num_days: int) -> None:
+def _check(folder: Path, population: JobPopulation, columns: dict[str, np.ndarray], num_days: int) -> None:
     """Lengths that belong together, and places within them; ProductError."""
     num_jobs, num_users = len(population.run_s), len(population.user_agent)
     num_visits = len(population.visit_user)

@@ -8,7 +8,7 @@ import pytest
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.doubt import disagreement
+from twin.placement.disagreement import disagreement
 from twin.placement.encode import cut_windows
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers, num_inputs
 from twin.placement.outcome_model import NUM_OUTPUTS
@@ -43,7 +43,7 @@ def ensemble(first: float, second: float) -> AnswerModel:
 
 
 @jax.jit
-def lived(key):
+def episodes(key):
     answers = learned_answers(ENCODING, CONFIG, ensemble(0.5, 0.5))
     arrivals = replayed_arrivals(WINDOWS)
     response = drawn_response(CLUSTER, ENCODING.problem.depth, arrivals, answers)
@@ -53,21 +53,21 @@ def lived(key):
 
 
 @pytest.fixture(scope="module")
-def doubt_of():
+def disagreement_of():
     """The doubt about some members' answers along one trajectory."""
-    trajectory = lived(jax.random.key(0))
+    trajectory = episodes(jax.random.key(0))
     return jax.jit(lambda model: disagreement(jax.random.key(1), ENCODING, CONFIG, model, trajectory))
 
 
-def test_members_that_agree_leave_no_doubt(doubt_of):
-    doubt = doubt_of(ensemble(0.6, 0.6))
-    assert doubt.shape == (32, 1, 64)
-    np.testing.assert_array_equal(doubt, 0.0)
+def test_members_that_agree_leave_no_doubt(disagreement_of):
+    uncertainty = disagreement_of(ensemble(0.6, 0.6))
+    assert uncertainty.shape == (32, 1, 64)
+    np.testing.assert_array_equal(uncertainty, 0.0)
 
 
-def test_the_doubt_is_the_deviation_of_what_the_members_expect(doubt_of):
+def test_the_doubt_is_the_deviation_of_what_the_members_expect(disagreement_of):
     """With common draws member one's success implies member two's, so their means differ by the share in between."""
-    doubt = np.asarray(doubt_of(ensemble(0.3, 0.9)))
-    assert abs(doubt.mean() - 0.6 / 2) < 0.01
-    assert doubt.min() >= 0.0
-    assert doubt.max() <= 0.5
+    uncertainty = np.asarray(disagreement_of(ensemble(0.3, 0.9)))
+    assert abs(uncertainty.mean() - 0.6 / 2) < 0.01
+    assert uncertainty.min() >= 0.0
+    assert uncertainty.max() <= 0.5

@@ -1,7 +1,9 @@
-"""How much the members of the ensemble disagree on what a decision is worth: the twin's doubt, decision by decision.
+"""How much the members of the ensemble disagree on what a decision is worth: the twin's uncertainty, decision by
+decision.
 
-Each member answers the same offers with the same draws of chance; what is left between them is the doubt of the model.
-Source: Yu et al. 2020 (MOPO), with the deviation of the members' expected rewards as the penalty.
+Each member answers the same offers with the same draws of chance; what is left between them is the epistemic
+uncertainty of the model. Source: Yu et al. 2020 (MOPO), with the deviation of the members' expected rewards as the
+penalty.
 """
 
 import jax
@@ -44,11 +46,11 @@ def disagreement(
     """
     problem, unit_s = placement(encoding.cluster, encoding.problem), encoding.problem.time_unit_s
     seen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:-1], 0, -2), trajectory.global_observation)
-    facts = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), trajectory.facts)
-    room_s = jnp.moveaxis(trajectory.note, 0, -2)
-    inputs = answer_inputs(encoding.cluster, Observation(*seen), facts.node, room_s, unit_s)
+    decision_info = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), trajectory.decision_info)
+    availability_s = jnp.moveaxis(trajectory.response_aux, 0, -2)
+    inputs = answer_inputs(encoding.cluster, Observation(*seen), decision_info.node, availability_s, unit_s)
     low = float(np.finfo(np.float32).tiny)
-    uniforms = jax.random.uniform(key, (NUM_DRAWS, NUM_UNIFORMS, *facts.node.shape), minval=low)
+    uniforms = jax.random.uniform(key, (NUM_DRAWS, NUM_UNIFORMS, *decision_info.node.shape), minval=low)
     limits_s = (model.longest_wait_s, model.longest_run_s)
     network = answer_network(config)
 
@@ -56,8 +58,8 @@ def disagreement(
         answers = answer_parameters(apply(network, parameters, inputs), inputs)
 
         def once(uniforms: Array) -> Array:
-            fate = as_fate(sample_answer(answers, uniforms, unit_s, limits_s), facts.arrival_s)
-            return problem.reward(facts, PlacementOutcome(fate.start_s, fate.finish_s, fate.status))
+            fate = as_fate(sample_answer(answers, uniforms, unit_s, limits_s), decision_info.arrival_s)
+            return problem.reward(decision_info, PlacementOutcome(fate.start_s, fate.finish_s, fate.status))
 
         return jnp.mean(jax.lax.map(once, uniforms), axis=0)
 

@@ -18,12 +18,13 @@ from twin.placement.types import EMPTY, Cluster, PlacementState
 _TOLERANCE = 1e-5
 
 
-def room_in_s(cluster: Cluster, state: PlacementState, node: Array) -> Array:
+def time_to_availability_s(cluster: Cluster, state: PlacementState, node: Array) -> Array:
     """Seconds until the requests already on a node leave room for the one in hand.
 
     Args:
         cluster: For the capacities; what a node has without limit never lacks.
-        state: With every fate that is drawn already filled in (`Response.foretell`); leaves [..., *streams]. Where the
+        state: With every fate that is drawn already filled in (`Response.resolve_pending`); leaves [..., *streams].
+            Where the
             end of a request is not known, its expected run time stands in.
         node: [seats, *streams] int32, the offers.
 

@@ -11,7 +11,8 @@ Each mean of `n` values counts `n / (n + within / between)`, `within` the varian
 their true means, both estimated from the same log: few values, or groups no more unlike than chance makes them, say
 little (empirical Bayes; B. Efron and C. Morris, Stein's estimation rule and its competitors, 1973).
 
-In service the ratios of runs go on being learned: every run that ends moves its pair's by `FOLLOW` of what it differs.
+In service the ratios of runs go on being learned: every run that ends moves its pair's by `ADAPTATION_RATE` of what it
+differs.
 """
 
 from typing import Any, NamedTuple
@@ -22,10 +23,11 @@ OFFER_KINDS = ("home", "elsewhere", "cloud")
 """Where an offer lies: at the site of arrival, at another one, in the cloud of another one."""
 MAX_AGENTS = 10_000
 """Agents kept, the most frequent first."""
-FOLLOW = 0.2
-"""Weight of the latest run in what is usual of its service on its node, for a policy in service. Chosen on `kmps`: on
-day 0, where nothing is to be learned, and after a month, where much is, .1, .2 and .4 differed by .002 at most."""
-MOST_NEWS = 1.0
+ADAPTATION_RATE = 0.2
+"""Weight of the latest run in what is the mean run time of its service on its node, for a policy in service. Chosen on
+`kmps`: on day 0, where nothing is to be learned, and after a month, where much is, .1, .2 and .4 differed by .002 at
+most."""
+MAX_LOG_ERROR = 1.0
 """Of the logarithm of a run time: one run that took ten times as long counts as one that took e times as long."""
 _TELLING = 0.02
 """An agent is kept whose acceptance of some kind of offer is this far from its scenario's."""
@@ -39,7 +41,7 @@ class Acceptance(NamedTuple):
     of_scenario: np.ndarray
 
 
-def nothing_usual(num_services: int, num_nodes: int, num_scenarios: int) -> dict[str, Any]:
+def without_history(num_services: int, num_nodes: int, num_scenarios: int) -> dict[str, Any]:
     """The fields of a `Cluster` of which no log has told anything: all runs as expected, all offers accepted."""
     return {
         "run_ratio": np.ones((num_services, num_nodes)),

@@ -8,7 +8,7 @@ from evaluation.certify.arrival_statistics import PARTS_OF_DAY, arrival_statisti
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, combine, not_applicable
 from evaluation.certify.queues.held_out import HeldOutWeeks
-from evaluation.certify.queues.living import LivedWeek
+from evaluation.certify.queues.replayed_weeks import ReplayedWeek
 from evaluation.certify.resampled import Units, kl_of_codes, mean_of
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import PAIR_BINS, Trio, keep, two_sample_lines
@@ -18,7 +18,7 @@ from twin.ordering.population import DAY_S
 from twin.ordering.population_check import stretch_figures
 from twin.ordering.types import Jobs
 
-SECTION = "who asks, and when"
+SECTION = "workload model"
 ANSWERS = "run times given the request"
 PROCESSORS, REQUESTED, RUN, ACCURACY, HOUR = (
     "processors",
@@ -36,7 +36,7 @@ OF_USERS = ("users", "memory of users")
 HIDDEN = "the log does not say who asked"
 
 
-def asking_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
+def workload_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
     """Lines of the jobs as a table of columns, one by one and together."""
     return two_sample_lines(SECTION, keep(trio, COLUMNS), COLUMNS, config)
 
@@ -53,9 +53,9 @@ def answer_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
 
 
 def arrival_lines(
-    real: Sequence[LivedWeek],
-    twin: Sequence[LivedWeek],
-    other: Sequence[LivedWeek],
+    real: Sequence[ReplayedWeek],
+    twin: Sequence[ReplayedWeek],
+    other: Sequence[ReplayedWeek],
     chosen: HeldOutWeeks,
     processors: float,
     config: CertifyConfig,
@@ -84,7 +84,7 @@ def arrival_lines(
 
 
 def jobs_trio(
-    real: Sequence[LivedWeek], twin: Sequence[LivedWeek], other: Sequence[LivedWeek], num_units: int
+    real: Sequence[ReplayedWeek], twin: Sequence[ReplayedWeek], other: Sequence[ReplayedWeek], num_units: int
 ) -> Trio:
     """The jobs that count, as tables of columns; durations as `log(1 + seconds)`."""
     return Trio(_together(real), _together(twin), _together(other), num_units)
@@ -120,8 +120,8 @@ def _given_name(given: str) -> str:
     return f"KL of {ACCURACY}, given {given}"
 
 
-def _says_who(weeks: Sequence[LivedWeek]) -> bool:
-    return any(np.any(lived.week.jobs.agent[lived.rows] >= 0) for lived in weeks)
+def _says_who(weeks: Sequence[ReplayedWeek]) -> bool:
+    return any(np.any(replayed.week.jobs.agent[replayed.rows] >= 0) for replayed in weeks)
 
 
 def _given_line(trio: Trio, given: str, config: CertifyConfig) -> Line:
@@ -147,11 +147,11 @@ def _given_line(trio: Trio, given: str, config: CertifyConfig) -> Line:
     )  # fmt: skip
 
 
-def _figures(weeks: Sequence[LivedWeek], chosen: HeldOutWeeks, processors: float) -> dict[str, np.ndarray]:
+def _figures(weeks: Sequence[ReplayedWeek], chosen: HeldOutWeeks, processors: float) -> dict[str, np.ndarray]:
     """[units] of every figure; NaN where there are too few jobs to say."""
     rows = []
-    for lived in weeks:
-        week, jobs = lived.week, lived.week.jobs
+    for replayed in weeks:
+        week, jobs = replayed.week, replayed.week.jobs
         for part in range(chosen.units_per_week):
             first_day, length_s = week.first_day + part * chosen.unit_days, chosen.unit_days * DAY_S
             told = stretch_figures(jobs, first_day, chosen.unit_days, processors)
@@ -166,10 +166,10 @@ def _figures(weeks: Sequence[LivedWeek], chosen: HeldOutWeeks, processors: float
     return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
 
 
-def _together(weeks: Sequence[LivedWeek]) -> Units:
-    tables = [_table(lived.week.jobs, lived.rows) for lived in weeks]
+def _together(weeks: Sequence[ReplayedWeek]) -> Units:
+    tables = [_table(replayed.week.jobs, replayed.rows) for replayed in weeks]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-    return Units(Sample(columns, {}), np.concatenate([lived.unit for lived in weeks]))
+    return Units(Sample(columns, {}), np.concatenate([replayed.unit for replayed in weeks]))
 
 
 def _table(jobs: Jobs, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -8,12 +8,12 @@ from typing import cast
 import jax
 import pytest
 
-from evaluation.comparison.bootstrap import BootstrapConfig
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.configuration import JudgeConfig
-from evaluation.judges.unsupported import lacks, unsaid, without
-from evaluation.judges.user_policies import Entered
-from evaluation.judges.windows import Judge, Trial
+from evaluation.judges.unsupported import lacks, unspecified, without
+from evaluation.judges.user_policies import PolicyEntries
+from evaluation.judges.windows import Evaluation, Judge
 from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
 from evaluation.problems.placement import comparing
 from logs_schema import NODES, REQUESTS, Archive, ArchiveWriter
@@ -59,10 +59,10 @@ def archive_of(folder: Path, *changes: dict[str, object]) -> Archive:
 
 
 def test_what_no_request_says_is_named(tmp_path: Path) -> None:
-    assert unsaid(archive_of(tmp_path / "all", {}, {**NEVER, "status": "unknown"}), [DAY]) == {}
-    silent = unsaid(archive_of(tmp_path / "none", {**NEVER, "status": "unknown"}), [DAY])
+    assert unspecified(archive_of(tmp_path / "all", {}, {**NEVER, "status": "unknown"}), [DAY]) == {}
+    silent = unspecified(archive_of(tmp_path / "none", {**NEVER, "status": "unknown"}), [DAY])
     assert set(silent) == {"answers", "waits", "run_times", "statuses"}
-    told = unsaid(archive_of(tmp_path / "refused", {"accepted": None, "status": "rejected"}), [DAY])
+    told = unspecified(archive_of(tmp_path / "refused", {"accepted": None, "status": "rejected"}), [DAY])
     assert "answers" not in told  # who is turned away has answered
 
 
@@ -71,7 +71,7 @@ def test_days_without_what_the_main_metric_needs_are_not_estimated(
 ) -> None:
     """Of a log without ends only refusals are settled: every policy would be worth nothing, and surely so."""
     said, silent = (
-        unsaid(archive_of(tmp_path / name, *changes), [DAY])
+        unspecified(archive_of(tmp_path / name, *changes), [DAY])
         for name, changes in (
             ("said", ({}, {"finish": None, "status": "unknown"})),
             ("silent", ({"finish": None, "status": "unknown"}, {**NEVER, "status": "rejected"})),
@@ -88,18 +88,18 @@ def test_days_without_what_the_main_metric_needs_are_not_estimated(
     twin = cast(PlacementTwin, SimpleNamespace(encoding=encoding, windows=windows[0]))
     case = comparing.Case(
         archive, twin, cast(Schedulers, SimpleNamespace(rules={})),
-        ShiftPlan((DAY,), ()), JudgeConfig(), BootstrapConfig(),
+        ShiftPlan((DAY,), ()), JudgeConfig(), IntervalConfig(),
     )  # fmt: skip
     notes: list[str] = []
     shifts = [TestDays(1, (DAY,), None)]
-    assert comparing._off_policy(case, shifts, windows, Entered(), notes, SilentProgress()) == []
+    assert comparing._off_policy(case, shifts, windows, PolicyEntries(), notes, SilentProgress()) == []
     assert notes == ["shift 1d: no off-policy estimates (the log does not say when requests ended)"]
 
 
 def test_metrics_of_what_was_not_said_do_not_apply() -> None:
-    trial = Trial(made_decisions(3, missing={"agents": "hidden"}), None, 0)
-    judge = without(Judge("replay", lambda key, candidates: [trial]), {"answers": "no answers"})
-    found = judge.try_out(jax.random.key(0), [])[0].decisions
+    result = Evaluation(made_decisions(3, missing={"agents": "hidden"}), None, 0)
+    judge = without(Judge("replay", lambda key, candidates: [result]), {"answers": "no answers"})
+    found = judge.evaluate(jax.random.key(0), [])[0].decisions
     assert found.missing == {"agents": "hidden", "answers": "no answers"}
     assert isinstance(ACCEPTED_RATIO.compute(found), NotApplicable)
     assert not any(isinstance(metric.compute(found), NotApplicable) for metric in (MEAN_WAIT, ON_TIME))
