@@ -9,7 +9,7 @@ import pytest
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.networks import example_of
-from offline_rl.together import group_example, together
+from offline_rl.together import group_example, in_turns, together
 from offline_rl.training_loop import in_twin, train
 from tests.two_clocks import FRAME, GROUPS, NUM_DEPLOYED, SLOT_S, WORTH, two_clocks
 from twin.adapters import stepwise
@@ -118,9 +118,8 @@ def test_an_end_between_two_decisions_is_the_end_of_the_first():
     np.testing.assert_array_equal(open_end.elapsed_s[:, 0], [4.0, 4.0, 4.0, 2.0])
 
 
-def test_dispatchers_and_orchestrator_learn_what_is_best_together():
-    system = two_clocks()
-    example = example_of(system)
+def learners():
+    """A small learner for each group."""
     config = PPOConfig(
         horizon_s=0.1,
         learning_rate=1e-2,
@@ -129,10 +128,20 @@ def test_dispatchers_and_orchestrator_learn_what_is_best_together():
         actor_hidden=(16,),
         critic_hidden=(16,),
     )
-    learner = together(
-        {name: ppo(group_example(example, name), config) for name in GROUPS}, {"orchestrate": NUM_FRAMES}
-    )
-    state, info = train(KEY, learner, in_twin(system, LENGTH, (32,)), 60)
+    example = example_of(two_clocks())
+    return {name: ppo(group_example(example, name), config) for name in GROUPS}
+
+
+@pytest.mark.parametrize(
+    ("learner", "num_updates"),
+    [
+        (together(learners(), {"orchestrate": NUM_FRAMES}), 60),
+        pytest.param(in_turns(learners(), 5, {"orchestrate": NUM_FRAMES}), 120, marks=pytest.mark.slow),
+    ],
+)
+def test_dispatchers_and_orchestrator_learn_what_is_best(learner, num_updates):
+    system = two_clocks()
+    state, info = train(KEY, learner, in_twin(system, LENGTH, (32,)), num_updates)
     best = WORTH.max(axis=1)
     run = jax.jit(lambda key: rollout(key, system, learner.greedy(state), LENGTH, (64,)))
     trajectory = jax.tree.map(np.asarray, run(jax.random.key(1)))
@@ -145,8 +154,34 @@ def test_dispatchers_and_orchestrator_learn_what_is_best_together():
     np.testing.assert_allclose(
         trajectory.reward["orchestrate"][::FRAME, 0], (FRAME - 1) * best[kind[::FRAME]], rtol=1e-5
     )
-    assert float(info["orchestrate"].settled.min()) == 1.0
+    assert float(info["orchestrate"].settled[0 if num_updates == 60 else 5]) == 1.0
     assert float(info["dispatch"].reward[0]) < 0.5
+
+
+def test_in_turns_one_group_learns_while_the_other_stays_as_it_was():
+    learner = in_turns(learners(), 1, {"orchestrate": NUM_FRAMES})
+    state = jax.jit(learner.init)(KEY)
+    step = jax.jit(learner.step)
+    run = jax.jit(lambda key: rollout(key, two_clocks(), learner.policy(state), LENGTH, (4,)))
+    trajectory = run(KEY)
+
+    def moved(before, after):
+        return {
+            name: any(
+                not np.array_equal(*pair)
+                for pair in zip(
+                    jax.tree.leaves(before.groups[name]), jax.tree.leaves(after.groups[name]), strict=True
+                )
+            )
+            for name in GROUPS
+        }
+
+    first, info = step(KEY, state, trajectory)
+    second, _ = step(KEY, first, trajectory)
+    assert moved(state, first) == {"dispatch": True, "orchestrate": False}
+    assert moved(first, second) == {"dispatch": False, "orchestrate": True}
+    assert float(info["orchestrate"].policy_loss) == 0.0
+    assert float(info["dispatch"].entropy) > 0.0
 
 
 def test_groups_that_are_not_there_and_adapters_of_one_kind_of_seat_say_so():
