@@ -37,6 +37,11 @@ def partition(table_name: str, day: date | None) -> str:
     return f"table={table_name}/{middle}{PART}"
 
 
+def number_of(day: date) -> int:
+    """Days since 1970-01-01 of a date."""
+    return day.toordinal() - _EPOCH
+
+
 def date_of(num_days: int) -> date:
     """The date that lies this many days after 1970-01-01."""
     return date.fromordinal(_EPOCH + num_days)

@@ -25,9 +25,10 @@ from offline_rl.onnx_graph import graph_of
 from offline_rl.questions import asked_rows, drawn_questions, write_questions
 from offline_rl.rules.actor import rule_actor
 from offline_rl.rules.residual import residual
+from offline_rl.runner.form import Answered
+from offline_rl.runner.forms import form_of
 from offline_rl.runner.loading import prove
 from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph
-from offline_rl.runner.questions import Answered, asked_by
 from offline_rl.scorer import ScorerConfig, scorer
 from twin.contracts import PyTree
 
@@ -66,9 +67,9 @@ def export_policy(
     """
     arrays = named_arrays(params)
     check_shapes(arrays, contract, where="the policy's parameters")
-    asked = asked_by(ExportedPolicy(contract, "", numpy_network(arrays, contract)))
-    rng = np.random.default_rng(seed or 0)
-    questions, answers = ([], []) if asked is None else drawn_questions(contract, asked, rng)
+    form, rng = form_of(contract.problem), np.random.default_rng(seed or 0)
+    exported = ExportedPolicy(contract, "", numpy_network(arrays, contract))
+    questions, answers = ([], []) if form is None else drawn_questions(exported, form, rng)
     golden = golden_decisions(params, contract, observed, rng, answers)
     graph = graph_of(arrays, contract)
     with writing(
@@ -78,7 +79,7 @@ def export_policy(
         write_network(folder, arrays)
         (folder / GRAPH).write_bytes(graph)
         np.savez(folder / GOLDEN, allow_pickle=False, **golden)
-        if asked is not None:
+        if form is not None:
             write_questions(folder, questions)
         for build in (from_arrays, from_graph):
             prove(ExportedPolicy(contract, "", build(folder, contract)), folder)

@@ -62,22 +62,36 @@ def test_the_reader_of_imports_sees_every_form():
     assert names == ["a.b", "c", "d.e", "twin", "twin.placement.i"]
 
 
-def test_no_command_or_job_branches_on_a_problems_name():
-    """Problems are reached through their kits: only a problem's own files know what it is called."""
-    names = {"PLACEMENT", "ORDERING", "placement", "ordering"}
+def test_nothing_branches_on_a_problems_name():
+    """Problems are reached through their records (kits, serving forms, fits): no comparison with a problem's name."""
+    names = {"placement", "ordering", "assignment", "orchestration", "autoscaling", "batches"}
 
     def is_name(node: ast.expr) -> bool:
-        return (isinstance(node, ast.Name) and node.id in names) or (
-            isinstance(node, ast.Constant) and node.value in names
+        if isinstance(node, ast.Constant):
+            return node.value in names
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            return any(map(is_name, node.elts))
+        called = (
+            node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
         )
+        return called.isupper() and called.lower() in names
 
-    found = []
-    for file in sorted((ROOT / "evaluation").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            compared = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-            if any(map(is_name, compared)):
-                found.append(f"{file.relative_to(ROOT)}:{node.lineno}")
-    assert found == []
+    def compared(source: str) -> list[int]:
+        found = []
+        for node in ast.walk(ast.parse(source)):
+            sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            sides += [node.value] if isinstance(node, ast.MatchValue) else []
+            found += [node.lineno for _ in filter(is_name, sides)]
+        return found
+
+    assert compared("a == 'ordering'\nb in ('placement', 'c')\nmatch d:\n    case 'batches': pass") == [
+        1,
+        2,
+        4,
+    ]
+    files = [file for floor in FLOORS for file in sorted((ROOT / floor).rglob("*.py"))]
+    places = [(file, line) for file in files for line in compared(file.read_text(encoding="utf-8"))]
+    assert [f"{file.relative_to(ROOT)}:{line}" for file, line in places] == []
 
 
 def test_a_class_name_means_one_thing_in_the_whole_house():

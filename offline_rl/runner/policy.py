@@ -21,6 +21,7 @@ from offline_rl.contract import FeatureFacts
 from offline_rl.numpy_networks import MASKED_LOGIT
 from offline_rl.runner import features, reading, table
 from offline_rl.runner.descriptions import Decision, Explanation, Node, OutOfRange, Request, described
+from offline_rl.runner.form import refuse_other_problem
 from offline_rl.runner.ledger import Ledger
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.setting import RESOURCES, PlacementSetting, parse_setting
@@ -67,6 +68,9 @@ class Ranges:
         return num_outside if rows is None or not num_outside else int(np.count_nonzero(outside[rows]))
 
 
+PROBLEM = "placement"
+
+
 class Policy:
     """A placement policy of a bundle; safe to share between threads.
 
@@ -79,12 +83,7 @@ class Policy:
 
     def __init__(self, exported: ExportedPolicy) -> None:
         contract = exported.contract
-        if contract.problem != "placement":
-            raise ProductError(
-                f"the bundle does not decide placements but '{contract.problem}'",
-                allowed="placement",
-                advice="decide from arrays: offline_rl.runner.load_network",
-            )
+        refuse_other_problem(contract, PROBLEM)
         self.exported, self.contract = exported, contract
         self.setting: PlacementSetting = parse_setting(contract.setting)
         self.vocabulary = table.vocabulary_of(self.setting)

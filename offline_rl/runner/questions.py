@@ -5,34 +5,19 @@ estimates, units, the names of decisions) is proved by plain descriptions taken 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from logs_schema.errors import ProductError, SchedtwinError
+from logs_schema.errors import SchedtwinError
 from offline_rl.bundle import QUESTIONS, TOLERANCE, first_disagreement
 from offline_rl.contract import read_json, refusing
-from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy, differs
-from offline_rl.runner.policy import Policy
-from offline_rl.runner.queue import QueuePolicy, RunningJob, UserPast, WaitingJob
+from offline_rl.runner.form import Answered, Question
+from offline_rl.runner.forms import form_of
+from offline_rl.runner.network import ExportedPolicy, differs
 
 MIN_QUESTIONS = 4
 """Least number in a bundle."""
-Question = Mapping[str, Any]
-"""Plain JSON. Placement: `nodes` (all choices of the contract, in order), `request`, `clock_s`. Ordering: `waiting`,
-`running` and `users` by name, as lists of what their dataclasses hold, and `clock_s`."""
-
-
-class Answered(NamedTuple):
-    """What became of a question."""
-
-    choices: np.ndarray  # [rows, F] float32; fewer rows than the contract's choices where fewer jobs wait
-    context: np.ndarray  # [R] float32
-    legal: np.ndarray  # [rows] bool
-    logits: np.ndarray  # [rows] float32
-    action: int  # the contract's choice; NOTHING_LEGAL where there is none
 
 
 def asked_by(policy: ExportedPolicy) -> Callable[[Question], Answered] | None:
@@ -41,9 +26,8 @@ def asked_by(policy: ExportedPolicy) -> Callable[[Question], Answered] | None:
     Raises:
         ProductError: The contract's setting cannot be, or the features are none of this runner's.
     """
-    if policy.contract.problem == "placement":
-        return partial(_placed, Policy(policy))
-    return partial(_ordered, QueuePolicy(policy)) if policy.contract.problem == "ordering" else None
+    form = form_of(policy.contract.problem)
+    return None if form is None else form.asked(policy)
 
 
 def read_questions(folder: Path) -> list[Question]:
@@ -101,32 +85,3 @@ def _disagreement(answered: Answered, row: Mapping[str, np.ndarray]) -> str:
         "action": row["action"][None]
     }
     return first_disagreement(answered.logits[None], np.array([answered.action]), expected)
-
-
-def _placed(policy: Policy, question: Question) -> Answered:
-    nodes, request, clock_s = question["nodes"], question["request"], question["clock_s"]
-    names = tuple(node["name"] for node in nodes)
-    if names != policy.contract.choices:
-        raise ProductError("a golden question is about other nodes than the contract's")
-    explained = policy.explain(nodes, request, clock_s)
-    decision = explained.decision
-    choices = [list(explained.features[name].values()) for name in names]
-    return Answered(
-        np.array(choices, np.float32),
-        np.array(list(explained.request.values()), np.float32),
-        decision.legal,
-        decision.scores,
-        NOTHING_LEGAL if decision.node is None else names.index(decision.node),
-    )
-
-
-def _ordered(policy: QueuePolicy, question: Question) -> Answered:
-    waiting = [WaitingJob(*one) for one in question["waiting"]]
-    running = [RunningJob(*one) for one in question["running"]]
-    users = {name: UserPast(*past) for name, past in question["users"].items()}
-    told = waiting, running, users, question["clock_s"]
-    choices, context = policy.features(*told)
-    legal = np.ones(choices.shape[:2], bool)
-    logits = policy.policy.logits(choices, context, legal)
-    action = policy.decide(*told)
-    return Answered(choices[0], context[0], legal[0], logits[0], NOTHING_LEGAL if action is None else action)

@@ -15,8 +15,10 @@ import numpy as np
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner import queue_rules
+from offline_rl.runner.form import refuse_other_problem
 from offline_rl.runner.network import ExportedPolicy
 
+PROBLEM = "ordering"
 PARTS = 1000
 FADING, BRIEF = 0.5, 6.0
 HORIZONS = (0.5, 2.0, 8.0, 32.0)
@@ -73,12 +75,7 @@ class QueuePolicy:
 
     def __init__(self, policy: ExportedPolicy) -> None:
         self.policy, self.setting = policy, policy.contract.setting
-        if policy.contract.problem != "ordering":
-            raise ProductError(
-                f"this bundle decides about {policy.contract.problem}, not the order of a queue",
-                allowed="a bundle of an ordering policy",
-                advice="load placement bundles with offline_rl.runner.load",
-            )
+        refuse_other_problem(policy.contract, PROBLEM)
         _refuse_other_setting(self.setting, len(policy.contract.choices))
         alone = [WaitingJob(0.0, 1.0, 1.0)]
         known = [*_of_jobs(alone, [], {}, 0.0, self.setting), *_of_pool(alone, [], 0.0, self.setting)]

@@ -86,7 +86,7 @@ def test_the_bundle_decides_as_the_best_does_away_from_where_edges_are_equal(mad
     choices = np.broadcast_to(np.log(cores)[None, :, None], (3, 3, 1))
     chosen = policy.decide(choices, np.log(size_mib)[:, None], np.ones((3, 3), bool))
     assert [policy.contract.choices[one] for one in chosen] == ["near", "middle", "far"]
-    with pytest.raises(ProductError, match="does not decide placements but 'batches'"):
+    with pytest.raises(ProductError, match="is of the problem 'batches', not 'placement'"):
         load(made / "bundle")
 
 

@@ -263,7 +263,7 @@ def test_foreign_contracts_are_refused(exported, tmp_path):
         runner.load_network(tmp_path / "nowhere")
     with pytest.raises(ProductError, match="unknown backend 'torch'"):
         runner.load_network(exported, "torch")
-    with pytest.raises(ProductError, match="does not decide placements but 'assignment'"):
+    with pytest.raises(ProductError, match="is of the problem 'assignment', not 'placement'"):
         runner.load(exported)
 
 

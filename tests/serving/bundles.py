@@ -12,7 +12,7 @@ from offline_rl.onnx_graph import graph_of
 from offline_rl.questions import asked_rows, drawn_questions, write_questions
 from offline_rl.runner.features import NODE_FEATURES
 from offline_rl.runner.network import ExportedPolicy
-from offline_rl.runner.questions import asked_by
+from offline_rl.runner.placement_form import PLACEMENT_FORM
 from offline_rl.runner.setting import parse_setting
 from offline_rl.runner.table import request_feature_names, vocabulary_of
 
@@ -82,9 +82,7 @@ def make_bundle(
         for name, shape in wanted_shapes(contract).items()
     }
     network = numpy_network(arrays, contract)
-    asked = asked_by(ExportedPolicy(contract, "", network))
-    assert asked is not None
-    questions, answers = drawn_questions(contract, asked, rng)
+    questions, answers = drawn_questions(ExportedPolicy(contract, "", network), PLACEMENT_FORM, rng)
     seen = asked_rows(answers, contract)
     logits = network(*seen)
     golden = dict(zip(GOLDEN_ARRAYS, (*seen, logits, logits.argmax(1)), strict=True))

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
+from twin.ordering.types import OrderingError, Pool
 
 NODES_OF_JOBS = ("ran_node", "ran_nodes", "offered_node")
 OUTSIDE = ("no_pool", "several_pools")
@@ -67,6 +68,49 @@ def rows_of_pool(archive: Archive, rows: pa.Table, pool: str) -> tuple[pa.Table,
     counts = {rule: int(hit.sum()) for rule, hit in zip(OUTSIDE, outside, strict=True)}
     own = names.index(pool)
     return rows.filter(pa.array((lowest == own) & (highest == own))), counts
+
+
+def pool_of(
+    archive: Archive, processors: float | None, *, name: str | None = None, easy: bool = False
+) -> Pool:
+    """One pool of an archive.
+
+    Args:
+        archive: the archive.
+        processors: how many; those of the pool's nodes if None.
+        name: which pool; None where the archive is one.
+        easy: whether to backfill.
+
+    Raises:
+        ConfigError: no such pool, or several of which none is named.
+        OrderingError: the archive does not say how large it is.
+    """
+    sizes = pool_sizes(archive)
+    if name is not None:
+        refuse_unknown(archive, tuple(sizes), name)
+    elif len(sizes) > 1:
+        raise ConfigError(
+            f"the archive has {len(sizes)} pools, each a queue of its own",
+            where=f"{archive.path}, table nodes, column node_class",
+            allowed=", ".join(f"{one} ({size:g} processors)" for one, size in sizes.items()),
+            advice="choose one where the queue is named: "
+            f'--pool {next(iter(sizes))} of fit, order, replay and refresh, or pool = "{next(iter(sizes))}" in [order]',
+        )
+    if processors is None:
+        processors = _processors(archive) if name is None else sizes[name]
+    return Pool(processors, easy, name)
+
+
+def _processors(archive: Archive) -> float:
+    processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
+    if not processors > 0.0:
+        raise OrderingError(
+            "the archive does not say how large the machine is",
+            where=f"{archive.path}, table nodes",
+            allowed="at least one node",
+            advice="give --processors",
+        )
+    return processors
 
 
 def refuse_unknown(archive: Archive, names: tuple[str, ...], pool: str) -> None:

@@ -12,13 +12,14 @@ import numpy as np
 
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError, first
+from logs_schema.logged_days import LoggedDays
 from logs_schema.product import MANIFEST
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows, read_rows
-from twin.placement.encoding import Encoding, day_start_s
+from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 from twin.placement.fit import FitProgram, FitReport, fit_answers, fit_program
 from twin.placement.history import labelled_offers, offer_program, replay_log
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
@@ -108,6 +109,22 @@ class PlacementTwin:
             load_windows(folder / "windows.npz"),
             load_structure(folder / "fit.npz", report),
         )
+
+
+def fit_days(
+    days: LoggedDays, *, seed: int = 0, config: AnswerConfig | None = None, num_steps: int = 128
+) -> PlacementTwin:
+    """A twin of some days of a log.
+
+    Args:
+        days: To learn from; what happened after the last of them is not looked at.
+        seed: Of the fit.
+        config: Of the ensemble of answers.
+        num_steps: Requests per window.
+    """
+    encoding = fit_encoding(days.archive, days.days)
+    key = jax.random.key(seed)
+    return fit_twin(key, days.archive, encoding, days.days, config or AnswerConfig(), num_steps=num_steps)
 
 
 class Rollouts(NamedTuple):

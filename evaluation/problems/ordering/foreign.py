@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from evaluation.jobs.products import holds_training, refuse_other_days
-from evaluation.problems.ordering.replaying import pool_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from twin.ordering.jobs import read_jobs
+from twin.ordering.pools import pool_of
 from twin.ordering.types import OrderingError
 
 FIT_POOL = "archive_processors"

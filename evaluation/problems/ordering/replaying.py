@@ -5,8 +5,6 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayReport
 from evaluation.problems.ordering.summary import summarise
 from evaluation.problems.ordering.weeks import WeeksConfig, begin_schedule, cut_week, earlier, warm_earlier
@@ -14,10 +12,10 @@ from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from twin.ordering.jobs import clairvoyant, read_jobs
-from twin.ordering.pools import pool_sizes, refuse_unknown
+from twin.ordering.pools import pool_of, pool_sizes
 from twin.ordering.replay import replay
 from twin.ordering.rules import RULES, Rule
-from twin.ordering.types import Jobs, NoJobsError, OrderingError, Pool, Replayed, WarmStart
+from twin.ordering.types import Jobs, NoJobsError, Pool, Replayed, WarmStart
 
 if TYPE_CHECKING:
     from evaluation.problems.ordering.config import OrderConfig
@@ -157,49 +155,6 @@ def find_rule(name: str, *, suffix: str = "") -> Rule:
         + (f"; each also with {suffix}, for example {RULES[0].name}{suffix}" if suffix else ""),
         advice="choose one of these",
     )
-
-
-def pool_of(
-    archive: Archive, processors: float | None, *, name: str | None = None, easy: bool = False
-) -> Pool:
-    """One pool of an archive.
-
-    Args:
-        archive: the archive.
-        processors: how many; those of the pool's nodes if None.
-        name: which pool; None where the archive is one.
-        easy: whether to backfill.
-
-    Raises:
-        ConfigError: no such pool, or several of which none is named.
-        OrderingError: the archive does not say how large it is.
-    """
-    sizes = pool_sizes(archive)
-    if name is not None:
-        refuse_unknown(archive, tuple(sizes), name)
-    elif len(sizes) > 1:
-        raise ConfigError(
-            f"the archive has {len(sizes)} pools, each a queue of its own",
-            where=f"{archive.path}, table nodes, column node_class",
-            allowed=", ".join(f"{one} ({size:g} processors)" for one, size in sizes.items()),
-            advice="choose one where the queue is named: "
-            f'--pool {next(iter(sizes))} of fit, order, replay and refresh, or pool = "{next(iter(sizes))}" in [order]',
-        )
-    if processors is None:
-        processors = _processors(archive) if name is None else sizes[name]
-    return Pool(processors, easy, name)
-
-
-def _processors(archive: Archive) -> float:
-    processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
-    if not processors > 0.0:
-        raise OrderingError(
-            "the archive does not say how large the machine is",
-            where=f"{archive.path}, table nodes",
-            allowed="at least one node",
-            advice="give --processors",
-        )
-    return processors
 
 
 def queue_of(archive: Archive, config: "OrderConfig") -> tuple[Jobs, Pool]:
