@@ -85,8 +85,8 @@ def config_of(arguments: Namespace) -> "OrderConfig":
     from math import gcd
 
     from evaluation.problems.ordering.config import OrderConfig, quick
-    from evaluation.problems.ordering.programs import OrderTrainingConfig
     from evaluation.problems.ordering.weeks import WeeksConfig
+    from offline_rl.ordering.programs import OrderTrainingConfig
 
     weeks = WeeksConfig(
         num_train_days=arguments.days,

@@ -17,16 +17,11 @@ import numpy as np
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.decisions import Decisions
 from evaluation.metrics.metric import Metric, mean, quantile
+from twin.ordering.slowdown import bounded_slowdown
 
-THRESHOLD_S = 10.0
 LOST = 1000.0
 """Bounded slowdown of what was lost from sight."""
 _NEEDS = ("waits", "run_times")
-
-
-def bounded_slowdown(wait_s: np.ndarray, run_s: np.ndarray) -> np.ndarray:
-    """`max(1, (wait + run) / max(run, 10 s))` of waits and run times of any one shape."""
-    return np.maximum(1.0, (wait_s + run_s) / np.maximum(run_s, THRESHOLD_S))
 
 
 def has_slowdown(decisions: Decisions) -> np.ndarray:

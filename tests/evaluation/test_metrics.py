@@ -8,8 +8,8 @@ from hypothesis.extra.numpy import arrays
 
 from evaluation import metrics
 from evaluation.metrics.fairness import jain_index
-from evaluation.metrics.slowdown import bounded_slowdown
 from tests.evaluation.made import made_decisions
+from twin.ordering.slowdown import bounded_slowdown
 from twin.placement.bookkeeping import PlacementConfig, response_reward
 from twin.placement.types import (
     COMPLETED,

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from evaluation.problems.ordering.learned import Learned, learned_policies
-from evaluation.problems.ordering.learning import joined, mean_slowdown
 from evaluation.problems.ordering.playing import rule_policies
-from evaluation.problems.ordering.predicting import (
+from evaluation.problems.ordering.weeks import plan_weeks
+from logs_schema.errors import ConfigError
+from offline_rl.contract import NetworkFacts
+from offline_rl.export import named_arrays
+from offline_rl.numpy_networks import numpy_network
+from offline_rl.ordering.learning import joined, mean_slowdown
+from offline_rl.ordering.predicting import (
     HASTE_S,
     KNOTS,
     NETWORK,
@@ -24,12 +29,7 @@ from evaluation.problems.ordering.predicting import (
     scorer_of,
     seen_at,
 )
-from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, problem_config
-from evaluation.problems.ordering.weeks import plan_weeks
-from logs_schema.errors import ConfigError
-from offline_rl.contract import NetworkFacts
-from offline_rl.export import named_arrays
-from offline_rl.numpy_networks import numpy_network
+from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from offline_rl.ordering_contract import ordering_contract
 from tests.ordering.making import jobs_of
 from tests.ordering.test_learning_weeks import MONDAY, POOL, SHORT, busy_log

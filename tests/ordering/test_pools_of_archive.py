@@ -10,7 +10,6 @@ import pytest
 
 from evaluation import cli
 from evaluation.jobs.records import to_plain
-from evaluation.metrics.slowdown import bounded_slowdown
 from evaluation.problems.ordering.config import OrderConfig, as_settings
 from evaluation.problems.ordering.replay_report import write_waits
 from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
@@ -22,6 +21,7 @@ from twin.ordering.jobs import read_jobs
 from twin.ordering.pools import pool_sizes
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS, RULES
+from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Pool
 
 ALL_RULES = ReplayConfig(policies=tuple(rule.name for rule in RULES), easy=True)

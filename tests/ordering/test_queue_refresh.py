@@ -15,8 +15,6 @@ from evaluation.configuration import DaysConfig, load_config
 from evaluation.judges.contender import OtherSystemError
 from evaluation.problems.ordering.config import OrderConfig
 from evaluation.problems.ordering.exporting import export_order, load_order
-from evaluation.problems.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
-from evaluation.problems.ordering.programs import OrderTrainingConfig
 from evaluation.problems.ordering.replaying import EPOCH
 from evaluation.problems.ordering.weeks import WeeksConfig, log_days
 from evaluation.problems.refresh.config import RefreshConfig
@@ -27,6 +25,8 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress
+from offline_rl.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
+from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.runner import load_network
 from tests.evaluation.refreshing import (
     THRESHOLDS,

@@ -7,7 +7,9 @@ import pytest
 
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from evaluation.problems.ordering.exporting import export_order, load_order
-from evaluation.problems.ordering.predicting import (
+from logs_schema.errors import ProductError
+from offline_rl.errors import PolicyInputError
+from offline_rl.ordering.predicting import (
     NETWORK,
     SEEN,
     TIME_UNIT_S,
@@ -16,9 +18,7 @@ from evaluation.problems.ordering.predicting import (
     score_of,
     scorer_of,
 )
-from evaluation.problems.ordering.programs import OrderTrainingConfig
-from logs_schema.errors import ProductError
-from offline_rl.errors import PolicyInputError
+from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.runner import RunningJob, UserPast, WaitingJob, load, load_queue
 from tests.ordering.pooling import columns_of
 from tests.ordering.test_learning_weeks import busy_log

@@ -9,13 +9,13 @@ import pytest
 from evaluation import cli
 from evaluation.configuration import load_config
 from evaluation.jobs.products import load_comparison
-from evaluation.problems.ordering.learning import learn_index, samples_before
 from evaluation.problems.ordering.steps import build_queue_policy, load_queue_policy, training_of, weeks_after
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
+from offline_rl.ordering.learning import learn_index, samples_before
 from offline_rl.runner import WaitingJob, load_queue
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs

@@ -6,9 +6,9 @@ import pytest
 from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Cell, Comparison, Difference, ShiftFacts
 from evaluation.problems.ordering.exporting import OWN_ORDER, export_rule, exportable_rule, policy_of_bundle
-from evaluation.problems.ordering.programs import OrderTrainingConfig
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema.errors import ConfigError, ProductError
+from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.runner import RunningJob, WaitingJob, load_queue
 from offline_rl.runner.queue_rules import SCORES, places
 from tests.ordering.test_learning_weeks import busy_log

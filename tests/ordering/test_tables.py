@@ -7,12 +7,12 @@ import pytest
 
 from evaluation import cli
 from evaluation.problems.ordering.config import OrderConfig
-from evaluation.problems.ordering.learning import anchor_data
-from evaluation.problems.ordering.programs import OrderTrainingConfig, problem_config
 from evaluation.problems.ordering.running import refuse_unplayable
-from evaluation.problems.ordering.tables import occupancy_of, widened, with_tables
 from evaluation.problems.ordering.weeks import WeeksConfig
 from logs_schema.errors import ConfigError
+from offline_rl.ordering.learning import anchor_data
+from offline_rl.ordering.programs import OrderTrainingConfig, problem_config
+from offline_rl.ordering.tables import occupancy_of, widened, with_tables
 from tests.ordering.making import alike_weeks, jobs_of
 from twin.ordering.population import fit_population
 from twin.ordering.types import Pool

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks
-from evaluation.metrics.slowdown import bounded_slowdown
-from evaluation.problems.ordering.generated import AS_THEY_WERE, LEAD_DAYS, generated_days
 from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
 from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, cut_week
 from logs_schema.progress import Progress
+from twin.ordering.generated import AS_THEY_WERE, LEAD_DAYS, generated_days
 from twin.ordering.persistence import QueueTwin
 from twin.ordering.population import DAY_S
 from twin.ordering.rules import FCFS
+from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 
 WEEKS = WeeksConfig(num_test_days=WEEK_DAYS, warm="easy")

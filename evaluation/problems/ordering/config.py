@@ -5,8 +5,8 @@ from typing import Any
 
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.jobs.records import to_plain
-from evaluation.problems.ordering.programs import OrderTrainingConfig
 from evaluation.problems.ordering.weeks import WeeksConfig
+from offline_rl.ordering.programs import OrderTrainingConfig
 
 ORDER_CODE = 4
 """Raised when code changes what is learned or said of orders: what older code made is made again then."""

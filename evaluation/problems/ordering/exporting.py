@@ -11,14 +11,14 @@ import numpy as np
 from evaluation.problems.ordering.learned import Learned, index_policy
 from evaluation.problems.ordering.observing import Ranges
 from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policy
-from evaluation.problems.ordering.predicting import TIME_UNIT_S, Index, index_of, scorer_of
-from evaluation.problems.ordering.programs import SCORER, OrderTrainingConfig, problem_config
 from evaluation.problems.ordering.replaying import EPOCH
 from logs_schema.errors import ConfigError, ProductError
 from offline_rl.bundle import read_network
 from offline_rl.contract import SCORER as SCORER_KIND
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import export_policy, network_facts, params_of
+from offline_rl.ordering.predicting import TIME_UNIT_S, Index, index_of, scorer_of
+from offline_rl.ordering.programs import SCORER, OrderTrainingConfig, problem_config
 from offline_rl.ordering_contract import ordering_contract, rule_contract
 from offline_rl.runner import QueuePolicy, load_network
 from offline_rl.runner.queue_rules import SCORES

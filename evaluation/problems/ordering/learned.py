@@ -10,11 +10,11 @@ import numpy as np
 
 from evaluation.jobs.kept_runs import load_starts, save_starts
 from evaluation.jobs.unfinished import Unfinished
-from evaluation.problems.ordering.learning import joined
 from evaluation.problems.ordering.playing import OrderPolicy, Play
-from evaluation.problems.ordering.predicting import TIME_UNIT_S, Index, score_of
-from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from evaluation.problems.ordering.weeks import TestWeek
+from offline_rl.ordering.learning import joined
+from offline_rl.ordering.predicting import TIME_UNIT_S, Index, score_of
+from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from twin.contracts import PyTree
 from twin.ordering.job_windows import cut_job_windows
 from twin.ordering.population import DAY_S

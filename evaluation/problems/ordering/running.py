@@ -22,7 +22,16 @@ from evaluation.problems.ordering.exporting import (
 )
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
-from evaluation.problems.ordering.learning import (
+from evaluation.problems.ordering.observing import Ranges, logged_ranges
+from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
+from evaluation.problems.ordering.replaying import queue_of
+from evaluation.problems.ordering.reporting import write_order_report
+from evaluation.problems.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
+from evaluation.problems.ordering.winning import Winner, winner_of
+from logs_schema.archive import Archive
+from logs_schema.layout import date_of
+from logs_schema.progress import Progress, Stage
+from offline_rl.ordering.learning import (
     AnchorData,
     TrainedOrder,
     anchor_data,
@@ -31,18 +40,9 @@ from evaluation.problems.ordering.learning import (
     samples_before,
     train_order,
 )
-from evaluation.problems.ordering.observing import Ranges, logged_ranges
-from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
-from evaluation.problems.ordering.predicting import Index, RunTimeSamples, scorer_of, some_index
-from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, programs_for
-from evaluation.problems.ordering.replaying import queue_of
-from evaluation.problems.ordering.reporting import write_order_report
-from evaluation.problems.ordering.tables import with_tables
-from evaluation.problems.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
-from evaluation.problems.ordering.winning import Winner, winner_of
-from logs_schema.archive import Archive
-from logs_schema.layout import date_of
-from logs_schema.progress import Progress, Stage
+from offline_rl.ordering.predicting import Index, RunTimeSamples, scorer_of, some_index
+from offline_rl.ordering.programs import OrderTrainingConfig, Programs, programs_for
+from offline_rl.ordering.tables import with_tables
 from twin.arrays import save_arrays
 from twin.contracts import PyTree
 from twin.ordering.job_windows import fitting_tick_s

@@ -29,11 +29,8 @@ from evaluation.problems.ordering.exporting import export_order, export_rule, ex
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
-from evaluation.problems.ordering.learning import joined, samples_before
 from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
 from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policies
-from evaluation.problems.ordering.predicting import scorer_of, some_index
-from evaluation.problems.ordering.programs import OrderTrainingConfig, problem_config, programs_for
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.running import (
     FIXED,
@@ -44,7 +41,6 @@ from evaluation.problems.ordering.running import (
     queue_facts,
     train_anchors,
 )
-from evaluation.problems.ordering.tables import widened, with_tables
 from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema.archive import Archive
@@ -52,6 +48,10 @@ from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import Progress
+from offline_rl.ordering.learning import joined, samples_before
+from offline_rl.ordering.predicting import scorer_of, some_index
+from offline_rl.ordering.programs import OrderTrainingConfig, problem_config, programs_for
+from offline_rl.ordering.tables import widened, with_tables
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
 from twin.ordering.job_windows import cut_job_windows, fitting_tick_s

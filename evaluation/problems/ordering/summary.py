@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.metrics.fairness import jain_index
-from evaluation.metrics.slowdown import bounded_slowdown
+from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 
 LOGGED_GAP = (

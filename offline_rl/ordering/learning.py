@@ -12,17 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.metrics.slowdown import bounded_slowdown
-from evaluation.problems.ordering.generated import generated_days
-from evaluation.problems.ordering.predicting import SMITH, Index, RunTimeSamples, fit_predictor, samples_of
-from evaluation.problems.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from logs_schema.progress import Stage
+from offline_rl.ordering.predicting import SMITH, Index, RunTimeSamples, fit_predictor, samples_of
+from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from twin.contracts import PyTree
+from twin.ordering.generated import generated_days
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
 from twin.ordering.population import DAY_S, JobPopulation
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER
+from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.states import NEVER, JobRequests
 from twin.ordering.types import Jobs, Pool
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.problems.ordering.programs import OrderTrainingConfig
 from logs_schema.errors import ConfigError
+from offline_rl.ordering.programs import OrderTrainingConfig
 from twin.ordering.config import OrderingConfig
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS, SAF

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from evaluation.problems.ordering.predicting import SCORER_HIDDEN, TIME_UNIT_S
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
 from offline_rl.networks import Actor, example_of
+from offline_rl.ordering.predicting import SCORER_HIDDEN, TIME_UNIT_S
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, Environment, PyTree, Trajectory
