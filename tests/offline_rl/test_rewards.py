@@ -38,7 +38,7 @@ def dispatched():
     return SimpleNamespace(
         active=active,
         settled=np.ones(shape, bool),
-        facts=SimpleNamespace(arrival_s=arrival, deadline_s=deadline),
+        decision_info=SimpleNamespace(arrival_s=arrival, deadline_s=deadline),
         outcome=PlacementOutcome(np.zeros(shape), finish, status),
         elapsed_s=np.full((NUM_SLOTS, 1), SLOT_S),
         global_observation=Observation(node, node),
