@@ -16,6 +16,10 @@ STATUSES = ("completed", "failed", "killed", "dropped", "rejected", "running", "
 """`dropped`: given up late by the system; `rejected`: the client refused the offer; `running` and `waiting`:
 unfinished when the log ended."""
 
+GATEWAY = "gateway"
+"""The `deployment` whose rows in `deployment_samples` are measured where users meet an application: from end to end,
+all requests, no replicas."""
+
 UNFINISHED = ("running", "waiting")
 """Statuses of requests whose end the log did not see: a later row about the same request says more."""
 
@@ -168,14 +172,25 @@ DEPLOYMENT_SAMPLES = TableSpec(
     (
         _instant("time", "Start of the interval.", nullable=False),
         _amount("interval_s", "s", "Length of the interval.", nullable=False),
-        _label("deployment", "Deployment (microservice).", nullable=False),
+        _label(
+            "deployment",
+            "Deployment (microservice); `gateway` where users meet the application.",
+            nullable=False,
+        ),
         _amount("cpu_cores", "cores", "Cores granted per replica."),
         _amount("memory_gib", "GiB", "Memory granted per replica."),
         _count("num_replicas", "Replicas running."),
+        _amount("ready_replicas", "1", "Of them those that took calls, mean over the interval."),
         _amount("cpu_cores_used", "cores", "Cores used per replica."),
         _amount("memory_gib_used", "GiB", "Memory used per replica."),
         _amount("request_rate_per_s", "1/s", "Requests per second."),
-        _amount("response_s", "s", "Mean response time."),
+        _amount(
+            "response_s",
+            "s",
+            "Mean response time: of a deployment's own work, of the gateway from end to end.",
+        ),
+        _amount("response_p95_s", "s", "95 % of the requests were answered within this time."),
+        _amount("response_p99_s", "s", "99 % of the requests were answered within this time."),
         _count("num_failures", "Failed requests in the interval."),
         Column(
             "action_cpu_cores", pa.float64(), "Scaling action: change of cores per replica.", unit="cores"

@@ -12,6 +12,8 @@ HELP = "write the logs of a simulated cluster, whose truth is known, as an archi
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; presets and behaviours are those that the simulator offers."""
+    from evaluation.simulator.applications.log import OPERATORS
+    from evaluation.simulator.applications.presets import APPLICATIONS
     from evaluation.simulator.behaviour import BEHAVIOURS
     from evaluation.simulator.patterns import PATTERNS
     from evaluation.simulator.presets import PRESETS
@@ -24,13 +26,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     behaviours = (f"  {one.name:<22}{one.description}" for one in BEHAVIOURS)
     patterns = (f"  {one.name:<22}{one.description}" for one in PATTERNS)
-    parser.epilog = "\n".join(
-        ("presets:", *presets, "", "behaviours:", *behaviours, "", "patterns of arrival:", *patterns)
+    applications = (
+        f"  {one.name:<22}application of {len(one.services)} microservices, {one.rate_per_s:,.0f} requests a second"
+        for one in APPLICATIONS
     )
+    of_applications = f"  of applications: {' (default), '.join(OPERATORS)}"
+    parser.epilog = "\n".join(
+        ("presets:", *presets, *applications, "", "behaviours:", *behaviours, of_applications, "",
+         "patterns of arrival:", *patterns)
+    )  # fmt: skip
     add_world_arguments(parser, "small")
     parser.add_argument("--days", metavar="N", type=int, default=40, help="number of days (default: 40)")
     parser.add_argument(
-        "--behaviour", metavar="NAME", default="mix", help="policy that writes the log (default: mix)"
+        "--behaviour",
+        metavar="NAME",
+        help="policy that writes the log (default: mix; of applications: operator)",
     )
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the histories (default: 0)")
     parser.add_argument(
@@ -46,12 +56,55 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="with --arrivals: how its days are made (default: logged)",
     )
+    parser.add_argument(
+        "--interval-s", metavar="S", type=float, default=30.0,
+        help="of applications: seconds between two decisions (default: 30)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rates", metavar="FILE", type=Path,
+        help="of applications: a series of request rates, a line an interval, in place of the daily pattern",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
     parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
 
 
 def run(arguments: Namespace) -> int:
     """Simulate and say what was written; 0."""
+    from evaluation.simulator.applications.presets import APPLICATIONS
+
+    if arguments.world is None and arguments.preset in {one.name for one in APPLICATIONS}:
+        return _application(arguments)
+    return _cluster(arguments)
+
+
+def _application(arguments: Namespace) -> int:
+    from evaluation.commands.output import show_result
+    from evaluation.simulator.applications.load import read_series
+    from evaluation.simulator.applications.log import simulate_application
+    from evaluation.simulator.applications.presets import application
+    from logs_schema.errors import ConfigError
+
+    if arguments.arrivals or arguments.pattern:
+        raise ConfigError(
+            "requests of a log cannot be sent to an application", where="--arrivals, --pattern",
+            allowed="a series of request rates", advice="give one with --rates",
+        )  # fmt: skip
+    report = simulate_application(
+        application(arguments.preset), arguments.days, arguments.behaviour or "operator", arguments.seed,
+        arguments.out, first_day=arguments.first_day, interval_s=arguments.interval_s,
+        series=read_series(arguments.rates) if arguments.rates else None, replace=arguments.replace,
+    )  # fmt: skip
+    text = (
+        f"{report.num_rows:,} deployment samples on {report.num_days} days from {report.first_day}: "
+        f"{report.num_requests:,} requests, {report.num_failures / max(report.num_requests, 1):.2%} failed, "
+        f"95 % within {report.mean_p95_s:.3f} s in the mean interval\n"
+        f"{report.archive} written; next: schedtwin check {report.archive}"
+    )
+    show_result(arguments, report.to_json(), text)
+    return 0
+
+
+def _cluster(arguments: Namespace) -> int:
     from evaluation.commands.output import progress_of, show_result
     from evaluation.simulator.logs import simulate
     from evaluation.simulator.world_files import chosen_world
@@ -68,7 +121,7 @@ def run(arguments: Namespace) -> int:
         report = simulate(
             chosen_world(arguments.preset, arguments.world),
             arguments.days,
-            arguments.behaviour,
+            arguments.behaviour or "mix",
             arguments.seed,
             arguments.out,
             first_day=arguments.first_day,

@@ -1,0 +1,218 @@
+"""Logs of an application under an ordinary autoscaler: days of `deployment_samples`, and the rates that users asked at.
+
+The autoscaler is Kubernetes' own for processor use, run by an operator: targets and the cores of replicas differ from
+deployment to deployment and are changed from day to day, and now and then somebody scales by hand. Every day is played
+with half an hour before it, so that it begins as it would in the course of things.
+"""
+
+import datetime as dt
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pyarrow as pa
+
+from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
+from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, horizontal_pod
+from evaluation.simulator.applications.application import Application
+from evaluation.simulator.applications.load import made_rates
+from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
+from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.columns import INSTANT
+from logs_schema.errors import ConfigError
+from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
+from logs_schema.tables import GATEWAY
+from twin.autoscaling.config import Limits, ScalingConfig
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.state import ScalingState
+from twin.autoscaling.types import Grants, quantile_s
+from twin.contracts import Array, PyTree
+
+DAY_S = 86400
+WARM_UP_S = 1800
+OPERATORS = ("operator", "steady")
+"""Who writes a log: an operator as above, or the autoscaler at its default settings, never touched."""
+
+
+@dataclass(frozen=True)
+class ApplicationReport:
+    """What `simulate_application` wrote."""
+
+    archive: str
+    preset: str
+    behaviour: str
+    seed: int
+    first_day: str
+    num_days: int
+    interval_s: float
+    num_rows: int
+    num_requests: int
+    num_failures: int
+    mean_p95_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return asdict(self)
+
+
+def scaling_config(application: Application, interval_s: float = 30.0) -> ScalingConfig:
+    """How decisions are taken in an application."""
+    return ScalingConfig(interval_s=interval_s, slo_s=application.slo_s)
+
+
+def simulate_application(
+    application: Application, num_days: int, behaviour: str, seed: int, out: Path, *,
+    first_day: dt.date, interval_s: float = 30.0, series: np.ndarray | None = None, replace: bool = False,
+) -> ApplicationReport:  # fmt: skip
+    """Writes days 0 to `num_days - 1` of an application as an archive.
+
+    Args:
+        application: Which.
+        num_days: How many days, >= 1.
+        behaviour: One of `OPERATORS`.
+        seed: Of loads, noise and the operator.
+        out: Folder of the archive.
+        first_day: Calendar day of day 0.
+        interval_s: Length of an interval.
+        series: A real series of request rates to lay under it.
+        replace: Whether an archive that is already there may be replaced.
+
+    Raises:
+        ConfigError: Unknown behaviour, no days, or an interval that does not divide a day.
+        ArchiveError: The folder is in the way.
+    """
+    if behaviour not in OPERATORS or num_days < 1 or DAY_S % interval_s:
+        raise ConfigError(
+            f"cannot write {num_days} days of intervals of {interval_s:g} s under '{behaviour}'", where="simulate",
+            allowed=f"1 day or more, intervals that divide a day, a behaviour among {', '.join(OPERATORS)}",
+        )  # fmt: skip
+    config = scaling_config(application, interval_s)
+    rates = made_rates(application, num_days, interval_s, seed, series=series)
+    truth = {
+        "preset": application.name, "behaviour": behaviour, "seed": seed, "num_days": num_days,
+        "interval_s": interval_s, "first_day": first_day.isoformat(),
+    }  # fmt: skip
+    notes = [f"Simulated application {application.name!r}: topology of the public benchmark, work made up."]
+    facts = describe("simulated", clock=ABSOLUTE_CLOCK, notes=notes, ground_truth=truth)
+    played = _days(application, config, rates, num_days, behaviour, seed)
+    num_rows = 0
+    with ArchiveWriter(out, source={}, facts=facts, replace=replace) as archive:
+        for day in range(num_days):
+            rows = jax.tree.map(lambda leaf, day=day: leaf[..., day], played)
+            table = samples_table(application, config, rows, first_day + dt.timedelta(days=day))
+            archive.write("deployment_samples", table, source="simulation", first_row=num_rows + 1)
+            num_rows += len(table)
+    requests = played.gateway.rate_per_s * interval_s
+    return ApplicationReport(
+        str(Path(out).absolute()), application.name, behaviour, seed, first_day.isoformat(), num_days, interval_s,
+        num_rows, int(requests.sum()), int(played.gateway.num_failures.sum()),
+        float(np.mean(quantile_s(jnp.moveaxis(jnp.asarray(played.gateway.latency), 1, 0), 0.95))),
+    )  # fmt: skip
+
+
+def _days(
+    application: Application,
+    config: ScalingConfig,
+    rates: np.ndarray,
+    num_days: int,
+    behaviour: str,
+    seed: int,
+) -> Played:
+    """All days side by side; leaves [intervals of a day, ..., days], NumPy."""
+    per_day, warm_up = int(DAY_S // config.interval_s), int(WARM_UP_S // config.interval_s)
+    starts = np.arange(num_days) * per_day - warm_up
+    steps = per_day + warm_up
+    limits = limits_of(application)
+    autoscaler = (
+        operated(config, limits, len(application.services), num_days, seed)
+        if behaviour == "operator"
+        else horizontal_pod(config, limits)
+    )
+    response = application_response(
+        application,
+        config,
+        rates,
+        steps,
+        grants=usual_grants(application, rates[: per_day // 4]),
+        starts=starts,
+    )
+
+    @jax.jit
+    def play(key: Array) -> Played:
+        return follow(key, response, config, limits, autoscaler, cost_under_slo(), steps, (num_days,))
+
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[warm_up:], play(jax.random.key(seed)))
+
+
+def operated(
+    config: ScalingConfig, limits: Limits, num_deployments: int, num_days: int, seed: int
+) -> Autoscaler:
+    """The pod autoscaler in the hands of an operator: [deployments, days] settings, and hands on the replicas."""
+    random = np.random.default_rng([seed, 0x0B5E])
+    shape = (num_deployments, num_days)
+    target = jnp.asarray(random.uniform(0.45, 0.85, shape), jnp.float32)
+    cores = jnp.asarray(random.choice([0.25, 0.5, 0.75, 1.0], shape, p=[0.1, 0.6, 0.15, 0.15]), jnp.float32)
+    rule = horizontal_pod(config, limits, PodAutoscalerConfig(target=target))
+
+    def decide(key: Array, memory: PyTree, state: ScalingState) -> tuple[PyTree, Grants]:
+        memory, wanted = rule.decide(key, memory, state)
+        key_hand, key_change = jax.random.split(key)
+        by_hand = jax.random.uniform(key_hand, wanted.replicas.shape) < 0.01
+        change = jax.random.randint(key_change, wanted.replicas.shape, -2, 4).astype(jnp.float32)
+        replicas = wanted.replicas + jnp.where(by_hand, change, 0.0)
+        replicas = jnp.clip(replicas, 1.0, limits.max_replicas[:, None])
+        return memory, wanted._replace(replicas=replicas, cpu_cores=cores)
+
+    return Autoscaler(rule.init, decide)
+
+
+def samples_table(application: Application, config: ScalingConfig, played: Played, day: dt.date) -> pa.Table:
+    """One day as the archive's `deployment_samples`: leaves of `played` [intervals, ...]."""
+    intervals, names = played.measured.ready.shape[0], [*application.deployments, GATEWAY]
+    midnight_us = int(dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()) * 1_000_000
+    time_us = midnight_us + np.round(np.arange(intervals) * config.interval_s * 1e6).astype(np.int64)
+
+    def column(of_deployments: Any, of_gateway: Any) -> np.ndarray:
+        left = np.full((intervals, len(names) - 1), np.nan) if of_deployments is None else of_deployments
+        right = np.full(intervals, np.nan) if of_gateway is None else of_gateway
+        return np.concatenate([left, right[:, None]], axis=1).ravel().astype(np.float64)
+
+    measured, gateway, grants = played.measured, played.gateway, played.grants
+    latency = jnp.moveaxis(jnp.asarray(gateway.latency), 1, 0)
+    change = jax.tree.map(lambda leaf: np.diff(leaf, axis=0, prepend=leaf[:1]), grants)
+    numbers = {
+        "cpu_cores": column(grants.cpu_cores, None),
+        "memory_gib": column(grants.memory_gib, None),
+        "num_replicas": column(grants.replicas, None),
+        "ready_replicas": column(measured.ready, None),
+        "cpu_cores_used": column(measured.cpu_cores_used, None),
+        "memory_gib_used": column(measured.memory_gib_used, None),
+        "request_rate_per_s": column(measured.rate_per_s, gateway.rate_per_s),
+        "response_s": column(measured.response_s, gateway.response_s),
+        "response_p95_s": column(None, np.asarray(quantile_s(latency, 0.95))),
+        "response_p99_s": column(None, np.asarray(quantile_s(latency, 0.99))),
+        "num_failures": np.round(column(measured.num_failures, gateway.num_failures)),
+        "action_cpu_cores": column(change.cpu_cores, None),
+        "action_memory_gib": column(change.memory_gib, None),
+        "action_replicas": column(change.replicas, None),
+    }
+    count = intervals * len(names)
+    whole = {"num_replicas", "num_failures", "action_replicas"}
+    return pa.table(
+        {
+            "time": pa.array(np.repeat(time_us, len(names)), pa.int64()).cast(INSTANT),
+            "interval_s": np.full(count, config.interval_s),
+            "deployment": pa.array(names * intervals, pa.string()).dictionary_encode(),
+            **{
+                name: pa.array(
+                    np.where(np.isnan(values), 0, values).astype(np.int32), pa.int32(), mask=np.isnan(values)
+                )
+                if name in whole
+                else pa.array(values, mask=np.isnan(values))
+                for name, values in numbers.items()
+            },
+        }
+    )
