@@ -43,7 +43,9 @@ def test_a_station_settles_at_its_stationary_number_and_obeys_littles_law():
         number = passed.number
     np.testing.assert_allclose(passed.done_per_s, arriving, rtol=1e-3)
     np.testing.assert_allclose(number, stations.stationary_number(arriving / rate, cores), rtol=2e-2)
-    mean_s, variance = stations.sojourn(number, passed.done_per_s, cores / rate / jnp.minimum(cores, 1.0))
+    mean_s, variance = stations.sojourn(
+        number, passed.done_per_s, cores / rate / jnp.minimum(cores, 1.0), jnp.full(3, 100.0)
+    )
     np.testing.assert_allclose(mean_s * passed.done_per_s, number, rtol=1e-3)
     rho = 0.9  # M/M/1 with processor sharing: W = 1 / (mu - lambda), variance W^2 (2 + rho) / (2 - rho)
     np.testing.assert_allclose(mean_s[1], 0.2, rtol=2e-2)
@@ -152,7 +154,7 @@ def test_an_overload_queues_and_drains_as_in_the_event_loop(in_a_loop):
     lost, failed = 0, 0.0
     for index in range(8, 13):
         inside = [one for one in loop.requests if 30.0 * index <= one[0] < 30.0 * (index + 1)]
-        refused = sum(was_refused for _, _, was_refused in inside)
+        refused = sum(was_refused or spent > chain.timeout_s for _, spent, was_refused in inside)
         assert seen.gateway.num_failures[index] == pytest.approx(refused, abs=0.1 * len(inside)), index
         lost, failed = lost + refused, failed + seen.gateway.num_failures[index]
     asked = 30.0 * sum(rates[index].sum() for index in range(8, 13))

@@ -96,11 +96,12 @@ def interval(application: Application, interval_s: float) -> Play:
             jnp.minimum(grants.cpu_cores, services.parallelism.reshape(along)), 0.01, stations.MOST_CORES
         )
         work_s = services.work_s.reshape(along) / speed
+        most = services.connections.reshape(along)
         passed = stations.pass_time(
-            running.number / ready, arriving / ready, cores / work_s, cores, services.connections.reshape(along), dt_s
+            running.number / ready, arriving / ready, cores / work_s, cores, most, dt_s
         )  # fmt: skip
         service_s = work_s / jnp.minimum(cores, 1.0)
-        mean_s, variance = stations.sojourn(passed.number, passed.done_per_s, service_s)
+        mean_s, variance = stations.sojourn(passed.number, passed.done_per_s, service_s, most)
         refused = passed.refused_per_s * ready + lost_per_s
         passing = jnp.clip(passed.done_per_s * ready / jnp.maximum(arriving, 1e-6), 0.0, 3.0)
         running = running._replace(

@@ -80,13 +80,15 @@ def pass_time(
     return Passed(left - refused, done, refused / dt_s)
 
 
-def sojourn(number: Array, done_per_s: Array, service_s: Array) -> tuple[Array, Array]:
+def sojourn(number: Array, done_per_s: Array, service_s: Array, most: Array) -> tuple[Array, Array]:
     """Mean and variance of a call's time in a replica: Little's law, and the variance of processor sharing.
 
     For M/M/1 with processor sharing the variance is `W^2 (2 + rho) / (2 - rho)` (Coffman, Muntz and Trotter 1970), and
-    `rho = 1 - service_s / W`; the latter stands in for rho where a replica has several cores.
+    `rho = 1 - service_s / W`; the latter stands in for rho where a replica has several cores. A replica that is full
+    (`most` calls) stays so: its calls share alike, and exponential work gives exponential times, of variance `W^2`.
     """
     mean_s = jnp.maximum(number / jnp.maximum(done_per_s, 1e-9), service_s)
     mean_s = jnp.where(done_per_s > 1e-6, mean_s, service_s)
     crowding = 1.0 - service_s / mean_s
-    return mean_s, mean_s**2 * (2.0 + crowding) / (2.0 - crowding)
+    varied = 2.0 * crowding / (2.0 - crowding) * (1.0 - jnp.clip(number / most, 0.0, 1.0) ** 2)
+    return mean_s, mean_s**2 * (1.0 + varied)
