@@ -11,12 +11,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from twin.autoscaling.config import Limits, ScalingConfig
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.observing import observe
 from twin.autoscaling.problem import action_towards, autoscaling_problem, legal_steps, rescaled
 from twin.autoscaling.rewards import Reward, earned
 from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import Gateway, Grants, Measured
+from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, Grants
 from twin.contracts import Array, Policy, PyTree, Response, Streams
 from twin.environment import environment
 
@@ -36,16 +36,16 @@ class Played(NamedTuple):
     """What came of an autoscaler; leaves [intervals, ...]."""
 
     grants: Grants  # leaves [intervals, deployments, *streams]
-    measured: Measured
-    gateway: Gateway
+    measured: DeploymentMetrics
+    gateway: GatewayMetrics
     reward: Array  # [intervals, deployments, *streams]
 
 
 def follow(
     key: Array,
     response: Response,
-    config: ScalingConfig,
-    limits: Limits,
+    config: AutoscalingConfig,
+    limits: GrantLimits,
     autoscaler: Autoscaler,
     reward: Reward,
     num_steps: int,
@@ -71,12 +71,12 @@ def follow(
     return jax.lax.scan(one, begin, jax.random.split(key_steps, num_steps))[1]
 
 
-def free_config(config: ScalingConfig) -> ScalingConfig:
+def free_config(config: AutoscalingConfig) -> AutoscalingConfig:
     """The configuration in which an action may lead anywhere, and small changes count."""
     return replace(config, reach=(FREE_REACH,) * 3, dead_zone=1e-3)
 
 
-def learned(config: ScalingConfig, limits: Limits, policy: Policy) -> Autoscaler:
+def learned(config: AutoscalingConfig, limits: GrantLimits, policy: Policy) -> Autoscaler:
     """A policy as an autoscaler."""
 
     def decide(key: Array, memory: PyTree, state: ScalingState) -> tuple[PyTree, Grants]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.autoscalers.autoscaler import Autoscaler, along
-from twin.autoscaling.config import Limits, ScalingConfig
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
 from twin.contracts import Array
@@ -46,7 +46,7 @@ LONGEST_WINDOW = 24
 
 
 def horizontal_pod(
-    config: ScalingConfig, limits: Limits, settings: PodAutoscalerConfig | None = None
+    config: AutoscalingConfig, limits: GrantLimits, settings: PodAutoscalerConfig | None = None
 ) -> Autoscaler:
     """The autoscaler; cores and memory of a replica stay as they are. Default settings are those of Kubernetes."""
     settings = settings or PodAutoscalerConfig()
@@ -64,7 +64,7 @@ def horizontal_pod(
     return Autoscaler(init, decide)
 
 
-def desired_replicas(config: ScalingConfig, settings: PodAutoscalerConfig, state: ScalingState) -> Array:
+def desired_replicas(config: AutoscalingConfig, settings: PodAutoscalerConfig, state: ScalingState) -> Array:
     """Replicas [deployments, *streams] that the metrics ask for."""
     measured, current = known(config, state).measured, state.grants.replicas
     ready = jnp.clip(jnp.round(measured.ready), 1.0, jnp.maximum(current, 1.0))
@@ -79,7 +79,9 @@ def desired_replicas(config: ScalingConfig, settings: PodAutoscalerConfig, state
     return jnp.where(within, current, jnp.ceil(ratio * counted - 1e-4))
 
 
-def stabilised(config: ScalingConfig, settings: PodAutoscalerConfig, current: Array, desired: Array) -> Array:
+def stabilised(
+    config: AutoscalingConfig, settings: PodAutoscalerConfig, current: Array, desired: Array
+) -> Array:
     """Replicas after windows and policies, of what was desired [intervals, deployments, *streams], latest last."""
     age_s = config.interval_s * jnp.arange(len(desired) - 1, -1, -1.0).reshape((-1,) + (1,) * current.ndim)
 

@@ -7,20 +7,28 @@ import pytest
 
 from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, desired_replicas, stabilised
 from logs_schema.errors import ConfigError
-from twin.autoscaling.config import Limits, ScalingConfig
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.problem import ScalingAction, action_towards, rescaled
 from twin.autoscaling.rewards import Earned, cost_under_slo, paper_reward, service_quality, utilisation_price
 from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import LATENCY_S, NUM_BUCKETS, Gateway, Grants, Measured, News, quantile_s
+from twin.autoscaling.types import (
+    LATENCY_S,
+    NUM_BUCKETS,
+    DeploymentMetrics,
+    GatewayMetrics,
+    Grants,
+    ScalingEvents,
+    quantile_s,
+)
 
-CONFIG = ScalingConfig(window=8)
+CONFIG = AutoscalingConfig(window=8)
 
 
 def limits(number):
     def each(value):
         return jnp.full(number, value)
 
-    return Limits(each(0.25), each(2.0), each(0.125), each(1.0), each(1.0), each(10.0))
+    return GrantLimits(each(0.25), each(2.0), each(0.125), each(1.0), each(1.0), each(10.0))
 
 
 def test_actions_in_the_dead_zone_change_nothing_and_others_change_by_steps():
@@ -82,10 +90,10 @@ def test_quantiles_of_a_histogram():
 def state_of(replicas, ready, used, cores=0.5):
     """A state whose every remembered interval was alike; one deployment."""
     one = jnp.asarray([1.0])
-    measured = Measured(one, one * used, one, one * ready, one, one)
-    gateway = Gateway(jnp.float32(1.0), jnp.float32(1.0), jnp.float32(0.0), jnp.zeros(NUM_BUCKETS))
+    measured = DeploymentMetrics(one, one * used, one, one * ready, one, one)
+    gateway = GatewayMetrics(jnp.float32(1.0), jnp.float32(1.0), jnp.float32(0.0), jnp.zeros(NUM_BUCKETS))
     grants = Grants(one * cores, one, one * replicas)
-    news = News(grants, measured, gateway, jnp.float32(0.0))
+    news = ScalingEvents(grants, measured, gateway, jnp.float32(0.0))
     return ScalingState(grants, jax.tree.map(lambda leaf: jnp.stack([leaf] * CONFIG.window), news))
 
 
@@ -134,4 +142,4 @@ def test_policies_bound_how_many_replicas_come_at_once():
 )
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(ConfigError, match="allowed"):
-        ScalingConfig(**wrong)
+        AutoscalingConfig(**wrong)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evaluation.simulator.applications import fluid, graph, stations
-from evaluation.simulator.applications.application import Application, Call, Service, UserType
+from evaluation.simulator.applications.application import Application, Microservice, ServiceCall, UserType
 from evaluation.simulator.applications.presets import APPLICATIONS, application
 from tests.reference.application_loop import Loop
 from twin.autoscaling.types import Grants, quantile_s
@@ -88,11 +88,15 @@ def test_flows_follow_the_call_graph_and_stop_where_a_service_is_off():
 
 def test_parallel_calls_take_as_long_as_the_longest():
     """The larger of two equal exponential times has mean 1.5 of one; normal variables come close."""
-    services = (Service("a", 0.01), Service("b", 0.01), Service("c", 0.01))
+    services = (Microservice("a", 0.01), Microservice("b", 0.01), Microservice("c", 0.01))
     one = Application(
         "fan",
         services,
-        (UserType("u", 1.0, Call("a", (Call("b", parallel=True), Call("c", parallel=True)))),),
+        (
+            UserType(
+                "u", 1.0, ServiceCall("a", (ServiceCall("b", parallel=True), ServiceCall("c", parallel=True)))
+            ),
+        ),
         10.0,
     )
     ones = jnp.ones(3)
@@ -101,7 +105,7 @@ def test_parallel_calls_take_as_long_as_the_longest():
 
 
 def play_fluid(app, replicas, cores, rates, interval_s):
-    """Gateway and measured of intervals with rates [intervals, users]."""
+    """Gateway and deployments of intervals with rates [intervals, users]."""
     grants = Grants(jnp.asarray(cores), jnp.full(len(cores), 2.0), jnp.asarray(replicas))
     play = jax.jit(fluid.interval(app, interval_s))
     _, dt_s = fluid.steps_of(interval_s)

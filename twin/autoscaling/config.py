@@ -7,7 +7,7 @@ from logs_schema.errors import ConfigError
 from twin.contracts import Array
 
 
-class Limits(NamedTuple):
+class GrantLimits(NamedTuple):
     """Least and most that each deployment may be granted; leaves [deployments]."""
 
     min_cpu_cores: Array
@@ -19,7 +19,7 @@ class Limits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ScalingConfig:
+class AutoscalingConfig:
     """How decisions are taken.
 
     Attributes:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from twin.autoscaling.config import Limits, ScalingConfig
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.state import ScalingState, known
-from twin.autoscaling.types import Grants, News, quantile_s
+from twin.autoscaling.types import Grants, ScalingEvents, quantile_s
 from twin.contracts import Array
 
 LOCAL_FEATURES = (
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     identity: Array  # [deployments, deployments, *streams] one-hot
 
 
-def observe(config: ScalingConfig, limits: Limits, state: ScalingState) -> Seen:
+def observe(config: AutoscalingConfig, limits: GrantLimits, state: ScalingState) -> Seen:
     """What each deployment's policy sees."""
     now, before = known(config, state), known(config, state, TREND_INTERVALS)
     use = cpu_use(now, state.grants)
@@ -68,13 +68,13 @@ def observe(config: ScalingConfig, limits: Limits, state: ScalingState) -> Seen:
     return Seen(local, shared, jnp.broadcast_to(one_hot, (number, *use.shape)))
 
 
-def observe_global(config: ScalingConfig, limits: Limits, state: ScalingState) -> Array:
+def observe_global(config: AutoscalingConfig, limits: GrantLimits, state: ScalingState) -> Array:
     """[features * deployments, *streams] what all deployments see of themselves."""
     local = observe(config, limits, state).local
     return local.reshape(-1, *local.shape[2:])
 
 
-def cpu_use(news: News, grants: Grants) -> Array:
+def cpu_use(news: ScalingEvents, grants: Grants) -> Array:
     """[deployments, *streams] cores used as a share of those granted now, were all replicas that are granted ready."""
     used = news.measured.cpu_cores_used * news.measured.ready
     return jnp.clip(used / jnp.maximum(grants.cpu_cores * jnp.maximum(grants.replicas, 1.0), 1e-6), 0.0, 4.0)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from twin.autoscaling.config import Limits, ScalingConfig
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.observing import observe, observe_global
 from twin.autoscaling.rewards import Earned, Reward, earned
 from twin.autoscaling.state import ScalingState
@@ -31,13 +31,13 @@ class ScalingAction(NamedTuple):
     replicas: PyTree
 
 
-def legal_steps(config: ScalingConfig, grants: Grants) -> ScalingAction:
+def legal_steps(config: AutoscalingConfig, grants: Grants) -> ScalingAction:
     """The legality of actions: intervals of the configuration's reach."""
     ones = jnp.ones_like(grants.replicas)
     return ScalingAction(*(Interval(-reach * ones, reach * ones) for reach in config.reach))
 
 
-def rescaled(config: ScalingConfig, limits: Limits, grants: Grants, action: ScalingAction) -> Grants:
+def rescaled(config: AutoscalingConfig, limits: GrantLimits, grants: Grants, action: ScalingAction) -> Grants:
     """What deployments are granted after an action."""
 
     def beyond(steps: Array) -> Array:
@@ -58,7 +58,7 @@ def rescaled(config: ScalingConfig, limits: Limits, grants: Grants, action: Scal
     )
 
 
-def action_towards(config: ScalingConfig, grants: Grants, wanted: Grants) -> ScalingAction:
+def action_towards(config: AutoscalingConfig, grants: Grants, wanted: Grants) -> ScalingAction:
     """The action that leads from `grants` to what is wanted, as far as dead zone and reach allow."""
     return ScalingAction(
         (wanted.cpu_cores - grants.cpu_cores) / config.cpu_step_cores,
@@ -67,12 +67,12 @@ def action_towards(config: ScalingConfig, grants: Grants, wanted: Grants) -> Sca
     )
 
 
-def autoscaling_problem(config: ScalingConfig, limits: Limits, reward: Reward) -> Problem:
+def autoscaling_problem(config: AutoscalingConfig, limits: GrantLimits, reward: Reward) -> Problem:
     """The bookkeeping of an application whose deployments stand in the order of `limits`."""
     num_deployments = int(limits.max_replicas.shape[0])
 
     def start(outcome: Outcome) -> ScalingState:
-        news = outcome.news
+        news = outcome.observed_events
         window = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[None], (config.window, *leaf.shape)), news)
         return ScalingState(news.grants, window)
 
@@ -80,10 +80,12 @@ def autoscaling_problem(config: ScalingConfig, limits: Limits, reward: Reward) -
         state: ScalingState, action: ScalingAction, outcome: Outcome, decision: Array
     ) -> tuple[ScalingState, Records]:
         window = jax.tree.map(
-            lambda past, new: jnp.concatenate([past[1:], new[None]]), state.window, outcome.news
+            lambda past, new: jnp.concatenate([past[1:], new[None]]), state.window, outcome.observed_events
         )
         grants = rescaled(config, limits, state.grants, action)
-        return ScalingState(grants, window), Records(decision, decision >= 0, earned(config, outcome.news))
+        return ScalingState(grants, window), Records(
+            decision, decision >= 0, earned(config, outcome.observed_events)
+        )
 
     def remaining(state: ScalingState) -> Records:
         none = jnp.full((1, *state.grants.replicas.shape[1:]), -1, jnp.int32)
@@ -99,6 +101,6 @@ def autoscaling_problem(config: ScalingConfig, limits: Limits, reward: Reward) -
         active=lambda state: jnp.ones(state.grants.replicas.shape, bool),
         apply=apply,
         remaining=remaining,
-        facts=lambda state, action: rescaled(config, limits, state.grants, action),
+        decision_info=lambda state, action: rescaled(config, limits, state.grants, action),
         reward=lambda grants, outcome: reward(config, limits, grants, outcome),
     )

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from twin.autoscaling.config import Limits, ScalingConfig
-from twin.autoscaling.types import Grants, News, quantile_s
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.types import Grants, ScalingEvents, quantile_s
 from twin.contracts import Array
 
 
@@ -31,15 +31,15 @@ class Earned(NamedTuple):
     response_s: Array  # of a call
     time_share: Array  # of the time that a request's calls take in all, that of this deployment
     gateway_response_s: Array
-    gateway_quantile_s: Array  # at `ScalingConfig.slo_share`
+    gateway_quantile_s: Array  # at `AutoscalingConfig.slo_share`
     failed_share: Array  # of the requests of users
 
 
-Reward = Callable[[ScalingConfig, Limits, Grants, Earned], Array]
+Reward = Callable[[AutoscalingConfig, GrantLimits, Grants, Earned], Array]
 """(config, limits, grants, outcome) -> worth [..., deployments, *streams]."""
 
 
-def earned(config: ScalingConfig, news: News) -> Earned:
+def earned(config: AutoscalingConfig, news: ScalingEvents) -> Earned:
     """What the news of an interval say of its decisions."""
     measured, gateway = news.measured, news.gateway
     requests = jnp.maximum(gateway.rate_per_s * config.interval_s, 1e-6)
@@ -74,7 +74,7 @@ def utilisation_price(used: Array, ideal: Array) -> Array:
 def paper_reward(ideal_cpu: float = 0.6, ideal_memory: float = 0.75, quotient: bool = True) -> Reward:
     """Equation 3, for every deployment with its own use and the response time of the users."""
 
-    def reward(config: ScalingConfig, _limits: Limits, grants: Grants, outcome: Earned) -> Array:
+    def reward(config: AutoscalingConfig, _limits: GrantLimits, grants: Grants, outcome: Earned) -> Array:
         used = jnp.stack(
             [
                 outcome.cpu_cores_used / jnp.maximum(grants.cpu_cores, 1e-6),
@@ -92,12 +92,12 @@ def cost_under_slo(violation_weight: float = 10.0, core_gib: float = 8.0) -> Rew
     """Minus the cores granted, minus a price of a promise that is not kept; in cores.
 
     Args:
-        violation_weight: Price, in cores of the whole application, of a quantile e times as long as promised, and of
+        violation_weight: Price, in cores of the whole application, of a quantile e times the objective, and of
             failures of a tenth of the requests.
         core_gib: GiB of memory that cost as much as a core.
     """
 
-    def reward(config: ScalingConfig, _limits: Limits, grants: Grants, outcome: Earned) -> Array:
+    def reward(config: AutoscalingConfig, _limits: GrantLimits, grants: Grants, outcome: Earned) -> Array:
         cost = grants.replicas * (grants.cpu_cores + grants.memory_gib / core_gib)
         excess = jnp.log(jnp.maximum(outcome.gateway_quantile_s, 1e-6) / config.slo_s)
         price = jnp.clip(excess, 0.0, 3.0) + 10.0 * outcome.failed_share

@@ -24,7 +24,7 @@ class Grants(NamedTuple):
     replicas: Array  # float32 whole numbers
 
 
-class Measured(NamedTuple):
+class DeploymentMetrics(NamedTuple):
     """Means over one interval, by deployment; leaves [deployments, *streams]."""
 
     rate_per_s: Array  # calls that arrived
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
     num_failures: Array  # calls refused
 
 
-class Gateway(NamedTuple):
+class GatewayMetrics(NamedTuple):
     """What users saw in one interval; leaves [*streams], the histogram [buckets, *streams]."""
 
     rate_per_s: Array
@@ -44,12 +44,12 @@ class Gateway(NamedTuple):
     latency: Array  # requests answered, by bucket of `LATENCY_S`
 
 
-class News(NamedTuple):
+class ScalingEvents(NamedTuple):
     """What a system reveals after an interval."""
 
     grants: Grants  # in force when the interval ended
-    measured: Measured
-    gateway: Gateway
+    measured: DeploymentMetrics
+    gateway: GatewayMetrics
     time_s: Array  # [*streams] since midnight, at the end of the interval
 
 

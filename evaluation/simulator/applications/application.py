@@ -12,7 +12,7 @@ from logs_schema.errors import ConfigError, first
 
 
 @dataclass(frozen=True)
-class Service:
+class Microservice:
     """One service, run by a deployment of its name.
 
     Attributes:
@@ -37,11 +37,11 @@ class Service:
 
 
 @dataclass(frozen=True)
-class Call:
+class ServiceCall:
     """A call of a service, and the calls that it makes then."""
 
     service: str
-    then: tuple["Call", ...] = ()
+    then: tuple["ServiceCall", ...] = ()
     times: float = 1.0
     parallel: bool = False
 
@@ -59,7 +59,7 @@ class UserType:
 
     name: str
     share: float
-    root: Call
+    root: ServiceCall
     drift: float = 0.0
 
 
@@ -81,7 +81,7 @@ class Application:
     """
 
     name: str
-    services: tuple[Service, ...]
+    services: tuple[Microservice, ...]
     users: tuple[UserType, ...]
     rate_per_s: float
     growth: float = 0.1
@@ -107,7 +107,7 @@ class Application:
         return tuple(service.name for service in self.services)
 
 
-def calls_of(root: Call) -> Iterator[Call]:
+def calls_of(root: ServiceCall) -> Iterator[ServiceCall]:
     """A call and all that follow from it, parents first."""
     yield root
     for call in root.then:

@@ -14,7 +14,7 @@ import numpy as np
 
 from evaluation.simulator.applications import graph, stations
 from evaluation.simulator.applications.application import Application
-from twin.autoscaling.types import LATENCY_S, Gateway, Grants, Measured
+from twin.autoscaling.types import LATENCY_S, DeploymentMetrics, GatewayMetrics, Grants
 from twin.contracts import Array
 
 STEP_S = 5.0
@@ -40,7 +40,7 @@ class Services(NamedTuple):
         ))  # fmt: skip
 
 
-class Running(NamedTuple):
+class RunningServices(NamedTuple):
     """What runs; leaves [services, *streams]."""
 
     number: Array  # calls in a service, over all its replicas
@@ -52,11 +52,11 @@ class Running(NamedTuple):
 class Measurement(NamedTuple):
     """An interval."""
 
-    measured: Measured
-    gateway: Gateway
+    measured: DeploymentMetrics
+    gateway: GatewayMetrics
 
 
-Play = Callable[[Running, Grants, Array, Array], tuple[Running, Measurement]]
+Play = Callable[[RunningServices, Grants, Array, Array], tuple[RunningServices, Measurement]]
 """(running, grants, rates [users, *streams], speed [services, *streams]) -> running, measurement of an interval."""
 
 
@@ -71,11 +71,11 @@ def num_starts(application: Application, dt_s: float) -> int:
     return max(int(np.ceil(max(service.start_up_s for service in application.services) / dt_s)), 1)
 
 
-def at_rest(application: Application, grants: Grants, dt_s: float) -> Running:
+def at_rest(application: Application, grants: Grants, dt_s: float) -> RunningServices:
     """All replicas ready, nothing to do."""
     zeros = jnp.zeros_like(grants.replicas)
     starting = jnp.zeros((num_starts(application, dt_s), *zeros.shape))
-    return Running(zeros, grants.replicas, starting, jnp.ones_like(zeros))
+    return RunningServices(zeros, grants.replicas, starting, jnp.ones_like(zeros))
 
 
 def interval(application: Application, interval_s: float) -> Play:
@@ -86,7 +86,9 @@ def interval(application: Application, interval_s: float) -> Play:
     edges = jnp.asarray(LATENCY_S, jnp.float32)
     num_calls = jnp.asarray(graph.visits(application), jnp.float32)
 
-    def step(running: Running, grants: Grants, rates: Array, speed: Array) -> tuple[Running, Measurement]:
+    def step(
+        running: RunningServices, grants: Grants, rates: Array, speed: Array
+    ) -> tuple[RunningServices, Measurement]:
         running, lost_per_s = _replicas(application, services, running, grants, dt_s)
         on = (grants.replicas > 0.0).astype(jnp.float32)
         arriving = arrivals_of(rates, running.passing, on)
@@ -110,13 +112,13 @@ def interval(application: Application, interval_s: float) -> Play:
         memory = (
             services.memory_gib.reshape(along) + services.memory_per_call_gib.reshape(along) * passed.number
         )
-        measured = Measured(
+        measured = DeploymentMetrics(
             arriving, passed.done_per_s * work_s, memory, running.ready, mean_s, refused * dt_s
         )
         failing = jnp.clip(refused / jnp.maximum(arriving, 1e-6), 0.0, 1.0)
         return running, Measurement(measured, gateway(rates, mean_s, variance, failing, on))
 
-    def gateway(rates: Array, mean_s: Array, variance: Array, failing: Array, on: Array) -> Gateway:
+    def gateway(rates: Array, mean_s: Array, variance: Array, failing: Array, on: Array) -> GatewayMetrics:
         answered, time_s = jnp.zeros_like(rates[0]), jnp.zeros_like(rates[0])
         latency = jnp.zeros((len(LATENCY_S) + 1, *rates.shape[1:]))
         for user, kind in enumerate(application.users):
@@ -135,10 +137,12 @@ def interval(application: Application, interval_s: float) -> Play:
                 time_s + jnp.minimum(mean, application.timeout_s) * rates[user] * survives * last[0] * dt_s
             )
         asked = jnp.sum(rates, axis=0)
-        return Gateway(asked, time_s / jnp.maximum(answered, 1e-6), asked * dt_s - answered, latency)
+        return GatewayMetrics(asked, time_s / jnp.maximum(answered, 1e-6), asked * dt_s - answered, latency)
 
-    def play(running: Running, grants: Grants, rates: Array, speed: Array) -> tuple[Running, Measurement]:
-        def one(running: Running, _: None) -> tuple[Running, Measurement]:
+    def play(
+        running: RunningServices, grants: Grants, rates: Array, speed: Array
+    ) -> tuple[RunningServices, Measurement]:
+        def one(running: RunningServices, _: None) -> tuple[RunningServices, Measurement]:
             return step(running, grants, rates, speed)
 
         running, parts = jax.lax.scan(one, running, None, length=num_steps)
@@ -153,7 +157,7 @@ def _averaged(parts: Measurement) -> Measurement:
     weight = measured.rate_per_s + 1e-9
     answered = jnp.sum(gateway.latency, axis=1) + 1e-9
     return Measurement(
-        Measured(
+        DeploymentMetrics(
             jnp.mean(measured.rate_per_s, axis=0),
             jnp.mean(measured.cpu_cores_used, axis=0),
             jnp.mean(measured.memory_gib_used, axis=0),
@@ -161,7 +165,7 @@ def _averaged(parts: Measurement) -> Measurement:
             jnp.sum(measured.response_s * weight, axis=0) / jnp.sum(weight, axis=0),
             jnp.sum(measured.num_failures, axis=0),
         ),
-        Gateway(
+        GatewayMetrics(
             jnp.mean(gateway.rate_per_s, axis=0),
             jnp.sum(gateway.response_s * answered, axis=0) / jnp.sum(answered, axis=0),
             jnp.sum(gateway.num_failures, axis=0),
@@ -171,8 +175,8 @@ def _averaged(parts: Measurement) -> Measurement:
 
 
 def _replicas(
-    application: Application, services: Services, running: Running, grants: Grants, dt_s: float
-) -> tuple[Running, Array]:
+    application: Application, services: Services, running: RunningServices, grants: Grants, dt_s: float
+) -> tuple[RunningServices, Array]:
     """What runs after orders, starts, removals and restarts of a step; and calls lost a second by restarts.
 
     Removals take replicas that are still starting first. Orders beyond the cluster's cores stay pending: every
@@ -200,5 +204,5 @@ def _replicas(
     which = np.arange(1, len(starting) + 1)[:, None] == slot[None]
     starting = starting + starts[None] * jnp.asarray(which, jnp.float32).reshape(*which.shape, *along[1:])
     lost = running.number * restarts / jnp.maximum(ready, 1e-3)
-    left = Running(running.number - lost, ready - restarts, starting, running.passing)
+    left = RunningServices(running.number - lost, ready - restarts, starting, running.passing)
     return left, lost / dt_s

@@ -1,4 +1,4 @@
-"""Call graphs as arrays, and the time that a request takes on its way through one.
+"""ServiceCall graphs as arrays, and the time that a request takes on its way through one.
 
 Means and variances of independent times add up along a sequence; calls made at once take as long as the longest of them
 (Clark 1961, for normal variables). A call that happens in a share p of the cases contributes `p m` and
@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.applications.application import Application, Call
+from evaluation.simulator.applications.application import Application, ServiceCall
 from twin.contracts import Array
 
 Moments = tuple[Array, Array]
 """Mean and variance of a time, [*streams]."""
 
 
-class Node(NamedTuple):
+class CallNode(NamedTuple):
     """One call of a user's graph: which user, which service, the node that makes it (-1: the user), how often."""
 
     user: int
@@ -30,13 +30,13 @@ class Node(NamedTuple):
     depth: int
 
 
-def nodes_of(application: Application) -> list[Node]:
+def nodes_of(application: Application) -> list[CallNode]:
     """All calls of all users, parents before those they call."""
     place = {name: index for index, name in enumerate(application.deployments)}
-    nodes: list[Node] = []
+    nodes: list[CallNode] = []
 
-    def add(user: int, call: Call, parent: int, depth: int) -> None:
-        nodes.append(Node(user, place[call.service], parent, call.times, depth))
+    def add(user: int, call: ServiceCall, parent: int, depth: int) -> None:
+        nodes.append(CallNode(user, place[call.service], parent, call.times, depth))
         mine = len(nodes) - 1
         for child in call.then:
             add(user, child, mine, depth + 1)
@@ -56,7 +56,7 @@ def visits(application: Application) -> np.ndarray:
     return found
 
 
-def flows(nodes: list[Node], num_services: int) -> Callable[[Array, Array, Array], Array]:
+def flows(nodes: list[CallNode], num_services: int) -> Callable[[Array, Array, Array], Array]:
     """A function (rates [users, *streams], passing [services, *streams], on [services, *streams]) -> arrivals.
 
     `passing` is what a service completes, as a share of what arrives: only completed work calls further. `on` is 0
@@ -85,11 +85,13 @@ def flows(nodes: list[Node], num_services: int) -> Callable[[Array, Array, Array
     return arrivals
 
 
-def end_to_end(application: Application, root: Call, mean_s: Array, variance: Array, on: Array) -> Moments:
+def end_to_end(
+    application: Application, root: ServiceCall, mean_s: Array, variance: Array, on: Array
+) -> Moments:
     """Mean and variance [*streams] of a request's time, from those of its calls [services, *streams]."""
     place = {name: index for index, name in enumerate(application.deployments)}
 
-    def of(call: Call) -> Moments:
+    def of(call: ServiceCall) -> Moments:
         here = place[call.service]
         mean, spread = mean_s[here], variance[here]
         one_by_one = [often(of(child), child, place) for child in call.then if not child.parallel]
@@ -98,7 +100,7 @@ def end_to_end(application: Application, root: Call, mean_s: Array, variance: Ar
         longest = [reduce(_longer, below + at_once)] if below or at_once else []
         return reduce(_after, longest, (mean, spread))
 
-    def often(moments: Moments, call: Call, place: dict[str, int]) -> Moments:
+    def often(moments: Moments, call: ServiceCall, place: dict[str, int]) -> Moments:
         mean, spread = moments
         whole = float(np.floor(call.times))
         rest = call.times - whole

@@ -25,7 +25,7 @@ from logs_schema.columns import INSTANT
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.tables import GATEWAY
-from twin.autoscaling.config import Limits, ScalingConfig
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import Grants, quantile_s
@@ -58,9 +58,9 @@ class ApplicationReport:
         return asdict(self)
 
 
-def scaling_config(application: Application, interval_s: float = 30.0) -> ScalingConfig:
+def scaling_config(application: Application, interval_s: float = 30.0) -> AutoscalingConfig:
     """How decisions are taken in an application."""
-    return ScalingConfig(interval_s=interval_s, slo_s=application.slo_s)
+    return AutoscalingConfig(interval_s=interval_s, slo_s=application.slo_s)
 
 
 def simulate_application(
@@ -115,7 +115,7 @@ def simulate_application(
 
 def _days(
     application: Application,
-    config: ScalingConfig,
+    config: AutoscalingConfig,
     rates: np.ndarray,
     num_days: int,
     behaviour: str,
@@ -148,7 +148,7 @@ def _days(
 
 
 def operated(
-    config: ScalingConfig, limits: Limits, num_deployments: int, num_days: int, seed: int
+    config: AutoscalingConfig, limits: GrantLimits, num_deployments: int, num_days: int, seed: int
 ) -> Autoscaler:
     """The pod autoscaler in the hands of an operator: [deployments, days] settings, and hands on the replicas."""
     random = np.random.default_rng([seed, 0x0B5E])
@@ -169,7 +169,9 @@ def operated(
     return Autoscaler(rule.init, decide)
 
 
-def samples_table(application: Application, config: ScalingConfig, played: Played, day: dt.date) -> pa.Table:
+def samples_table(
+    application: Application, config: AutoscalingConfig, played: Played, day: dt.date
+) -> pa.Table:
     """One day as the archive's `deployment_samples`: leaves of `played` [intervals, ...]."""
     intervals, names = played.measured.ready.shape[0], [*application.deployments, GATEWAY]
     midnight_us = int(dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()) * 1_000_000

@@ -3,23 +3,23 @@
 Topologies follow the public sources of the two benchmarks; work, memory and shares are made up and said so in the log.
 """
 
-from evaluation.simulator.applications.application import Application, Call, Service, UserType
+from evaluation.simulator.applications.application import Application, Microservice, ServiceCall, UserType
 from logs_schema.errors import ConfigError
 
 
-def _call(service: str, *then: Call, times: float = 1.0, parallel: bool = False) -> Call:
-    return Call(service, then, times, parallel)
+def _call(service: str, *then: ServiceCall, times: float = 1.0, parallel: bool = False) -> ServiceCall:
+    return ServiceCall(service, then, times, parallel)
 
 
 _CHAIN_DEEP = _call("cache", _call("storage", times=0.4))
 CHAIN = Application(
     name="chain",
     services=(
-        Service("edge", 0.003, parallelism=4),
-        Service("web", 0.006),
-        Service("logic", 0.012, start_up_s=40.0),
-        Service("cache", 0.002, parallelism=4, memory_gib=0.4),
-        Service("storage", 0.008, memory_gib=0.3),
+        Microservice("edge", 0.003, parallelism=4),
+        Microservice("web", 0.006),
+        Microservice("logic", 0.012, start_up_s=40.0),
+        Microservice("cache", 0.002, parallelism=4, memory_gib=0.4),
+        Microservice("storage", 0.008, memory_gib=0.3),
     ),
     users=(
         UserType("readers", 0.8, _call("edge", _call("web", _CHAIN_DEEP)), drift=-0.1),
@@ -42,17 +42,17 @@ _PRODUCT_PAGE = _call(
 BOUTIQUE = Application(
     name="boutique",
     services=(
-        Service("frontend", 0.005, parallelism=4, start_up_s=15.0),
-        Service("catalog", 0.002),
-        Service("currency", 0.0015),
-        Service("cart", 0.003),
-        Service("redis", 0.0008, memory_gib=0.25),
-        Service("recommendation", 0.006, start_up_s=35.0, optional=True),
-        Service("ad", 0.004, start_up_s=45.0, optional=True),
-        Service("checkout", 0.008),
-        Service("payment", 0.005),
-        Service("shipping", 0.003),
-        Service("email", 0.007),
+        Microservice("frontend", 0.005, parallelism=4, start_up_s=15.0),
+        Microservice("catalog", 0.002),
+        Microservice("currency", 0.0015),
+        Microservice("cart", 0.003),
+        Microservice("redis", 0.0008, memory_gib=0.25),
+        Microservice("recommendation", 0.006, start_up_s=35.0, optional=True),
+        Microservice("ad", 0.004, start_up_s=45.0, optional=True),
+        Microservice("checkout", 0.008),
+        Microservice("payment", 0.005),
+        Microservice("shipping", 0.003),
+        Microservice("email", 0.007),
     ),
     users=(
         UserType("index", 0.25, _call("frontend", _call("catalog"), _PRICED, _call("ad", parallel=True))),
@@ -109,7 +109,7 @@ _WORK_MS = {
 TRAINTICKET = Application(
     name="trainticket",
     services=tuple(
-        Service(
+        Microservice(
             name, work_ms / 1000.0, memory_gib=0.35, start_up_s=50.0 if name in _SLOW_START else 30.0,
             optional=name in _OPTIONAL,
         )

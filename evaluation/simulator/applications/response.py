@@ -9,33 +9,33 @@ import numpy as np
 from evaluation.simulator.applications import fluid
 from evaluation.simulator.applications.application import Application
 from evaluation.simulator.applications.graph import visits
-from twin.autoscaling.config import Limits, ScalingConfig
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.problem import ScalingAction, rescaled
 from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import Grants, News
+from twin.autoscaling.types import Grants, ScalingEvents
 from twin.contracts import Array, Outcome, PyTree, Response, Streams
 
 MEASURED_NOISE = 0.03
 """Deviation of the logarithm of measured use and response times."""
 
 
-class Private(NamedTuple):
+class ApplicationState(NamedTuple):
     """What nobody sees."""
 
-    running: fluid.Running
+    running: fluid.RunningServices
     row: Array  # [*streams] of the rates, of the next interval
     left: Array  # [*streams] intervals until the episode is cut
     speed: Array  # [services, *streams] logarithm, slow noise
 
 
-def limits_of(application: Application) -> Limits:
+def limits_of(application: Application) -> GrantLimits:
     """What deployments of an application may be granted."""
     services = application.services
 
     def each(values: list[float]) -> Array:
         return jnp.asarray(values, jnp.float32)
 
-    return Limits(
+    return GrantLimits(
         each([0.25 for _ in services]),
         each([float(min(service.parallelism, 4)) for service in services]),
         each([np.ceil(service.memory_gib / 0.125) * 0.125 for service in services]),
@@ -64,7 +64,7 @@ def usual_grants(application: Application, rates: np.ndarray, use: float = 0.5) 
 
 def application_response(
     application: Application,
-    config: ScalingConfig,
+    config: AutoscalingConfig,
     rates: np.ndarray,
     length: int,
     *,
@@ -87,7 +87,7 @@ def application_response(
     _, dt_s = fluid.steps_of(config.interval_s)
     keeps = float(np.exp(-config.interval_s / 600.0))
 
-    def one(key: Array, private: Private, granted: Grants) -> tuple[Private, News]:
+    def one(key: Array, private: ApplicationState, granted: Grants) -> tuple[ApplicationState, ScalingEvents]:
         key_speed, key_cpu, key_response = jax.random.split(key, 3)
         asked = jnp.moveaxis(table[private.row % len(table)], -1, 0)
         speed = keeps * private.speed + np.sqrt(1.0 - keeps**2) * application.noise * jax.random.normal(
@@ -104,8 +104,8 @@ def application_response(
             response_s=noisy(key_response, measured.response_s),
         )
         time_s = ((private.row + 1) * config.interval_s) % 86400.0
-        news = News(granted, measured, seen.gateway, time_s)
-        return Private(running, private.row + 1, private.left - 1, speed), news
+        news = ScalingEvents(granted, measured, seen.gateway, time_s)
+        return ApplicationState(running, private.row + 1, private.left - 1, speed), news
 
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
         key_start, key_speed, key_first = jax.random.split(key, 3)
@@ -119,13 +119,13 @@ def application_response(
             row = jnp.broadcast_to(jnp.asarray(starts, jnp.int32), streams)
         speed = application.noise * jax.random.normal(key_speed, shape)
         running = fluid.at_rest(application, granted, dt_s)
-        private = Private(running, row, jnp.full(streams, length + 1, jnp.int32), speed)
+        private = ApplicationState(running, row, jnp.full(streams, length + 1, jnp.int32), speed)
         private, news = one(key_first, private, granted)
         no = jnp.zeros(streams, bool)
         return private, Outcome(jnp.zeros(streams), no, no, news)
 
     def advance(
-        key: Array, private: Private, state: ScalingState, action: ScalingAction
+        key: Array, private: ApplicationState, state: ScalingState, action: ScalingAction
     ) -> tuple[PyTree, Outcome]:
         private, news = one(key, private, rescaled(config, limits, state.grants, action))
         no = jnp.zeros(private.left.shape, bool)
