@@ -54,3 +54,20 @@ def generalised_advantage(td_t: Array, discount_t: Array, lambda_t: Array) -> Ar
         backward, jnp.zeros_like(td_t[0]), (td_t, discount_t * lambda_t), reverse=True
     )
     return advantage
+
+
+def above_block(value: Array, weight: Array, copies: int) -> Array:
+    """What values have above the mean of their block of `copies` neighbouring streams; of all streams if it is 1.
+
+    Args:
+        value: [..., B].
+        weight: [..., B] >= 0, or bool: what counts; 0 where it does not.
+        copies: Divides B.
+    """
+    num_streams = value.shape[-1]
+    shape = (*value.shape[:-1], -1, copies if copies > 1 else num_streams)
+    blocks, counts = value.reshape(shape), weight.astype(jnp.float32).reshape(shape)
+    mean = jnp.sum(blocks * counts, axis=-1, keepdims=True) / jnp.maximum(
+        jnp.sum(counts, axis=-1, keepdims=True), 1.0
+    )
+    return ((blocks - mean) * counts).reshape(value.shape)

@@ -2,8 +2,8 @@
 
     theta <- theta + alpha * sum over frames of grad log pi(a | s) * (return from the frame on - baseline of the frame)
 
-The baseline of a frame is the mean return from it on, over all episodes of the update. One return credits all choices
-of a frame. Source: Han et al. 2021, section III-B, equation 10.
+The baseline of a frame is the mean return from it on, over all episodes of the update, or over those that met the same
+requests (`copies`). One return credits all choices of a frame. Source: Han et al. 2021, section III-B, equation 10.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.descent import clipped_adam, descend
 from offline_rl.losses import shares, weighted_mean, weighted_sum
-from offline_rl.returns import elapsed_discount, generalised_advantage
+from offline_rl.returns import above_block, elapsed_discount, generalised_advantage
 from offline_rl.stepwise_actor import StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
 
@@ -27,12 +27,14 @@ class GPGConfig:
     Attributes:
         horizon_s: Seconds after which a reward counts 1/e; infinite in the paper.
         entropy: Weight of the entropy bonus (none in the paper).
+        copies: Neighbouring streams that meet the same chance (`twin.orchestration.paired`); 1: none do.
         learning_rate: Of Adam.
         max_gradient_norm: Gradients are scaled down to this global norm.
     """
 
     horizon_s: float = float("inf")
     entropy: float = 0.01
+    copies: int = 1
     learning_rate: float = 1e-3
     max_gradient_norm: float = 1.0
 
@@ -103,12 +105,11 @@ def gpg(network: StepwiseActor, config: GPGConfig | None = None) -> Algorithm:
 
 
 def _advantage(trajectory: Trajectory, config: GPGConfig) -> Array:
-    """[T, B] returns from each frame on, less their mean over streams, in deviations."""
+    """[T, B] returns from each frame on, less their baseline, in deviations."""
     discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
     discount = jnp.where(trajectory.terminated, 0.0, discount)
     team = jnp.sum(trajectory.reward, axis=1)
     onward = jax.vmap(generalised_advantage, in_axes=1, out_axes=1)(team, discount, jnp.ones_like(discount))
     decided = jnp.any(trajectory.active & trajectory.settled, axis=1).astype(jnp.float32)
-    count = jnp.maximum(jnp.sum(decided, axis=1, keepdims=True), 1.0)
-    away = (onward - jnp.sum(onward * decided, axis=1, keepdims=True) / count) * decided
+    away = above_block(onward, decided, config.copies)
     return away / (jnp.sqrt(weighted_mean(away**2, decided)) + 1e-6)

@@ -19,7 +19,12 @@ import jax.numpy as jnp
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.descent import clipped_adam, descend, minibatch_width
 from offline_rl.losses import clipped_surrogate, shares, weighted_mean, weighted_sum
-from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
+from offline_rl.returns import (
+    above_block,
+    elapsed_discount,
+    generalised_advantage,
+    temporal_difference,
+)
 from offline_rl.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
 from twin.networks import MLP, apply
@@ -38,6 +43,8 @@ class GPOConfig:
         clip: How far a probability ratio may move from 1 in one update.
         entropy: Weight of the entropy bonus (beta).
         dual: A reward, a critic and an advantage for each of the two actors.
+        copies: Neighbouring streams that meet the same chance (`twin.orchestration.paired`): rewards are then what a
+            stream has above their mean. 1: none do.
         num_epochs: Passes over each trajectory.
         num_minibatches: Parts that the streams are cut into.
         learning_rate: Of Adam, for the actors; critics learn at half of it.
@@ -50,6 +57,7 @@ class GPOConfig:
     clip: float = 0.2
     entropy: float = 0.01
     dual: bool = True
+    copies: int = 1
     num_epochs: int = 4
     num_minibatches: int = 2
     learning_rate: float = 1e-3
@@ -153,6 +161,8 @@ def gpo(
         seen = network.judge(state.actor, observation, legal, action)
         value = values(state.critics, seen)
         reward = jnp.stack([time_as_stream(one(trajectory)) for one in rewards])
+        if config.copies > 1:
+            reward = above_block(reward, jnp.broadcast_to(decided[None], reward.shape), config.copies)
         advantage = _advantages(trajectory, value, reward, config)
         weight = decided.astype(jnp.float32)
         target = value + advantage

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
+from offline_rl.returns import above_block, elapsed_discount, generalised_advantage, temporal_difference
 
 
 def test_discount_is_one_over_e_after_the_horizon_and_one_when_no_time_passes():
@@ -57,3 +57,10 @@ def test_steps_after_the_end_pass_through():
     advantage = generalised_advantage(error, discount, jnp.full(4, 0.9))
     short = generalised_advantage(error[:2], discount[:2], jnp.full(2, 0.9))
     np.testing.assert_allclose(advantage, [*short, 0.0, 0.0], atol=1e-7)
+
+
+def test_what_a_stream_has_above_its_block_of_copies():
+    value, counts = np.array([[1.0, 3.0, 10.0, 20.0]]), np.array([[True, True, True, False]])
+    np.testing.assert_allclose(above_block(value, counts, 2), [[-1.0, 1.0, 0.0, 0.0]])
+    everything = np.ones_like(counts)
+    np.testing.assert_allclose(above_block(value, everything, 1), value - 8.5)

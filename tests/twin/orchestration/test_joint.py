@@ -10,6 +10,7 @@ import pytest
 from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import instance
+from logs_schema.errors import ConfigError
 from tests.evaluation.slot_runs import small_kais
 from twin.contracts import Array, EnvironmentState, PyTree, Trajectory
 from twin.environment import environment
@@ -18,6 +19,7 @@ from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import Scaling, as_orchestration
 from twin.orchestration.joint import DISPATCH, ORCHESTRATE, joint_environment
 from twin.orchestration.mechanics import slot_response
+from twin.orchestration.paired import paired
 from twin.orchestration.slots import slot_problem
 from twin.rollout import rollout
 
@@ -110,3 +112,13 @@ def test_dispatchers_are_credited_as_without_an_orchestrator(runs: Runs) -> None
     on_time = np.nansum(np.where(trajectory.settled[DISPATCH], trajectory.reward[DISPATCH], 0.0))
     assert 0 < on_time >= runs.joint.on_time[-1].sum()  # answers on their way back are settled too
     assert not trajectory.illegal[DISPATCH].any()
+
+
+def test_paired_streams_meet_the_same_requests_and_blocks_must_come_out_even() -> None:
+    chance = paired(CHANCE, 2)
+    first, numbers = chance.first_s(jax.random.key(1), (4,)), chance.numbers(jax.random.key(2), (4,))
+    for leaf in jax.tree.leaves((first, numbers)):
+        np.testing.assert_array_equal(leaf[..., 0], leaf[..., 1])
+        assert not np.array_equal(leaf[..., 1], leaf[..., 2])
+    with pytest.raises(ConfigError, match=r"2 copies in streams \(3,\)"):
+        chance.first_s(jax.random.key(1), (3,))
