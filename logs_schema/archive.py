@@ -19,6 +19,7 @@ from logs_schema.columns import TableSpec, arrow_schema
 from logs_schema.errors import ArchiveError, ProductError, first
 from logs_schema.hashing import json_hash
 from logs_schema.layout import KIND, QUARANTINE, QUARANTINE_SCHEMA, label_names, open_parquet, partition
+from logs_schema.row_groups import RowGroup, row_groups
 from logs_schema.tables import SCHEMA_VERSION, TABLES
 
 BATCH_ROWS = 65_536
@@ -135,6 +136,24 @@ class Archive:
                 for group in range(parquet.num_row_groups):
                     for batch in parquet.iter_batches(batch_rows, row_groups=[group], columns=names):
                         yield batch.select(names)
+
+    def row_groups(self, table: str, *, days: Iterable[date] | None = None) -> list[RowGroup]:
+        """The smallest parts of a table that can be read alone, in order, unread.
+
+        Args:
+            table: Name of the table.
+            days: Of which days (all if None); days without rows add none.
+
+        Raises:
+            ArchiveError: No such table, or a file is missing or damaged.
+        """
+        spec, found = _spec(table, self.path), []
+        by_day = bool(self._entry(table)["days"])
+        for file in self._files(table, days):
+            day = date.fromisoformat(file.parent.name.removeprefix("date=")) if by_day else None
+            with _damage(file):
+                found += row_groups(file, day, label_names(spec))
+        return found
 
     def nodes(self) -> pa.Table:
         """The inventory: the whole table `nodes`."""

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.certify.believed import Believed, CloneBehaviour
-from evaluation.certify.playing import joined
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from twin.contracts import Array, Outcome, PyTree, Response
 from twin.environment import environment
@@ -21,7 +20,7 @@ from twin.placement.history import answers_of_history
 from twin.placement.replay import ReplayTable, replayed_answers
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN
-from twin.placement.windows import Windows, replayed_arrivals, select
+from twin.placement.windows import Windows, joined, replayed_arrivals, select
 from twin.rollout import follow
 
 NUM_DRAWS = 60

@@ -32,7 +32,7 @@ from twin.placement.model import encode_days
 from twin.placement.replay import replayed_answers, with_logged_luck
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, PlacementOutcome
-from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
+from twin.placement.windows import Windows, joined, replayed_arrivals, select
 from twin.rollout import follow, unroll
 
 HORIZONS = (1, 5, 20, 50, 100, 400)
@@ -89,17 +89,6 @@ def days_windows(
             raise ConfigError(f"{day}: {error.what}", where=error.where, allowed=error.allowed,
                               advice=error.advice) from error  # fmt: skip
     return found
-
-
-def joined(parts: Sequence[Windows]) -> Windows:
-    """Windows of several days side by side."""
-    num_steps = max(part.num_steps for part in parts)
-    padded = [
-        pad_windows(part, num_steps, part.num_windows)._replace(num_overflow=np.zeros(part.num_windows))
-        for part in parts
-    ]
-    whole = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *padded)
-    return whole._replace(num_overflow=sum(int(part.num_overflow) for part in parts))
 
 
 def counted_once(windows: Windows) -> np.ndarray:

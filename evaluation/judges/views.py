@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array, Outcome, Problem, PyTree, Records, Response, Streams
-from twin.placement.bookkeeping import placement
+from twin.placement.bookkeeping import placement, tables_of
 from twin.placement.encoding import Encoding
-from twin.placement.types import InFlight, PlacementEvents, PlacementState, Requests
+from twin.placement.types import Carried, InFlight, PlacementEvents, PlacementState, Requests
 from twin.placement.windows import Windows
 
 
@@ -22,7 +22,7 @@ class Translation(NamedTuple):
     """The judged windows' requests in another encoding, and what was in flight; leaves as in `Windows`."""
 
     request: Requests  # leaves [T, W]
-    carried: InFlight  # leaves [nodes, depth, W]
+    carried: Carried  # leaves [rows, W]
 
 
 class ViewStates(NamedTuple):
@@ -53,10 +53,9 @@ def with_views(
     """
     beside = {name: placement(other.cluster, other.problem) for name, other in others.items()}
 
-    def told(outcome: Outcome, step: Array, translation: Translation, *, is_first: bool) -> Outcome:
+    def told(outcome: Outcome, step: Array, translation: Translation, table: InFlight | None) -> Outcome:
         observed_events: PlacementEvents = outcome.observed_events
         inside = jnp.minimum(step, translation.request.site.shape[0] - 1)
-        carried = jax.tree.map(jnp.asarray, translation.carried) if is_first else None
 
         def at(leaf: Array, axis: int) -> Array:
             return jax.lax.dynamic_index_in_dim(jnp.asarray(leaf), inside, axis, False)
@@ -67,14 +66,15 @@ def with_views(
             if name != "demand"
         }
         request = Requests(demand=at(translation.request.demand, 1)[:, None], **named)
-        return outcome._replace(observed_events=observed_events._replace(request=request, carried=carried))
+        return outcome._replace(observed_events=observed_events._replace(request=request, carried=table))
 
     def start(outcome: Outcome) -> ViewStates:
         step = jnp.int32(0)
-        opened = {
-            name: problem.start(told(outcome, step, translations[name], is_first=True))
-            for name, problem in beside.items()
-        }
+        opened = {}
+        for name, problem in beside.items():
+            carried = jax.tree.map(jnp.asarray, translations[name].carried)
+            table, _ = tables_of(carried, others[name].cluster.num_nodes, others[name].problem.depth)
+            opened[name] = problem.start(told(outcome, step, translations[name], table))
         return ViewStates(judged.start(outcome), opened, step)
 
     def apply(
@@ -84,7 +84,7 @@ def with_views(
         step = books.step + 1
         kept = {
             name: problem.apply(
-                books.others[name], node, told(outcome, step, translations[name], is_first=False), decision
+                books.others[name], node, told(outcome, step, translations[name], None), decision
             )[0]
             for name, problem in beside.items()
         }

@@ -84,8 +84,8 @@ def test_parts_share_their_shapes_and_hold_every_request_once(how):
     assert {one.arrival_s.shape for one in windows} == {(-(-longest // PART_WINDOWS), PART_WINDOWS)}
     rows = np.concatenate([one.row[one.valid()] for one in windows])
     assert sorted(rows) == list(range(len(how.learned.rows.arrival_s)))
-    assert not np.any(windows[0].carried.decision[..., 0] >= 0)  # the day begins empty, its parts do not
-    assert all(np.isfinite(one.carried_fate.finish_s[..., 0]).any() for one in windows[1:])
+    assert not np.any(windows[0].carried.node[:, 0] >= 0)  # the day begins empty, its parts do not
+    assert all(np.isfinite(one.carried.fate.finish_s[:, 0]).any() for one in windows[1:])
 
 
 def test_a_part_with_too_few_requests_is_named(log, how):

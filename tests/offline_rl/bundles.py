@@ -82,10 +82,10 @@ def told_request(encoding: Encoding, requests: Requests, *index: int) -> Request
 
 def carried_in(encoding: Encoding, windows: Windows, window: int) -> list[tuple[str, Held, float, float]]:
     """Node, request, start and finish of what was in flight when a window begins; the latter two are still to come."""
-    table, fate, origin_s = windows.carried, windows.carried_fate, float(windows.origin_s[window])
+    table, fate, origin_s = windows.carried.request, windows.carried.fate, float(windows.origin_s[window])
     found = []
-    for node, slot in zip(*np.nonzero(table.decision[..., window] != -1), strict=True):
-        at = (node, slot, window)
+    for row in np.flatnonzero(windows.carried.node[:, window] >= 0):
+        node, at = windows.carried.node[row, window], (row, window)
         begun = float(table.start_s[at])
         held = Held(
             origin_s + float(table.arrival_s[at]),

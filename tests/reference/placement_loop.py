@@ -221,10 +221,10 @@ def request_at(requests: Any, *index: int) -> Request:
 
 def carried_in(windows: Any, window: int) -> list[tuple[int, Request]]:
     """(node, request) pairs that were in flight when a window begins."""
-    table, fate = windows.carried, windows.carried_fate
+    table, fate = windows.carried.request, windows.carried.fate
     pairs = []
-    for node, slot in zip(*np.nonzero(table.decision[..., window] != -1), strict=True):
-        at = (node, slot, window)
+    for row in np.flatnonzero(windows.carried.node[:, window] >= 0):
+        node, at = windows.carried.node[row, window], (row, window)
         one = {
             "decision": -2,
             "service": int(table.service[at]),

@@ -51,7 +51,7 @@ def test_replay_gives_the_logged_occupancy_back(seed: int) -> None:
         ),
     )
     windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=40)
-    assert (windows.carried.decision != -1).any()
+    assert (windows.carried.node >= 0).any()
     assert windows.num_overflow == 0
     history = replay_log(windows, encoding)
     assert not np.asarray(history.illegal).any()
@@ -168,11 +168,11 @@ def test_dropped_requests_carried_in_never_start(encoding: Encoding) -> None:
     start_s[0] = np.inf
     rows = rows._replace(status=status, start_s=start_s, finish_s=finish_s)
     windows = cut_windows(rows, np.arange(6) >= 4, encoding, num_steps=2)
-    held = np.nonzero(windows.carried.decision[..., 0] != -1)
+    held = np.nonzero(windows.carried.node[:, 0] >= 0)
     assert len(held[0]) == 4
-    dropped = windows.carried_fate.status[..., 0][held] == DROPPED
+    dropped = windows.carried.fate.status[..., 0][held] == DROPPED
     assert dropped.sum() == 1
-    assert np.isinf(windows.carried_fate.start_s[..., 0][held][dropped]).all()
+    assert np.isinf(windows.carried.fate.start_s[..., 0][held][dropped]).all()
 
 
 DEPTH, STEPS = 4, 12

@@ -94,9 +94,9 @@ def test_requests_of_the_day_before_are_carried_in(archive: Archive, encoding: E
     assert wanted.tolist() == [False] + [True] * 6
     assert rows.request.service[wanted].tolist() == [0] * 6  # a service unseen in training
     windows = cut_windows(rows, wanted, encoding, num_steps=8)
-    held = windows.carried.decision[..., 0] != -1
-    assert held.sum(axis=1).tolist() == [0, 1]
-    arrival_s = windows.carried.arrival_s[..., 0][held] + windows.origin_s[0]
+    held = windows.carried.node[:, 0] >= 0
+    assert windows.carried.node[held, 0].tolist() == [1]
+    arrival_s = windows.carried.request.arrival_s[held, 0] + windows.origin_s[0]
     assert arrival_s.tolist() == [day_start_s(DAYS[0]) + 86_000.0]
 
 

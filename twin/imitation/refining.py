@@ -22,7 +22,7 @@ from twin.imitation.training import Fitted, ImitationReport, fit_imitation
 from twin.placement.encoding import Encoding
 from twin.placement.fit import FitReport, held_out_windows
 from twin.placement.learned import AnswerConfig, AnswerModel
-from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.model import PlacementTwin, training_windows
 from twin.placement.outcome_model import NUM_OUTPUTS, RUN_SCALES, WAIT_SCALES
 from twin.placement.windows import Windows, select
 
@@ -63,7 +63,7 @@ def imitated_twin(
         ImitationError: Too few windows, or numbers that are not finite.
     """
     days = twin.encoding.train_days
-    logged = encode_days(archive, twin.encoding, days, num_steps=twin.windows.num_steps, until=max(days))
+    (logged,) = training_windows(archive, twin.encoding, days, num_steps=twin.windows.num_steps)
     played = refined(
         key, twin.model, twin.report, logged, twin.encoding, twin.config, config, checkpoint=checkpoint, on_look=on_look
     )  # fmt: skip

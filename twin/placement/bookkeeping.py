@@ -5,6 +5,7 @@ its node that is free or settled; the settled request it displaces leaves as a r
 seat and step, and the table never has to be searched for what happened since.
 """
 
+import math
 from dataclasses import dataclass
 
 import jax
@@ -23,7 +24,9 @@ from twin.placement.types import (
     NUM_RESOURCES,
     REJECTED,
     UNKNOWN,
+    Carried,
     Cluster,
+    Fate,
     InFlight,
     PlacementDecisionInfo,
     PlacementOutcome,
@@ -75,6 +78,36 @@ def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...]) -> InFligh
         service=jnp.zeros(shape, jnp.int32),
         demand=jnp.zeros((NUM_RESOURCES, *shape), jnp.float32),
     )
+
+
+def tables_of(carried: Carried, num_nodes: int, depth: int) -> tuple[InFlight, Fate]:
+    """The table of what was in flight already, and under the same slots what becomes of it.
+
+    Args:
+        carried: Leaves [rows, *streams].
+        num_nodes, depth: Of the table.
+
+    Returns:
+        Leaves [nodes, depth, *streams].
+    """
+    streams = carried.node.shape[1:]
+    at = jnp.arange(math.prod(streams)).reshape(streams)
+    slot = jnp.where(carried.node >= 0, carried.node * depth + carried.slot, num_nodes * depth)
+
+    def filed(leaf: Array, rows: Array) -> Array:
+        flat = leaf.reshape(num_nodes * depth, -1)
+        flat = flat.at[slot, at[None]].set(rows, mode="drop")
+        return flat.reshape(leaf.shape)
+
+    table = empty_table(num_nodes, depth, streams)
+    named = {
+        name: filed(getattr(table, name), getattr(carried.request, name))
+        for name in InFlight._fields
+        if name != "demand"
+    }
+    demand = jax.vmap(filed)(table.demand, carried.request.demand)
+    fate = Fate(jnp.ones(table.decision.shape, bool), table.start_s, table.finish_s, table.status)
+    return InFlight(demand=demand, **named), jax.tree.map(filed, fate, carried.fate)
 
 
 def choose_slots(state: PlacementState, node: Array) -> Array:

@@ -6,7 +6,7 @@ that end later are censored, so training cannot see past its cutoff.
 """
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,28 +15,29 @@ import pyarrow.compute as pc
 
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.tables import REQUESTS
 from twin.placement.encoding import (
     DAY_S,
     Encoding,
     acceptance_of,
     amount,
     candidate_set,
-    day_start_s,
     expected_run_s,
     instant_s,
     label_index,
     node_index,
 )
+from twin.placement.pieces import pieces
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
     DROPPED,
     EMPTY,
     FAILED,
-    NUM_RESOURCES,
     REJECTED,
     RESOURCES,
     UNKNOWN,
+    Carried,
     Fate,
     InFlight,
     Requests,
@@ -45,6 +46,9 @@ from twin.placement.windows import Windows
 
 MONDAY_S = 4 * DAY_S
 """1970-01-01 was a Thursday; the first Monday began this many seconds later."""
+
+LEAST_ROOM = 16
+"""Rows for what is carried into windows; four times as many wherever they do not suffice: few shapes, few programs."""
 
 _STATUS = {
     "completed": COMPLETED,
@@ -164,12 +168,7 @@ def _rule(rows: pa.Table, encoding: Encoding) -> np.ndarray:
 
 
 def read_rows(
-    archive: Archive,
-    encoding: Encoding,
-    days: Sequence[dt.date],
-    *,
-    known_until_s: float,
-    lookback_days: int = 60,
+    archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, known_until_s: float
 ) -> tuple[EncodedRows, np.ndarray]:
     """The requests of `days`, and before them those of earlier days that were still in flight when `days` begin.
 
@@ -178,23 +177,20 @@ def read_rows(
         encoding: Vocabularies and estimates.
         days: Days to encode, ascending.
         known_until_s: See `encode_rows`.
-        lookback_days: How far back to look for requests still in flight.
 
     Returns:
         The rows sorted by arrival, and a mask [rows] of those that arrived on `days`.
     """
-    first_s = day_start_s(min(days))
-    parts = []
-    for day in archive.days("requests"):
-        if 0 < (min(days) - day).days <= lookback_days:
-            earlier = archive.read("requests", days=[day])
-            begins = pa.scalar(int(first_s * 1e6), pa.timestamp("us", tz="UTC"))
-            lasts = pc.fill_null(pc.greater_equal(earlier["finish"], begins), False)
-            parts.append(earlier.filter(lasts))
-    parts.append(archive.read("requests", days=list(days)))
-    table = pa.concat_tables([part.unify_dictionaries() for part in parts], promote_options="permissive")
-    rows = encode_rows(table.unify_dictionaries(), encoding, known_until_s)
-    return rows, rows.arrival_s >= first_s
+    ((rows, wanted),) = read_pieces(archive, encoding, days, known_until_s=known_until_s, most=None)
+    return rows, wanted
+
+
+def read_pieces(
+    archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, known_until_s: float, most: int | None
+) -> Iterator[tuple[EncodedRows, np.ndarray]]:
+    """As `read_rows`, of at most about `most` requests, piece by piece (`twin.placement.pieces`)."""
+    for table, wanted in pieces(archive, days, most=most, columns=REQUESTS.names):
+        yield encode_rows(table, encoding, known_until_s), wanted
 
 
 def cut_windows(
@@ -233,7 +229,7 @@ def cut_windows(
     row = usable[np.minimum(position, len(usable) - 1)]
     valid = np.arange(num_steps)[:, None] < length[None]
     origin_s = np.floor(rows.arrival_s[row[0]])
-    carried, carried_fate, num_overflow = _carried(rows, row[0], origin_s, encoding)
+    carried, num_overflow = _carried(rows, row[0], origin_s, encoding)
 
     def clock(instants_s: np.ndarray) -> np.ndarray:
         return (instants_s[row] - origin_s[None]).astype(np.float32)
@@ -246,7 +242,6 @@ def cut_windows(
         node=np.where(valid, rows.node[row], -1).astype(np.int32),
         fate=Fate(rows.status[row] != REJECTED, clock(rows.start_s), clock(rows.finish_s), rows.status[row]),
         carried=carried,
-        carried_fate=carried_fate,
         row=np.where(valid, row, -1),
         origin_s=origin_s,
         num_overflow=num_overflow,
@@ -255,64 +250,70 @@ def cut_windows(
 
 def _carried(
     rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding
-) -> tuple[InFlight, Fate, int]:
-    """The table in flight at the first arrival of every window, with the fates of what is in it.
+) -> tuple[Carried, int]:
+    """What was in flight at the first arrival of every window, and how much of it found no slot.
 
     A request whose finish is not known is taken to end when its expected run time is over; one that has not been seen
     to start begins its expected run time before its finish, though not before the window; a dropped one never starts.
     """
-    nodes, depth, num_windows = encoding.cluster.num_nodes, encoding.problem.depth, len(first_row)
-    shape = (nodes, depth, num_windows)
-    table = _empty_numpy_table(shape)
+    held, num_overflow = _held(rows, first_row, encoding.problem.depth)
+    availability = LEAST_ROOM
+    while availability < max(len(row) for row, _ in held):
+        availability *= 4
+    shape = (availability, len(first_row))
+    row, slot = np.full(shape, -1), np.zeros(shape, np.int32)
+    for window, (those, slots) in enumerate(held):
+        row[: len(those), window], slot[: len(those), window] = those, slots
+    holds = row >= 0
+    now, status = rows.arrival_s[first_row], rows.status[row]
+    start_s, finish_s = rows.start_s[row], rows.finish_s[row]
+    expected = rows.request.expected_run_s[row]
+    assumed = np.maximum(np.where(np.isfinite(start_s), start_s, now) + expected, now + 1.0)
+    finish_s = np.where(np.isfinite(finish_s), finish_s, assumed)
+    begun = np.where(np.isfinite(start_s), start_s, np.maximum(finish_s - expected, now))
+    begun = np.where(status == DROPPED, np.inf, begun)
+
+    def told(values: np.ndarray, nothing: float) -> np.ndarray:
+        """float32 [..., room, W]"""
+        return np.where(holds, values, nothing).astype(np.float32)
+
+    def code(values: np.ndarray, nothing: int) -> np.ndarray:
+        """int32 [room, W]"""
+        return np.where(holds, values, nothing).astype(np.int32)
+
+    request = InFlight(
+        decision=code(np.full(shape, CARRIED), EMPTY),
+        arrival_s=told(rows.arrival_s[row] - origin_s, 0.0),
+        start_s=told(np.where(start_s <= now, start_s - origin_s, np.inf), np.inf),
+        finish_s=told(np.full(shape, np.inf), np.inf),
+        status=code(np.full(shape, UNKNOWN), UNKNOWN),
+        expected_run_s=told(expected, 0.0),
+        service=code(rows.request.service[row], 0),
+        demand=told(rows.request.demand[:, row], 0.0),
+    )
+    ended = code(np.where(status == UNKNOWN, COMPLETED, status), UNKNOWN)
     fate = Fate(
-        accepted=np.ones(shape, bool),
-        start_s=np.full(shape, np.inf, np.float32),
-        finish_s=np.full(shape, np.inf, np.float32),
-        status=np.full(shape, UNKNOWN, np.int32),
+        np.ones(shape, bool), told(begun - origin_s, np.inf), told(finish_s - origin_s, np.inf), ended
     )
-    num_overflow = 0
-    may_hold = (rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent
-    for window, (first, origin) in enumerate(zip(first_row, origin_s, strict=True)):
-        now = rows.arrival_s[first]
-        held = may_hold[:first] & (rows.finish_s[:first] > now)
-        for node in range(nodes):
-            here = np.flatnonzero(held & (rows.node[:first] == node))
-            num_overflow += max(0, len(here) - depth)
-            here = here[-depth:]
-            slot = np.arange(len(here))
-            start_s, finish_s = rows.start_s[here], rows.finish_s[here]
-            expected = rows.request.expected_run_s[here]
-            assumed = np.maximum(np.where(np.isfinite(start_s), start_s, now) + expected, now + 1.0)
-            finish_s = np.where(np.isfinite(finish_s), finish_s, assumed)
-            begun = np.where(np.isfinite(start_s), start_s, np.maximum(finish_s - expected, now))
-            begun = np.where(rows.status[here] == DROPPED, np.inf, begun)
-            at = (node, slot, window)
-            table.decision[at] = CARRIED
-            table.arrival_s[at] = rows.arrival_s[here] - origin
-            table.start_s[at] = np.where(start_s <= now, start_s - origin, np.inf)
-            table.expected_run_s[at] = expected
-            table.service[at] = rows.request.service[here]
-            table.demand[:, node, slot, window] = rows.request.demand[:, here]
-            fate.start_s[at] = begun - origin
-            fate.finish_s[at] = finish_s - origin
-            fate.status[at] = np.where(rows.status[here] == UNKNOWN, COMPLETED, rows.status[here])
-    return table, fate, num_overflow
+    return Carried(code(rows.node[row], -1), slot, request, fate), num_overflow
 
 
-def _empty_numpy_table(shape: tuple[int, int, int]) -> InFlight:
-    def zero() -> np.ndarray:
-        return np.zeros(shape, np.float32)
-
-    def never() -> np.ndarray:
-        return np.full(shape, np.inf, np.float32)
-
-    return InFlight(
-        decision=np.full(shape, EMPTY, np.int32),
-        arrival_s=zero(),
-        start_s=never(),
-        finish_s=never(),
-        status=np.full(shape, UNKNOWN, np.int32),
-        expected_run_s=zero(),
-        service=np.zeros(shape, np.int32),
-        demand=np.zeros((NUM_RESOURCES, *shape), np.float32),
-    )
+def _held(
+    rows: EncodedRows, first_row: np.ndarray, depth: int
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
+    """For every window the rows that are in flight and their slots, node by node, and how many found no slot."""
+    found, num_overflow, seen, held = [], 0, 0, np.zeros(0, np.int64)
+    may_hold = np.flatnonzero((rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent)
+    for first in first_row:
+        until = int(np.searchsorted(may_hold, first))
+        held = np.concatenate([held, may_hold[seen:until]])
+        held = held[
+            rows.finish_s[held] > rows.arrival_s[first]
+        ]  # who has finished is in no later window either
+        seen, here = until, held[np.argsort(rows.node[held], kind="stable")]
+        _, count = np.unique(rows.node[here], return_counts=True)
+        kept = np.minimum(count, depth)  # the latest of every node
+        slot = np.arange(len(here)) - np.repeat(np.cumsum(count) - kept, count)
+        num_overflow += int((count - kept).sum())
+        found.append((here[slot >= 0], slot[slot >= 0]))
+    return found, num_overflow

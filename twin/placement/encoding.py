@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
+from twin.placement.pieces import pieces
 from twin.placement.service_times import (
     OFFER_KINDS,
     Acceptance,
@@ -33,6 +34,12 @@ UNKNOWN_LABEL = "unknown"
 DAY_S = 86_400.0
 DAYS_A_WEEK = 7
 GRANULARITIES = ("auto", "node", "class")
+MAX_ROWS = 1 << 20
+"""Requests that estimates are made from, about at most; of more, stretches spread evenly over the training days."""
+COLUMNS = (
+    "arrival", "site", "scenario", "agent", "service", "queue", "num_nodes", "requested_run_s", "deadline_s",
+    "candidates", "offered_node", "ran_node", "accepted", "start", "finish",
+)  # fmt: skip
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 
@@ -142,7 +149,10 @@ def fit_encoding(
             if days
             else "an archive with requests",
         )
-    rows = archive.read("requests", days=list(train_days))
+    looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
+    rows = pa.concat_tables(
+        [table.filter(pa.array(wanted)) for table, wanted in looked_at]
+    ).unify_dictionaries()
     nodes = archive.nodes()
     by_class = granularity == "class" or (granularity == "auto" and _wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
@@ -167,7 +177,7 @@ def fit_encoding(
     gap_s = float(np.ptp(arrival_s)) / max(len(arrival_s), 1)
     typical_s = float(np.nanmedian(run_s)) if np.isfinite(run_s).any() else 60.0
     problem = PlacementConfig(
-        depth=_depth(rows, node, cluster.num_nodes, until_s),
+        depth=_depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s),
         time_unit_s=max(0.1 * typical_s, 1e-3),
         memory_s=max(50.0 * gap_s, typical_s),
         reward="on_time" if has_deadlines else "response",
@@ -237,17 +247,17 @@ def amount(rows: pa.Table, column: str, missing: float) -> np.ndarray:
     return np.where(np.isnan(values), missing, values)
 
 
-def decided_node(rows: pa.Table) -> list[str | None]:
-    """The decision of every row: the node it was offered to, else the node it ran on, else None."""
-    offered, ran = rows["offered_node"].to_pylist(), rows["ran_node"].to_pylist()
-    return [first if first is not None else second for first, second in zip(offered, ran, strict=True)]
+def decided_node(rows: pa.Table) -> pa.ChunkedArray:
+    """The decision of every row: the node it was offered to, else the node it ran on, else null."""
+    return pc.coalesce(*(pc.cast(rows[name], pa.string()) for name in ("offered_node", "ran_node")))
 
 
 def node_index(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.ndarray:
     """[rows] int32 index of the decided node, -1 where the log does not say; 0 where there is only one node."""
     if num_nodes == 1:
         return np.zeros(len(rows), np.int32)
-    return np.array([node_of_name.get(name, -1) if name else -1 for name in decided_node(rows)], np.int32)
+    names = index_of(decided_node(rows), list(node_of_name), missing=-1)
+    return np.append(np.array(list(node_of_name.values()), np.int32), np.int32(-1))[names]
 
 
 def day_start_s(day: dt.date) -> float:
@@ -335,8 +345,19 @@ def _median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[f
     return medians
 
 
-def _depth(rows: pa.Table, node: np.ndarray, num_nodes: int, until_s: float) -> int:
+def _depth(
+    looked_at: Sequence[pa.Table], node_of_name: dict[str, int], num_nodes: int, until_s: float
+) -> int:
     """Slots per node: head-room over the largest number of requests in flight at once on one node."""
+    peak = max(
+        _most_in_flight(rows, node_index(rows, node_of_name, num_nodes), num_nodes, until_s)
+        for rows in looked_at
+    )
+    availability = 2.0 * peak if peak <= 256 else 1.5 * peak
+    return max(8, int(np.ceil(availability / 8.0)) * 8)
+
+
+def _most_in_flight(rows: pa.Table, node: np.ndarray, num_nodes: int, until_s: float) -> int:
     arrival, finish = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     peak = 1
     for index in range(num_nodes):
@@ -345,8 +366,7 @@ def _depth(rows: pa.Table, node: np.ndarray, num_nodes: int, until_s: float) -> 
         change = np.concatenate([np.ones(here.sum()), -np.ones(here.sum())])
         order = np.lexsort((change, times))
         peak = max(peak, int(np.cumsum(change[order]).max(initial=0)))
-    availability = 2.0 * peak if peak <= 256 else 1.5 * peak
-    return max(8, int(np.ceil(availability / 8.0)) * 8)
+    return peak
 
 
 def with_problem(encoding: Encoding, **changes: object) -> Encoding:

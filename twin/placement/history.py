@@ -16,13 +16,16 @@ from twin.environment import environment
 from twin.placement.availability import time_to_availability_s
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.learned import answer_inputs
+from twin.placement.learned import answer_inputs, num_inputs
 from twin.placement.outcome_model import Observed
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import drawn_response
 from twin.placement.types import DROPPED, FAILED, REJECTED
-from twin.placement.windows import Windows, pad_windows, replayed_arrivals
+from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import follow
+
+AT_ONCE = 64
+"""Windows whose offers are made at once: what a rollout records of a window is far more than what is kept of it."""
 
 
 def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable | None = None) -> Environment:
@@ -36,9 +39,9 @@ def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable 
     return environment(placement(encoding.cluster, encoding.problem), response)
 
 
-def answers_of_history(windows: Windows, encoding: Encoding) -> ReplayTable:
-    """The replay table of some windows; batch jobs keep their own run times."""
-    return replay_table(windows, encoding.cluster.num_nodes, own_run=encoding.states_run)
+def answers_of_history(windows: Windows, encoding: Encoding, donors: Windows | None = None) -> ReplayTable:
+    """The replay table of some windows, among `donors` where they are given; batch jobs keep their own run times."""
+    return replay_table(windows, encoding.cluster.num_nodes, own_run=encoding.states_run, donors=donors)
 
 
 def _follow_log(encoding: Encoding, windows: Windows, table: ReplayTable) -> Trajectory:
@@ -93,18 +96,39 @@ def labelled_offers(
         program: From `offer_program`, where it is used more than once.
 
     Returns:
-        One row an offer; durations of unfinished requests are lower bounds, known up to the window's last instant.
+        One row an offer, step by step and window by window; durations of unfinished requests are lower bounds, known up
+        to the window's last instant.
     """
-    padded = pad_windows(windows, windows.num_steps, 1 << (windows.num_windows - 1).bit_length())
     run = offer_program(encoding) if program is None else program
-    inputs, illegal = (
-        np.asarray(leaf)[..., : windows.num_windows]
-        for leaf in run(padded, answers_of_history(padded, encoding))
-    )
-    rows = windows.valid() & ~illegal & (windows.node >= 0)
+    rows = windows.valid() & (windows.node >= 0)
+    column = np.cumsum(rows).reshape(rows.shape) - 1
+    inputs = np.empty((num_inputs(encoding.cluster), rows.sum()), np.float32)
+    legal = np.ones(rows.shape, bool)
+    for first in range(0, windows.num_windows, AT_ONCE):
+        part = np.arange(first, min(first + AT_ONCE, windows.num_windows))
+        told, illegal = _offers_of(windows, part, encoding, run)
+        here = rows[:, part]
+        inputs[:, column[:, part][here]] = told[:, here]
+        legal[:, part] = ~illegal
+    kept = legal[rows]
+    rows &= legal
     window = np.broadcast_to(np.arange(windows.num_windows), rows.shape)
     observed = Observed(*(np.asarray(leaf)[rows] for leaf in observed_answers(windows)))
-    return Offers(inputs[:, rows], observed, window[rows])
+    return Offers(inputs if kept.all() else inputs[:, kept], observed, window[rows])
+
+
+def _offers_of(
+    windows: Windows,
+    part: np.ndarray,
+    encoding: Encoding,
+    run: Callable[[Windows, ReplayTable], tuple[Array, Array]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs [inputs, T, part] of the offers of some windows (indices), and which are illegal [T, part]."""
+    availability = AT_ONCE if windows.num_windows > AT_ONCE else 1 << (len(part) - 1).bit_length()
+    padded = pad_windows(select(windows, part), windows.num_steps, availability)
+    table = answers_of_history(padded, encoding, windows)
+    inputs, illegal = run(padded, table)
+    return np.asarray(inputs)[..., : len(part)], np.asarray(illegal)[..., : len(part)]
 
 
 def observed_answers(windows: Windows) -> Observed:

@@ -18,7 +18,7 @@ from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.encode import cut_windows, read_rows
+from twin.placement.encode import cut_windows, read_pieces, read_rows
 from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 from twin.placement.fit import FitProgram, FitReport, fit_answers, fit_program
 from twin.placement.history import labelled_offers, offer_program, replay_log
@@ -26,11 +26,14 @@ from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, le
 from twin.placement.randomisation import Randomisation
 from twin.placement.replay import ReplayTable
 from twin.placement.responses import drawn_response
-from twin.placement.types import Fate, InFlight, Requests
-from twin.placement.windows import Windows, replayed_arrivals, select
+from twin.placement.types import Carried, Fate, InFlight, Requests
+from twin.placement.windows import Windows, joined, replayed_arrivals, select
 from twin.problems import PLACEMENT, refuse_other_problem
 
 DAY = dt.timedelta(days=1)
+MAX_REQUESTS = 65_536
+"""Requests that a twin learns from at most. The default fit draws 1.5 million rows for each member: of more requests
+most would be seen a few times or never, and memory would grow with them."""
 DEFAULT_RANDOMISATION = Randomisation(nodes=0.2, services=0.1)
 
 
@@ -161,7 +164,7 @@ def load_windows(path: Path) -> Windows:
     """The windows that `save_arrays` wrote."""
     requests = Requests(*(0 for _ in Requests._fields))
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
-    structure = Windows(requests, 0, 0, 0, fate, table, fate, 0, 0, 0)  # type: ignore[arg-type]
+    structure = Windows(requests, 0, 0, 0, fate, Carried(0, 0, table, fate), 0, 0, 0)  # type: ignore[arg-type]
     windows = load_structure(path, structure)
     return windows._replace(num_overflow=int(windows.num_overflow))
 
@@ -204,6 +207,48 @@ def encode_days(
     return cut_windows(rows, wanted, encoding, num_steps=num_steps, stride=stride)
 
 
+def training_windows(
+    archive: Archive,
+    encoding: Encoding,
+    days: Sequence[dt.date],
+    *,
+    num_steps: int,
+    strides: Sequence[int | None] = (None,),
+    most: int = MAX_REQUESTS,
+) -> list[Windows]:
+    """What a twin learns from: the requests of some days as windows, or of very many days as many as are taken.
+
+    Args:
+        archive: The log archive.
+        encoding: What the arrays mean.
+        days: Days to learn from; what happened after the last of them is unknown.
+        num_steps: Requests per window.
+        strides: Requests from one window's start to the next, of every cut that is wanted.
+        most: Requests taken, about at most.
+
+    Returns:
+        The windows of every cut, all of the same requests.
+
+    Raises:
+        ConfigError: No request with a known decision.
+    """
+    chosen = sorted(days)
+    known_until_s = day_start_s(chosen[-1] + DAY)
+    cuts: list[list[Windows]] = [[] for _ in strides]
+    missing: ConfigError | None = None
+    for rows, wanted in read_pieces(archive, encoding, chosen, known_until_s=known_until_s, most=most):
+        try:
+            parts = [cut_windows(rows, wanted, encoding, num_steps=num_steps, stride=one) for one in strides]
+        except ConfigError as error:
+            missing = error
+            continue
+        for cut, part in zip(cuts, parts, strict=True):
+            cut.append(part)
+    if missing is not None and not cuts[0]:
+        raise missing
+    return [joined(cut) for cut in cuts]
+
+
 class FitPrograms(NamedTuple):
     """What fitting compiles, kept so that several twins of one encoding share it."""
 
@@ -244,8 +289,8 @@ def fit_twin(
         ConfigError: Too few requests with a known decision, or no run time among them.
     """
     programs = fit_programs(encoding, config) if programs is None else programs
-    last = max(days)
-    logged = encode_days(archive, encoding, days, num_steps=num_steps, until=last)
+    stride = max(1, num_steps // 2)
+    logged, starts = training_windows(archive, encoding, days, num_steps=num_steps, strides=(None, stride))
     if not np.isfinite(logged.fate.finish_s[logged.valid()]).any():
         raise ConfigError(
             "no request of these days is known to have ended, so there is no run time to learn",
@@ -255,7 +300,4 @@ def fit_twin(
         )
     offers = labelled_offers(logged, encoding, programs.offers)
     model, report = fit_answers(key, offers, encoding, config, programs.fit)
-    starts = encode_days(
-        archive, encoding, days, num_steps=num_steps, stride=max(1, num_steps // 2), until=last
-    )
     return PlacementTwin(encoding, config, model, starts, report)

@@ -95,41 +95,50 @@ def _rows(windows: Windows) -> tuple[_DonorRows, np.ndarray]:
     return rows, position
 
 
-def _donors(rows: _DonorRows, node: int) -> np.ndarray:
-    """[requests] the donor of every request on `node`, -1 where nobody used it."""
-    donor = np.full(len(rows.arrival_s), -1)
+def _donors(rows: _DonorRows, workload: np.ndarray, node: int) -> np.ndarray:
+    """[asking] the donor on `node` of every request that asks (indices into the rows), -1 where nobody used it."""
+    donor = np.full(len(workload), -1)
     on_node = np.flatnonzero(rows.usable & (rows.node == node))
     if len(on_node) == 0:
         return donor
-    donor = on_node[nearest_donor(rows.arrival_s, rows.arrival_s[on_node])]
+    arrival_s, wanted = rows.arrival_s[workload], rows.service[workload]
+    donor = on_node[nearest_donor(arrival_s, rows.arrival_s[on_node])]
     for service in np.unique(rows.service[on_node]):
         same = on_node[rows.service[on_node] == service]
-        asks = np.flatnonzero(rows.service == service)
-        donor[asks] = same[nearest_donor(rows.arrival_s[asks], rows.arrival_s[same])]
+        asks = np.flatnonzero(wanted == service)
+        donor[asks] = same[nearest_donor(arrival_s[asks], rows.arrival_s[same])]
     return donor
 
 
-def replay_table(windows: Windows, num_nodes: int, *, own_run: bool) -> ReplayTable:
+def replay_table(
+    windows: Windows, num_nodes: int, *, own_run: bool, donors: Windows | None = None
+) -> ReplayTable:
     """The answers of history to every decision in every window, by the rule of this module.
 
     Args:
         windows: The logged windows.
         num_nodes: Number of nodes a decision can name.
         own_run: Keep a request's own logged run time on other nodes (batch jobs).
+        donors: Windows that donors are looked for in, where `windows` are only some of them: the table takes memory by
+            the windows and nodes, so that of many windows is made part by part.
 
     Returns:
         Fates on each window's clock, inf where nobody knows.
     """
-    rows, position = _rows(windows)
+    rows, position = _rows(windows if donors is None else donors)
     valid = windows.valid()
+    if donors is not None:
+        position = _position_among(windows, donors, position)
+    workload, place = np.unique(position[valid], return_inverse=True)
+    entry = np.zeros(valid.shape, np.int64)
+    entry[valid] = place.reshape(-1)
     shape = (num_nodes, *valid.shape)
     start, finish = np.full(shape, np.inf, np.float32), np.full(shape, np.inf, np.float32)
     status, accepted = np.full(shape, UNKNOWN, np.int32), np.ones(shape, bool)
     known = np.zeros(shape, bool)
     for node in range(num_nodes):
-        donor = _donors(rows, node)
-        found = valid & (donor[position] >= 0)
-        lender = donor[position]
+        lender = _donors(rows, workload, node)[entry]
+        found = valid & (lender >= 0)
         run_s = rows.run_s[lender]
         if own_run:
             own = rows.run_s[position]
@@ -154,6 +163,13 @@ def replay_table(windows: Windows, num_nodes: int, *, own_run: bool) -> ReplayTa
     )
     own_known = np.isfinite(own_fate.finish_s) | (own_fate.status == REJECTED)
     return ReplayTable(fate, logged, np.where(logged, own_known[None], known))
+
+
+def _position_among(windows: Windows, donors: Windows, position: np.ndarray) -> np.ndarray:
+    """[T, W] for every entry of some windows the position of its row, from those of the windows they are among."""
+    known, first = np.unique(donors.row[donors.valid()], return_index=True)
+    at = np.searchsorted(known, windows.row).clip(max=len(known) - 1)
+    return position[donors.valid()][first][at]
 
 
 def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 
 from twin.contracts import Array, Outcome, PyTree, Response, Streams
 from twin.environment import beside
-from twin.placement.bookkeeping import choose_slots
+from twin.placement.bookkeeping import choose_slots, tables_of
 from twin.placement.slots import write
-from twin.placement.types import UNKNOWN, Cluster, Fate, InFlight, PlacementEvents, PlacementState, Requests
+from twin.placement.types import UNKNOWN, Carried, Cluster, Fate, PlacementEvents, PlacementState, Requests
 
 
 class First(NamedTuple):
@@ -25,8 +25,7 @@ class First(NamedTuple):
     request: Requests  # leaves [seats, *streams]
     active: Array  # [seats, *streams] bool
     done: Array  # [*streams] bool
-    carried: InFlight | None = None  # requests already in the system, with what has been observed of them
-    carried_fate: Fate | None = None  # their fates, leaves [nodes, depth, *streams]; private
+    carried: Carried | None = None  # requests already in the system; their fates stay private
 
 
 class Next(NamedTuple):
@@ -118,13 +117,14 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         key_arrivals, key_answers = jax.random.split(key)
         private, first = arrivals.init(key_arrivals, streams)
         hidden = _nothing_hidden(num_nodes, depth, streams)
-        if first.carried_fate is not None:
-            fate = first.carried_fate
+        table = None
+        if first.carried is not None:
+            table, fate = tables_of(first.carried, num_nodes, depth)
             hidden = _Hidden(fate.start_s, fate.finish_s, fate.status)
         shown = _revealed(hidden, first.clock_s)
         observed_events = PlacementEvents(
             first.clock_s, jnp.zeros_like(first.active), *shown, first.request, first.active,
-            available(streams), first.carried,
+            available(streams), table,
         )  # fmt: skip
         no = jnp.zeros_like(first.done)  # requests go on beyond the window
         outcome = Outcome(jnp.zeros(streams, jnp.float32), no, first.done, observed_events)

@@ -124,6 +124,18 @@ class Fate(NamedTuple):
     status: Leaf  # int32
 
 
+class Carried(NamedTuple):
+    """What was in flight when an episode began, a row each; leaves [rows, *streams], `demand` [resources, rows, ...].
+
+    A table of every node's slots is empty for the most part, and logs are cut into many windows: this is what is kept.
+    """
+
+    node: Leaf  # int32, -1 in rows that hold nothing
+    slot: Leaf  # int32, of the node's row in the table
+    request: InFlight  # what had been observed of it
+    fate: Fate  # what becomes of it
+
+
 class PlacementEvents(NamedTuple):
     """The placement problem's `Outcome.observed_events`."""
 

@@ -4,6 +4,7 @@ A window is an episode of replayed arrivals. Because it begins with the logged s
 off from real states however short they are.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 
 from twin.contracts import Array, PyTree, Streams
 from twin.placement.responses import Arrivals, First, Next
-from twin.placement.types import Fate, InFlight, Leaf, PlacementState, Requests
+from twin.placement.types import EMPTY, Carried, Fate, Leaf, PlacementState, Requests
 
 
 class Windows(NamedTuple):
@@ -23,8 +24,7 @@ class Windows(NamedTuple):
     length: np.ndarray  # [W] int32: requests in the window, at least 1; the rest is padding
     node: np.ndarray  # [T, W] int32: the logged decision, -1 where the log does not say
     fate: Fate  # leaves [T, W]: what came of it, inf where not known (yet)
-    carried: InFlight  # leaves [nodes, depth, W]
-    carried_fate: Fate  # leaves [nodes, depth, W]
+    carried: Carried  # leaves [rows, W]: what was in flight at the first arrival
     row: np.ndarray  # [T, W] int64: row of the request in the encoded days, -1 for padding
     origin_s: np.ndarray  # [W] float64: seconds since 1970 of the window's origin
     num_overflow: Leaf  # int: carried requests that found no slot
@@ -48,6 +48,34 @@ def select(windows: Windows, chosen: np.ndarray) -> Windows:
     """The windows named by `chosen` (indices or a mask along W)."""
     lone = windows._replace(num_overflow=np.zeros(windows.num_windows))  # so that every leaf ends with W
     return jax.tree.map(lambda leaf: leaf[..., chosen], lone)._replace(num_overflow=windows.num_overflow)
+
+
+def joined(parts: Sequence[Windows]) -> Windows:
+    """Windows of several stretches of a log side by side; no row of one is taken for a row of another."""
+    num_steps = max(part.num_steps for part in parts)
+    availability = max(len(part.carried.node) for part in parts)
+    padded, num_rows = [], 0
+    for part in parts:
+        wide = pad_windows(part, num_steps, part.num_windows)
+        row = np.where(wide.row >= 0, wide.row + num_rows, wide.row)
+        num_rows = int(row.max(initial=num_rows - 1)) + 1
+        carried = with_room(wide.carried, availability)
+        padded.append(wide._replace(row=row, carried=carried, num_overflow=np.zeros(part.num_windows)))
+    whole = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *padded)
+    return whole._replace(num_overflow=sum(int(part.num_overflow) for part in parts))
+
+
+def with_room(carried: Carried, availability: int) -> Carried:
+    """The same in at least so many rows; the added ones hold nothing."""
+    more = max(0, availability - len(carried.node))
+
+    def longer(leaf: np.ndarray) -> np.ndarray:
+        return np.pad(leaf, [(0, 0)] * (leaf.ndim - 2) + [(0, more), (0, 0)])
+
+    wide = jax.tree.map(longer, carried)
+    held = np.arange(len(wide.node))[:, None] < len(carried.node)
+    decision = np.where(held, wide.request.decision, EMPTY)
+    return wide._replace(node=np.where(held, wide.node, -1), request=wide.request._replace(decision=decision))
 
 
 class _Walk(NamedTuple):
@@ -99,7 +127,7 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
         active = jnp.ones((1, *streams), bool)
         first = First(
             walk.arrival_s[0], _in_hand(walk.request, walk.step), active, jnp.zeros(streams, bool),
-            take(windows.carried, window), take(windows.carried_fate, window),
+            take(windows.carried, window),
         )  # fmt: skip
         return walk, first
 

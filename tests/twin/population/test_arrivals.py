@@ -108,7 +108,7 @@ def test_an_episode_may_branch_off_from_a_logged_state(pool: RequestPool, times:
     assert np.array_equal(first.clock_s, windows.arrival_s[0])
     assert np.array_equal(first.request.service[0], windows.request.service[0])
     assert np.array_equal(first.request.demand[:, 0], windows.request.demand[:, 0])
-    assert np.array_equal(first.carried.decision, windows.carried.decision)
+    assert np.array_equal(first.carried.node, windows.carried.node)
     weekday = (dt.datetime.fromtimestamp(float(windows.origin_s[0]), dt.UTC)).weekday()
     assert int(private.offset_s[0] // DAY_S) == weekday
 

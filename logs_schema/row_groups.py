@@ -1,0 +1,57 @@
+"""Row groups: the smallest parts of an archive's table that are read alone, and what is known of them unread."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from logs_schema.layout import open_parquet
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """Some consecutive rows of a table, in the order of its declaration.
+
+    Attributes:
+        file: Where they are.
+        day: Their day; None in a table without days.
+        number: Which row group of the file.
+        num_rows: How many they are.
+        latest: Column of instants -> the latest of them, where there is one and the file says so.
+        labels: Columns that are read as dictionaries.
+    """
+
+    file: Path
+    day: date | None
+    number: int
+    num_rows: int
+    latest: Mapping[str, datetime]
+    labels: tuple[str, ...]
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Its rows."""
+        parquet = open_parquet(self.file, list(self.labels))
+        return parquet.read_row_group(self.number, columns=list(columns)).select(list(columns))
+
+
+def row_groups(file: Path, day: date | None, labels: Sequence[str]) -> list[RowGroup]:
+    """The row groups of a file in order; reads its footer alone."""
+    metadata = open_parquet(file).metadata
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return [
+        RowGroup(file, day, number, group.num_rows, _latest(group), tuple(labels))
+        for number, group in enumerate(groups)
+    ]
+
+
+def _latest(group: pq.RowGroupMetaData) -> dict[str, datetime]:
+    columns = (group.column(index) for index in range(group.num_columns))
+    known = {
+        column.path_in_schema: column.statistics.max
+        for column in columns
+        if column.statistics is not None and column.statistics.has_min_max
+    }
+    return {name: last for name, last in known.items() if isinstance(last, datetime)}

@@ -1,0 +1,99 @@
+"""Pieces of a log: all of a little, evenly spread stretches of much, each with what was in flight when it began."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evaluation.simulator.logs import simulate
+from logs_schema import Archive
+from twin.placement import history
+from twin.placement.encode import cut_windows, read_pieces, read_rows
+from twin.placement.encoding import fit_encoding
+from twin.placement.history import labelled_offers
+from twin.placement.model import encode_days, training_windows
+from twin.placement.pieces import pieces
+from twin.placement.windows import joined
+
+COLUMNS = ("request_id", "arrival", "finish")
+MOST = 2_000
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    path = tmp_path_factory.mktemp("pieces") / "archive"
+    simulate("small", 3, "mix", 0, path)
+    return Archive(path)
+
+
+def in_flight_at(archive: Archive, moment: dt.datetime) -> set[str]:
+    rows = archive.read("requests", columns=COLUMNS).to_pylist()
+    return {
+        row["request_id"]
+        for row in rows
+        if row["arrival"] < moment and row["finish"] and row["finish"] >= moment
+    }
+
+
+def test_a_little_is_looked_at_whole(archive: Archive) -> None:
+    days = archive.days("requests")[1:]
+    ((table, wanted),) = pieces(archive, days, most=100_000, columns=COLUMNS)
+    whole = archive.read("requests", days=days, columns=["request_id"])
+    assert table["request_id"].filter(pa.array(wanted)).to_pylist() == whole["request_id"].to_pylist()
+    midnight = dt.datetime.combine(days[0], dt.time(), dt.UTC)
+    assert set(table["request_id"].filter(pa.array(~wanted)).to_pylist()) == in_flight_at(archive, midnight)
+
+
+def test_of_much_stretches_of_every_day_are_looked_at_with_what_was_in_flight(archive: Archive) -> None:
+    days = archive.days("requests")
+    found = list(pieces(archive, days, most=MOST, columns=COLUMNS))
+    assert 0.98 * MOST < sum(wanted.sum() for _, wanted in found) <= MOST
+    first = [table["arrival"].filter(pa.array(wanted))[0].as_py() for table, wanted in found]
+    assert [moment.date() for moment in first] == days
+    assert len({moment.hour for moment in first}) == len(days)  # other times of day, each time
+    carried = 0
+    for (table, wanted), moment in zip(found, first, strict=True):
+        held = {name for name, mine in zip(table["request_id"].to_pylist(), wanted, strict=True) if not mine}
+        assert held == in_flight_at(archive, moment)
+        carried += len(held)
+    assert carried > 0
+
+
+def test_windows_of_a_stretch_begin_as_those_of_the_whole_log(archive: Archive) -> None:
+    days, encoding = archive.days("requests"), fit_encoding(archive, archive.days("requests"))
+    (windows,) = training_windows(archive, encoding, days, num_steps=16, most=MOST)
+    rows, wanted = read_rows(archive, encoding, days, known_until_s=np.inf)
+    for window in range(0, windows.num_windows, 20):
+        at = int(
+            np.searchsorted(rows.arrival_s, windows.origin_s[window] + windows.arrival_s[0, window] - 1e-3)
+        )
+        alone = cut_windows(rows, wanted & (np.arange(rows.num_rows) >= at), encoding, num_steps=16)
+        told = [
+            sorted(zip(of.carried.node[of.carried.node[:, w] >= 0, w],
+                       np.round(of.carried.request.arrival_s[of.carried.node[:, w] >= 0, w], 2), strict=True))
+            for of, w in ((windows, window), (alone, 0))
+        ]  # fmt: skip
+        assert told[0] == told[1]
+
+
+def test_days_side_by_side_keep_their_rows_apart(archive: Archive) -> None:
+    days, encoding = archive.days("requests"), fit_encoding(archive, archive.days("requests")[:1])
+    parts = [encode_days(archive, encoding, [day], num_steps=64) for day in days[:2]]
+    whole = joined(parts)
+    assert len(np.unique(whole.row[whole.valid()])) == whole.valid().sum()
+    assert whole.num_overflow == sum(part.num_overflow for part in parts)
+
+
+def test_offers_are_the_same_part_by_part(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding = fit_encoding(archive, archive.days("requests")[:1])
+    ((rows, wanted),) = read_pieces(
+        archive, encoding, archive.days("requests")[:1], known_until_s=np.inf, most=None
+    )
+    windows = cut_windows(rows, wanted, encoding, num_steps=64)
+    at_once = labelled_offers(windows, encoding)
+    monkeypatch.setattr(history, "AT_ONCE", 16)
+    by_parts = labelled_offers(windows, encoding)
+    np.testing.assert_array_equal(at_once.inputs, by_parts.inputs)
+    np.testing.assert_array_equal(at_once.window, by_parts.window)
+    assert all(np.array_equal(a, b) for a, b in zip(at_once.observed, by_parts.observed, strict=True))

@@ -1,0 +1,96 @@
+"""Pieces of a log: all of it where that is little, else stretches spread evenly over its days.
+
+What a fit takes grows with what it looks at, so it looks at no more than some number of requests, however many there
+are. Of more, stretches of consecutive requests are taken, as many from every row group as its share of the rows; of
+more than `MAX_GROUPS` row groups evenly many are looked into. The stretches of one row group after the other begin at
+multiples of the golden section, so that all times of day are looked at. Nothing is drawn: the same archive gives the
+same pieces.
+
+With every piece come the earlier requests that were still in flight at its first arrival. They are looked for up to
+`LOOKBACK_DAYS` back, in those row groups alone whose latest finish is not too early.
+"""
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema import Archive
+from logs_schema.row_groups import RowGroup
+
+MAX_GROUPS = 64
+LOOKBACK_DAYS = 60
+GOLDEN = 0.6180339887498949
+TABLE = "requests"
+SECOND = dt.timedelta(seconds=1)
+
+
+def pieces(
+    archive: Archive, days: Sequence[dt.date], *, most: int | None, columns: Sequence[str]
+) -> Iterator[tuple[pa.Table, np.ndarray]]:
+    """Requests of some days, one piece of them in memory at a time.
+
+    Args:
+        archive: The log archive.
+        days: Days with requests, ascending.
+        most: Requests looked at, about at most; all of them, in one piece, if None.
+        columns: Of the table `requests`; `arrival` and `finish` among them.
+
+    Returns:
+        Rows sorted by arrival, and a mask [rows] of those of the piece; the others were in flight when it began.
+    """
+    total = sum(archive.num_rows(TABLE, day) for day in days)
+    if most is None or total <= most:
+        rows = archive.read(TABLE, days=days, columns=columns)
+        begins = dt.datetime.combine(min(days), dt.time(), dt.UTC)
+        yield _with_earlier(in_flight(_earlier(archive, min(days)), begins, columns), rows)
+        return
+    groups = archive.row_groups(TABLE, days=days)
+    chosen = _evenly(len(groups), MAX_GROUPS)
+    share = min(1.0, most / sum(groups[index].num_rows for index in chosen))
+    for number, index in enumerate(chosen):
+        rows, day = groups[index].read(columns), groups[index].day or min(days)
+        length = max(1, int(share * rows.num_rows))
+        first = int(number * GOLDEN % 1.0 * (rows.num_rows - length + 1))
+        piece, ahead = rows.slice(first, length), rows.slice(0, first)
+        begins = piece["arrival"][0].as_py()
+        near = [one for one in groups[:index] if one.day is None or (day - one.day).days <= LOOKBACK_DAYS]
+        before = [one for one in _earlier(archive, day) if one.day not in days] + near
+        held = in_flight(before, begins, columns)
+        yield _with_earlier([*held, ahead.filter(_lasts(ahead, begins))], piece)
+
+
+def in_flight(groups: Sequence[RowGroup], begins: dt.datetime, columns: Sequence[str]) -> list[pa.Table]:
+    """Of the requests of some row groups those known to end at a moment or later.
+
+    Args:
+        groups: Of the table `requests`.
+        begins: The moment.
+        columns: What is wanted of them, `finish` among it.
+    """
+    may = [one for one in groups if one.latest.get("finish", begins - SECOND) >= begins]
+    read = (one.read(columns) for one in may)
+    return [table.filter(_lasts(table, begins)) for table in read]
+
+
+def _earlier(archive: Archive, day: dt.date) -> list[RowGroup]:
+    days = [one for one in archive.days(TABLE) if 0 < (day - one).days <= LOOKBACK_DAYS]
+    return archive.row_groups(TABLE, days=days)
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    """Indices of at most so many of some things, evenly among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
+
+
+def _lasts(earlier: pa.Table, begins: dt.datetime) -> pa.ChunkedArray:
+    moment = pa.scalar(begins, pa.timestamp("us", tz="UTC"))
+    return pc.fill_null(pc.greater_equal(earlier["finish"], moment), False)
+
+
+def _with_earlier(earlier: Sequence[pa.Table], rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
+    tables = [part.unify_dictionaries() for part in (*earlier, rows)]
+    table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
+    return table, np.arange(table.num_rows) >= table.num_rows - rows.num_rows
