@@ -10,6 +10,7 @@ from offline_rl.algorithms.gpo import GPOConfig, gpo
 from offline_rl.algorithms.implicit_q import ImplicitQConfig, implicit_q
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.algorithms.regularised_imitation import RegularisedImitationConfig, regularised_imitation
+from offline_rl.algorithms.td3 import TD3Config, td3
 from offline_rl.algorithms.td3_bc import TD3BCConfig, td3_bc
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "PPOConfig",
     "RegularisedImitationConfig",
     "TD3BCConfig",
+    "TD3Config",
     "advantage_weighted",
     "behaviour_cloning",
     "cmmac",
@@ -34,5 +36,6 @@ __all__ = [
     "implicit_q",
     "ppo",
     "regularised_imitation",
+    "td3",
     "td3_bc",
 ]

@@ -14,12 +14,14 @@ from twin.environment import environment
 from twin.rollout import rollout
 
 ENVIRONMENT = environment(toy_problem(), toy_response(length=40))
-CONTINUOUS = "td3_bc"
-"""Its actions are numbers, not choices: see `test_from_logs`."""
+CONTINUOUS = ("td3", "td3_bc")
+"""Their actions are numbers, not choices: see `test_td3` and `test_from_logs`."""
 STEPWISE = ("gpg", "gpo")
 """They take an actor of their own: see `test_stepwise_learners`."""
 NAMES = [
-    name for name in algorithms.__all__ if not name.endswith("Config") and name not in (CONTINUOUS, *STEPWISE)
+    name
+    for name in algorithms.__all__
+    if not name.endswith("Config") and name not in (*CONTINUOUS, *STEPWISE)
 ]
 KEY = jax.random.key(0)
 

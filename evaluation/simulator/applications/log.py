@@ -60,7 +60,7 @@ class ApplicationReport:
 
 def scaling_config(application: Application, interval_s: float = 30.0) -> AutoscalingConfig:
     """How decisions are taken in an application."""
-    return AutoscalingConfig(interval_s=interval_s, slo_s=application.slo_s)
+    return AutoscalingConfig(interval_s=interval_s, slo_s=application.slo_s, reach=(1.0, 1.0, 2.0))
 
 
 def simulate_application(

@@ -1,0 +1,131 @@
+"""The autoscalers that are compared, by name: each made from what a log and its twin tell, nothing of the truth.
+
+Limits and the objective are the operator's own. Rules with settings are calibrated in the twin; the whole grid of their
+settings is kept, for the frontier of cost against response time.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.autoscalers.autoscaler import Autoscaler
+from evaluation.autoscalers.calibration import calibrated, repeated
+from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, horizontal_pod
+from evaluation.autoscalers.lookahead import LookaheadConfig, lookahead
+from evaluation.autoscalers.rate_target import rate_target, static
+from evaluation.autoscalers.vertical_pod import vertical_pod
+from evaluation.simulator.applications.log import scaling_config
+from evaluation.simulator.applications.presets import application
+from evaluation.simulator.applications.response import limits_of
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from twin.autoscaling.answers import twin_response
+from twin.autoscaling.persistence import ApplicationTwin
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
+from twin.autoscaling.types import Grants
+from twin.autoscaling.workload import made_rates
+from twin.contracts import Response
+
+PLANNED_USE = 0.6
+"""Of granted cores, where a rule plans replicas from work and rate."""
+POD_GRID = tuple(
+    PodAutoscalerConfig(target=target, down_window_s=window_s, tolerance=tolerance)
+    for target, window_s, tolerance in product((0.3, 0.4, 0.5, 0.6, 0.7), (60.0, 300.0), (0.05, 0.1))
+)
+LOOKAHEAD_GRID = tuple(LookaheadConfig(margin=margin) for margin in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
+TWIN_DAYS, TWIN_EPISODES, TWIN_STEPS = 20, 10, 480
+"""Days of load that settings are tried under in the twin, episodes of a setting, intervals of an episode."""
+
+
+class Setting(NamedTuple):
+    """An autoscaler ready to play.
+
+    Attributes:
+        autoscaler: It.
+        chosen: What was chosen for it in the twin; empty where nothing was.
+        grid: What it was chosen from, for the frontier.
+        all_at_once: Number of traces -> the autoscaler with all of the grid, as the outer part of its streams.
+    """
+
+    autoscaler: Autoscaler
+    chosen: dict[str, float] = {}  # noqa: RUF012 (a default that nobody changes)
+    grid: Sequence[dict[str, float]] = ()
+    all_at_once: Callable[[int], Autoscaler] | None = None
+
+
+def autoscalers(
+    preset: str, twin: ApplicationTwin, archive: Path, names: Sequence[str] | None = None
+) -> Mapping[str, Callable[[], Setting]]:
+    """Name -> how the autoscaler is made; calibration takes place when it is.
+
+    Raises:
+        ConfigError: An unknown name.
+    """
+    app = application(preset)
+    config, limits = scaling_config(app, twin.interval_s), limits_of(app)
+    work_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0))
+
+    def log() -> ScalingLog:
+        return read_scaling_log(Archive(archive), deployments=twin.deployments)
+
+    def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
+        rates = made_rates(twin.load, TWIN_DAYS, 1)
+        starts = np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
+        begin = typical_grants(log())
+
+        def respond(starts: np.ndarray) -> Response:
+            return twin_response(twin.laws, config, limits, rates, TWIN_STEPS, begin, starts=starts)
+
+        best, _ = calibrated(
+            jax.random.key(1), respond, starts, config, limits, make, grid, cost_under_slo(), TWIN_STEPS,
+            with_seats=with_seats,
+        )  # fmt: skip
+        return Setting(
+            make(best), plain(best), [plain(one) for one in grid],
+            lambda times: make(repeated(grid, times, with_seats=with_seats)),
+        )  # fmt: skip
+
+    def pods(settings: PodAutoscalerConfig) -> Autoscaler:
+        return horizontal_pod(config, limits, settings)
+
+    def ahead(settings: LookaheadConfig) -> Autoscaler:
+        whole = LookaheadConfig()._replace(margin=settings.margin)
+        return lookahead(config, limits, twin.laws, twin.load, whole)
+
+    makers: dict[str, Callable[[], Setting]] = {
+        "hpa": lambda: Setting(pods(PodAutoscalerConfig())),
+        "hpa_calibrated": lambda: calibrate(pods, POD_GRID, with_seats=True),
+        "vpa": lambda: Setting(vertical_pod(config, limits)),
+        "rate_target": lambda: Setting(rate_target(config, limits, 0.5 * PLANNED_USE / work_s)),
+        "static": lambda: Setting(static(peak_grants(log(), twin))),
+        "lookahead": lambda: calibrate(ahead, LOOKAHEAD_GRID, with_seats=False),
+    }
+    if unknown := sorted(set(names or ()) - set(makers)):
+        raise ConfigError(f"there is no autoscaler {', '.join(unknown)}", allowed=", ".join(makers))
+    return {name: make for name, make in makers.items() if names is None or name in names}
+
+
+def plain(settings: Any) -> dict[str, float]:
+    """Settings as JSON values."""
+    return {name: float(value) for name, value in settings._asdict().items()}
+
+
+def typical_grants(log: ScalingLog) -> Grants:
+    """Medians of what the log granted, leaves [deployments]."""
+    middle = [np.nanmedian(log.columns[name], axis=0) for name in ("cpu_cores", "memory_gib", "num_replicas")]
+    return Grants(*(jnp.asarray(one, jnp.float32) for one in (middle[0], middle[1], np.ceil(middle[2]))))
+
+
+def peak_grants(log: ScalingLog, twin: ApplicationTwin) -> Grants:
+    """Replicas of typical size for the largest rate of the log, at the planned use."""
+    typical = typical_grants(log)
+    peak = np.nanquantile(log.columns["request_rate_per_s"], 0.999, axis=0)
+    work_s = np.asarray(twin.laws.work_s).mean(axis=0)
+    replicas = np.ceil(peak * work_s / (np.asarray(typical.cpu_cores) * PLANNED_USE))
+    return typical._replace(replicas=jnp.asarray(np.maximum(replicas, 1.0), jnp.float32))

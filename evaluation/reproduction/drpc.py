@@ -1,0 +1,263 @@
+"""Paper DRPC's comparison of autoscalers, from nothing: a log, a twin of it, autoscalers, and the truth of later days.
+
+An ordinary autoscaler in an operator's hands writes the log of an application. A twin is fitted on it. Rules are
+calibrated in the twin, then everybody plays the same loads in the truth, some days after the log: paired by seed.
+Every step is a product of its own, so that a run that was stopped goes on where it was.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
+from evaluation.autoscalers.published import Setting, autoscalers
+from evaluation.jobs.job import Step, run_job
+from evaluation.reproduction.drpc_learners import KINDS, learned_autoscaler, learning_steps
+from evaluation.reproduction.seeds import named, over_seeds
+from evaluation.simulator.applications.load import made_rates
+from evaluation.simulator.applications.log import scaling_config, simulate_application
+from evaluation.simulator.applications.presets import application
+from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
+from evaluation.simulator.logs import FIRST_DAY
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from twin.autoscaling.fitting import coverage_of, fit_laws
+from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, save_application_twin
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.scaling_log import read_scaling_log
+from twin.autoscaling.types import quantile_s
+from twin.autoscaling.workload import fit_load
+from twin.contracts import Array
+
+FIGURES, ARCHIVE = "figures.json", "archive"
+WARM_UP_S = 600.0
+"""Beginning of every trace that does not count: autoscalers start from the same grants."""
+QUANTILES = {"p95_response_s": 0.95, "p99_response_s": 0.99, "p9999_response_s": 0.9999}
+MEASURES = (
+    "mean_response_s", "p95_response_s", "p99_response_s", "p9999_response_s", "failures", "objective_kept",
+    "cpu_core_hours", "reward",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DrpcConfig:
+    """What is compared.
+
+    Attributes:
+        preset: The application.
+        log_days: Days of the log.
+        minutes: Length of a trace.
+        shifts: Days from the last day of the log to that of a trace.
+        num_seeds: Traces of every shift.
+        seed: Of the log.
+        autoscalers: Names; all of them if empty.
+        updates: Trajectories that a teacher learns from.
+    """
+
+    preset: str = "boutique"
+    log_days: int = 7
+    minutes: int = 300
+    shifts: tuple[int, ...] = (0, 1, 7, 30)
+    num_seeds: int = 5
+    seed: int = 0
+    autoscalers: tuple[str, ...] = ()
+    updates: int = 150
+
+    def __post_init__(self) -> None:
+        application(self.preset)
+        if min(self.log_days, self.num_seeds) < 1 or not 20 <= self.minutes <= 1200 or min(self.shifts) < 0:
+            raise ConfigError(
+                "traces that cannot be", where="reproduce drpc",
+                allowed="1 day and seed or more, 20 to 1200 minutes, shifts of 0 days or more",
+            )  # fmt: skip
+
+    @property
+    def rules(self) -> tuple[str, ...] | None:
+        """Autoscalers asked for that are not learned; None for all of them."""
+        return tuple(name for name in self.autoscalers if name not in KINDS) if self.autoscalers else None
+
+
+class Traces(NamedTuple):
+    """Loads of the truth: rates [rows, users] and the first row of every stream, a seed's shifts together."""
+
+    rates: np.ndarray
+    starts: np.ndarray
+    length: int
+
+
+def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, Any]:
+    """Makes what is left to make; the table as plain values (`table`)."""
+    made = run_job([_log_step(config), _twin_step(config)], workdir, progress)
+    twin = load_application_twin(made["twin"])
+    learners = learning_steps(config.preset, ARCHIVE, config.num_seeds, config.updates, config.autoscalers)
+    made = run_job(learners, workdir, progress, done=made)
+    rules = autoscalers(config.preset, twin, made["archive"] / ARCHIVE, config.rules)
+    steps = [_play_step(config, name, make, ("twin",)) for name, make in rules.items()]
+    steps += [
+        _play_step(config, name, partial(_learned, config, name, made), (name,))
+        for name in KINDS
+        if not config.autoscalers or name in config.autoscalers
+    ]
+    made = run_job(steps, workdir, progress, done=made)
+    return table(config, {step.name.removeprefix("play-"): _read(made[step.name]) for step in steps})
+
+
+def table(config: DrpcConfig, played: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures by autoscaler.
+
+    Args:
+        config: What was compared.
+        played: Autoscaler -> what its step wrote.
+
+    Returns:
+        `rows`: one an autoscaler and shift, means over seeds with intervals. `frontier`: one a setting of an autoscaler
+        with several, over all shifts. `calibrated`: what was chosen in the twin.
+    """
+    rows, frontier = [], []
+    for name, found in played.items():
+        for shift, days in enumerate(config.shifts):
+            row: dict[str, Any] = {"autoscaler": name, "shift_days": days, "num_seeds": config.num_seeds}
+            for measure in MEASURES:
+                values = np.asarray(found["chosen"][measure]).reshape(config.num_seeds, len(config.shifts))
+                row |= named(measure, over_seeds(values[:, shift].tolist()))
+            rows.append(row)
+        for setting in found["frontier"]:
+            means = {measure: float(np.mean(setting[measure])) for measure in MEASURES}
+            frontier.append({"autoscaler": name, "setting": setting["setting"]} | means)
+    return {
+        "config": {**config.__dict__, "shifts": list(config.shifts), "autoscalers": list(played)},
+        "objective_s": application(config.preset).slo_s,
+        "interval": "95 % over the seeds of traces (Student)",
+        "rows": rows,
+        "frontier": frontier,
+        "calibrated": {name: found["setting"] for name, found in played.items() if found["setting"]},
+    }
+
+
+def traces_of(config: DrpcConfig) -> Traces:
+    """The loads that everybody plays."""
+    app = application(config.preset)
+    scaling = scaling_config(app)
+    per_day = int(86400 / scaling.interval_s)
+    length = int(config.minutes * 60 / scaling.interval_s)
+    tables: list[np.ndarray] = []
+    starts: list[int] = []
+    for seed in range(config.num_seeds):
+        random = np.random.default_rng([config.seed, seed, 0xD19C])
+        first = int(random.integers(0, per_day - length + 1))
+        for days in config.shifts:
+            day = config.log_days - 1 + days
+            starts.append(len(tables) * per_day + first)
+            tables.append(made_rates(app, 1, scaling.interval_s, 1000 + config.seed + seed, first_day=day))
+    return Traces(np.concatenate(tables), np.asarray(starts), length)
+
+
+def _log_step(config: DrpcConfig) -> Step:
+    def build(out: Path, _: Mapping[str, Path], _progress: Progress) -> Mapping[str, Any]:
+        report = simulate_application(
+            application(config.preset), config.log_days, "operator", config.seed, out / ARCHIVE,
+            first_day=FIRST_DAY,
+        )  # fmt: skip
+        return {"num_rows": report.num_rows}
+
+    settings = {"preset": config.preset, "days": config.log_days}
+    return Step("archive", "job-archive", build, config=settings, seed=config.seed)
+
+
+def _twin_step(config: DrpcConfig) -> Step:
+    def build(out: Path, inputs: Mapping[str, Path], _: Progress) -> Mapping[str, Any]:
+        log = read_scaling_log(
+            Archive(inputs["archive"] / ARCHIVE), deployments=application(config.preset).deployments
+        )
+        laws = fit_laws(log)
+        save_application_twin(
+            out, ApplicationTwin(log.deployments, log.interval_s, laws, fit_load(log), coverage_of(log, laws))
+        )
+        return {"censored": float(np.mean(log.censored))}
+
+    return Step("twin", "application-twin", build, inputs=("archive",))
+
+
+def _learned(config: DrpcConfig, name: str, products: Mapping[str, Path]) -> Setting:
+    return Setting(
+        learned_autoscaler(config.preset, name, products, ARCHIVE, config.num_seeds, config.updates)
+    )
+
+
+def _play_step(config: DrpcConfig, name: str, make: Callable[[], Setting], inputs: tuple[str, ...]) -> Step:
+    def build(out: Path, _: Mapping[str, Path], progress: Progress) -> None:
+        with progress.stage(name, unit="autoscalers") as stage:
+            setting = make()
+            chosen = play(config, setting.autoscaler, 1)
+            frontier = []
+            if setting.all_at_once is not None:
+                shared = play(
+                    config, setting.all_at_once(config.num_seeds * len(config.shifts)), len(setting.grid)
+                )
+                frontier = [
+                    {"setting": one} | {measure: shared[measure][index] for measure in MEASURES}
+                    for index, one in enumerate(setting.grid)
+                ]
+            stage(1.0, 1.0)
+        found = {
+            "setting": setting.chosen,
+            "chosen": {one: chosen[one][0] for one in MEASURES},
+            "frontier": frontier,
+        }
+        (out / FIGURES).write_text(json.dumps(found, indent=1))
+
+    settings = {name: value for name, value in config.__dict__.items() if name != "autoscalers"}
+    return Step(f"play-{name}", "autoscaler-figures", build, inputs=inputs, config=settings, seed=config.seed)
+
+
+def play(config: DrpcConfig, autoscaler: Autoscaler, num_settings: int) -> dict[str, list[list[float]]]:
+    """Measures [settings, traces] of an autoscaler in the truth; settings are the outer part of its stream axis."""
+    app, traces = application(config.preset), traces_of(config)
+    scaling, limits = scaling_config(app), limits_of(app)
+    starts = np.tile(traces.starts, num_settings)
+    response = application_response(
+        app, scaling, traces.rates, traces.length, starts=starts, grants=usual_grants(app, traces.rates)
+    )
+    skip = int(WARM_UP_S / scaling.interval_s)
+
+    @jax.jit
+    def run(key: Array) -> dict[str, Array]:
+        played = follow(
+            key, response, scaling, limits, autoscaler, cost_under_slo(), traces.length, (len(starts),)
+        )
+        return measured(jax.tree.map(lambda leaf: leaf[skip:], played), scaling.interval_s, scaling.slo_s)
+
+    found = run(jax.random.key(config.seed))
+    return {
+        name: np.asarray(value, float).reshape(num_settings, -1).tolist() for name, value in found.items()
+    }
+
+
+def measured(played: Played, interval_s: float, slo_s: float) -> dict[str, Array]:
+    """`MEASURES` [*streams] of what was played."""
+    gateway, grants = played.gateway, played.grants
+    asked = jnp.sum(gateway.rate_per_s * interval_s, axis=0)
+    answered = gateway.rate_per_s * interval_s - gateway.num_failures
+    latency = jnp.sum(gateway.latency, axis=0)
+    per_interval = quantile_s(jnp.moveaxis(gateway.latency, 1, 0), 0.95)
+    cores = jnp.sum(grants.replicas * grants.cpu_cores, axis=1)
+    return {
+        "mean_response_s": jnp.sum(gateway.response_s * answered, axis=0) / jnp.sum(answered, axis=0),
+        **{name: quantile_s(latency, share) for name, share in QUANTILES.items()},
+        "failures": jnp.maximum(jnp.sum(gateway.num_failures, axis=0), 0.0) / asked,
+        "objective_kept": jnp.mean((per_interval <= slo_s).astype(jnp.float32), axis=0),
+        "cpu_core_hours": jnp.sum(cores, axis=0) * interval_s / 3600.0,
+        "reward": jnp.mean(jnp.sum(played.reward, axis=1), axis=0),
+    }
+
+
+def _read(folder: Path) -> Any:
+    return json.loads((folder / FIGURES).read_text())

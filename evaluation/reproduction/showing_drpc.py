@@ -1,0 +1,46 @@
+"""Paper DRPC's comparison as a person reads it, in the terminal."""
+
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from evaluation.comparison.formatting import number, shift_label
+
+COLUMNS = {
+    "mean_response_s": "mean, s", "p95_response_s": "p95, s", "p99_response_s": "p99, s", "failures": "failed",
+    "objective_kept": "intervals within", "cpu_core_hours": "core hours",
+}  # fmt: skip
+
+
+def as_table(found: dict[str, Any]) -> Group:
+    """Figures by autoscaler and day, then the frontier of cost against response time."""
+    config = found["config"]
+    title = (
+        f"{config['preset']}, p95 within {found['objective_s']:g} s is the objective [{found['interval']}]"
+    )
+    parts: list[Any] = []
+    for days in dict.fromkeys(row["shift_days"] for row in found["rows"]):
+        table = Table(title=Text(f"{title}: {shift_label(days)}"))
+        table.add_column("autoscaler")
+        for text in COLUMNS.values():
+            table.add_column(text, justify="right")
+        for row in (row for row in found["rows"] if row["shift_days"] == days):
+            table.add_row(row["autoscaler"], *(_cell(row, name) for name in COLUMNS))
+        parts.append(table)
+    frontier = Table(title=Text("settings, all days: response time against cost"))
+    for text in ("autoscaler", "setting", "p99, s", "failed", "core hours"):
+        frontier.add_column(text)
+    for row in sorted(found["frontier"], key=lambda row: (row["autoscaler"], row["cpu_core_hours"])):
+        setting = ", ".join(f"{name} {value:g}" for name, value in row["setting"].items())
+        figures = (number(row[name]) for name in ("p99_response_s", "failures", "cpu_core_hours"))
+        frontier.add_row(row["autoscaler"], setting, *figures)
+    return Group(*parts, frontier)
+
+
+def _cell(row: dict[str, Any], name: str) -> str:
+    text = number(row[name])
+    if row[f"{name}_low"] is None:
+        return text
+    return f"{text} [{number(row[f'{name}_low'])}, {number(row[f'{name}_high'])}]"

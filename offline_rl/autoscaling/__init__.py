@@ -1,0 +1,1 @@
+"""Learning to grant: a teacher of all deployments, and light students of one each."""

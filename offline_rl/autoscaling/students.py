@@ -1,0 +1,159 @@
+"""Light policies, one a deployment, that imitate a teacher from what a deployment sees of itself.
+
+    minimise over students   mean (teacher's action - student's action)^2                 (paper DRPC, equation 9)
+
+All students are trained at once, as one network whose parameters have a deployment axis. Discrete students choose for
+cores, memory and replicas among a step down, nothing and a step up, and imitate which of them the teacher took.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from offline_rl.errors import TrainingError
+from twin.autoscaling.observing import LOCAL_FEATURES, Seen
+from twin.autoscaling.problem import ScalingAction
+from twin.contracts import Array, Interval, Policy, PyTree
+from twin.networks import MLP, apply
+
+NUM_NUMBERS, NUM_CHOICES = 3, 3
+MOST_PARAMETERS = 1000
+
+
+@dataclass(frozen=True)
+class StudentConfig:
+    """How students are trained.
+
+    Attributes:
+        hidden: Widths of the hidden layers.
+        discrete: Whether they choose steps instead of numbers.
+        updates: Steps of gradient descent.
+        batch: Moments of a step.
+        learning_rate: Of Adam.
+        dead_zone: Actions up to this size are nothing, to discrete students.
+    """
+
+    hidden: tuple[int, ...] = (20, 12)
+    discrete: bool = False
+    updates: int = 1500
+    batch: int = 256
+    learning_rate: float = 3e-3
+    dead_zone: float = 0.5
+
+
+class Lessons(NamedTuple):
+    """What a teacher did; places in [-1, 1] of its reach."""
+
+    local: Array  # [features, deployments, moments]
+    place: Array  # [3, deployments, moments]
+
+
+class Students(NamedTuple):
+    """Trained students."""
+
+    params: PyTree  # leaves [deployments, ...]
+    loss: Array  # [updates]
+
+
+def lessons_of(seen: Seen, action: ScalingAction, legal: ScalingAction) -> Lessons:
+    """Lessons from observations and actions, leaves [..., deployments, *streams]."""
+    places = [number / jnp.maximum(entry.high, 1e-6) for number, entry in zip(action, legal, strict=True)]
+    local = seen.local
+    return Lessons(local.reshape(*local.shape[:2], -1), jnp.stack(places).reshape(3, local.shape[1], -1))
+
+
+def num_parameters(config: StudentConfig) -> int:
+    """Parameters of one student."""
+    outputs = NUM_NUMBERS * (NUM_CHOICES if config.discrete else 1)
+    widths = (len(LOCAL_FEATURES), *config.hidden, outputs)
+    return sum((one + 1) * other for one, other in pairwise(widths))
+
+
+def train_students(key: Array, lessons: Lessons, config: StudentConfig | None = None) -> Students:
+    """Trains a student for every deployment.
+
+    Raises:
+        TrainingError: A student has more than `MOST_PARAMETERS` parameters.
+    """
+    config = config or StudentConfig()
+    if num_parameters(config) > MOST_PARAMETERS:
+        raise TrainingError(
+            f"a student of {num_parameters(config)} parameters", allowed=f"{MOST_PARAMETERS} at most",
+            advice="choose narrower hidden layers",
+        )  # fmt: skip
+    network, optimizer = _network(config), optax.adam(config.learning_rate)
+    num_deployments, num_moments = lessons.local.shape[1:]
+    key_init, key_updates = jax.random.split(key)
+    first = jnp.zeros((len(LOCAL_FEATURES), 1))
+    params = jax.vmap(lambda key: network.init(key, first))(jax.random.split(key_init, num_deployments))
+
+    def loss(params: PyTree, local: Array, place: Array) -> Array:
+        outputs = _outputs(network, params, local)
+        if not config.discrete:
+            return jnp.mean((jnp.tanh(outputs) - jnp.clip(place, -1.0, 1.0)) ** 2)
+        logits = outputs.reshape(NUM_NUMBERS, NUM_CHOICES, *outputs.shape[1:])
+        choice = 1 + jnp.sign(place).astype(jnp.int32) * (jnp.abs(place) > config.dead_zone)
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=1), choice[:, None], axis=1)
+        return -jnp.mean(chosen)
+
+    @jax.jit
+    def descend(params: PyTree, lessons: Lessons) -> tuple[PyTree, Array]:
+        def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], Array]:
+            params, memory = carry
+            chosen = jax.random.randint(key, (config.batch,), 0, num_moments)
+            found, gradient = jax.value_and_grad(loss)(
+                params, lessons.local[..., chosen], lessons.place[..., chosen]
+            )
+            change, memory = optimizer.update(gradient, memory)
+            return (optax.apply_updates(params, change), memory), found
+
+        keys = jax.random.split(key_updates, config.updates)
+        (params, _), curve = jax.lax.scan(one, (params, optimizer.init(params)), keys)
+        return params, curve
+
+    return Students(*descend(params, lessons))
+
+
+def student_policy(params: PyTree, config: StudentConfig | None = None) -> Policy:
+    """What the students decide together, each from its own observation."""
+    config = config or StudentConfig()
+    network = _network(config)
+
+    def decide(_key: Array, observation: Seen, legal: ScalingAction) -> ScalingAction:
+        outputs = _outputs(network, params, observation.local)
+        if config.discrete:
+            logits = outputs.reshape(NUM_NUMBERS, NUM_CHOICES, *outputs.shape[1:])
+            place = jnp.argmax(logits, axis=1).astype(jnp.float32) - 1.0
+        else:
+            place = jnp.tanh(outputs)
+        return ScalingAction(*(one * entry.high for one, entry in zip(place, legal, strict=True)))
+
+    return decide
+
+
+def _network(config: StudentConfig) -> MLP:
+    return MLP(config.hidden, NUM_NUMBERS * (NUM_CHOICES if config.discrete else 1), activation=jnp.tanh)
+
+
+def _outputs(network: MLP, params: PyTree, local: Array) -> Array:
+    """[outputs, deployments, *streams] of local features [features, deployments, *streams]."""
+    mapped: Callable[[PyTree, Array], Array] = jax.vmap(
+        lambda one, features: apply(network, one, features), in_axes=(0, 1), out_axes=1
+    )
+    return mapped(params, local)
+
+
+def taught(policy: Policy, reach: tuple[float, float, float]) -> Callable[[Seen], ScalingAction]:
+    """What a policy would do, as a function of observations [features, deployments, *streams]."""
+
+    def label(seen: Seen) -> ScalingAction:
+        ones = jnp.ones(seen.local.shape[1:])
+        legal = ScalingAction(*(Interval(-most * ones, most * ones) for most in reach))
+        return policy(jax.random.key(0), seen, legal)
+
+    return label

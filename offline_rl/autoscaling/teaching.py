@@ -1,0 +1,130 @@
+"""The teacher: TD3 over all deployments in the twin; and how students are taught by it.
+
+The first lessons are states that the teacher reaches. Students reach others, so that in later rounds the students act
+and the teacher says what it would have done there (DAgger; Ross, Gordon and Bagnell 2011).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+
+from offline_rl.algorithms.td3 import TD3Config, td3
+from offline_rl.autoscaling.students import (
+    Lessons,
+    StudentConfig,
+    Students,
+    lessons_of,
+    student_policy,
+    taught,
+    train_students,
+)
+from offline_rl.networks import example_of
+from offline_rl.training_loop import in_twin, train
+from twin.autoscaling.config import AutoscalingConfig
+from twin.autoscaling.observing import Seen
+from twin.autoscaling.problem import ScalingAction
+from twin.contracts import Array, Environment, Policy, PyTree
+from twin.rollout import rollout
+
+
+@dataclass(frozen=True)
+class TeacherConfig:
+    """How a teacher is trained.
+
+    Attributes:
+        updates: Trajectories collected.
+        streams: Copies of the twin side by side.
+        steps: Intervals of a trajectory.
+        td3: How it learns from them.
+    """
+
+    updates: int = 150
+    streams: int = 32
+    steps: int = 40
+    td3: TD3Config = field(
+        default_factory=lambda: TD3Config(
+            horizon_s=300.0, capacity=60_000, batch=128, updates=20, exploration=0.35, random_share=0.15,
+            target_rate=0.01, learning_rate=1e-3, hidden=(64, 64),
+        )
+    )  # fmt: skip
+
+
+def train_teacher(
+    key: Array, environment: Environment, config: TeacherConfig | None = None
+) -> tuple[PyTree, PyTree]:
+    """The teacher's parameters, and curves of its training.
+
+    Args:
+        key: Of chance.
+        environment: The twin.
+        config: How.
+    """
+    config = config or TeacherConfig()
+    algorithm = td3(example_of(environment), config.td3)
+    experience = in_twin(environment, config.steps, (config.streams,))
+    state, info = train(key, algorithm, experience, config.updates)
+    return state.params.actor, info
+
+
+def teacher_policy(environment: Environment, actor: PyTree, config: TeacherConfig | None = None) -> Policy:
+    """The teacher as it is deployed."""
+    config = config or TeacherConfig()
+    algorithm = td3(example_of(environment), config.td3)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    return algorithm.greedy(state._replace(params=state.params._replace(actor=actor)))
+
+
+def teach(
+    key: Array,
+    environment: Environment,
+    scaling: AutoscalingConfig,
+    teacher: Policy,
+    config: StudentConfig | None = None,
+    *,
+    rounds: int = 3,
+    steps: int = 240,
+    streams: int = 8,
+) -> Students:
+    """Students of a teacher.
+
+    Args:
+        key: Of chance.
+        environment: The twin.
+        scaling: Reach of actions.
+        teacher: Whom they imitate.
+        config: Of the students.
+        rounds: Of lessons; from the second on the students act.
+        steps: Intervals of a round.
+        streams: Copies of the twin in a round.
+    """
+    config = config or StudentConfig()
+    label = taught(teacher, scaling.reach)
+    keys = jax.random.split(key, (rounds, 2))
+    lessons = [_round(keys[0, 0], environment, teacher, label, steps, streams)]
+    students = train_students(keys[0, 1], lessons[0], config)
+    for key_play, key_fit in keys[1:]:
+        acting = student_policy(students.params, config)
+        lessons.append(_round(key_play, environment, acting, label, steps, streams))
+        everything = Lessons(*(jnp.concatenate(leaves, axis=-1) for leaves in zip(*lessons, strict=True)))
+        students = train_students(key_fit, everything, config)
+    return students
+
+
+def _round(
+    key: Array,
+    environment: Environment,
+    acting: Policy,
+    label: Callable[[Seen], ScalingAction],
+    steps: int,
+    streams: int,
+) -> Lessons:
+    @jax.jit
+    def play(key: Array) -> Lessons:
+        trajectory = rollout(key, environment, acting, steps, (streams,))
+        seen = Seen(*(jnp.moveaxis(leaf, 0, -2) for leaf in trajectory.observation))
+        legal = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), trajectory.legal)
+        return lessons_of(seen, label(seen), legal)
+
+    return play(key)

@@ -1,0 +1,91 @@
+"""TD3 on a system whose best action is known, and its replay buffer."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from offline_rl.algorithms.td3 import TD3Config, _drawn, _empty, _with, td3
+from offline_rl.errors import TrainingError
+from offline_rl.networks import Example
+from offline_rl.training_loop import train
+from offline_rl.transitions import transitions
+from twin.contracts import Interval, Trajectory
+
+KEY = jax.random.key(0)
+DISCOUNT = 0.8
+STREAMS, STEPS = 32, 6
+
+
+def interval(shape):
+    return Interval(-jnp.ones(shape), jnp.ones(shape))
+
+
+EXAMPLE = Example(
+    jax.ShapeDtypeStruct((1, 1), jnp.float32),
+    (Interval(*(jax.ShapeDtypeStruct((1,), jnp.float32),) * 2),),
+    jax.ShapeDtypeStruct((1,), jnp.float32),
+)
+
+
+def experience(key, policy):
+    """The state becomes the action, and a state x earns x at a price of a^2 for the action that left it.
+
+    The action counts one step later: the best is `DISCOUNT / 2` everywhere, while greed takes 0.
+    """
+    key_first, key_steps = jax.random.split(key)
+    first = jax.random.uniform(key_first, (1, STREAMS), minval=-1.0)
+
+    def one(state, key):
+        (action,) = policy(key, state[None], (interval((1, STREAMS)),))
+        return action, (state, action, state - action**2)
+
+    last, (states, actions, reward) = jax.lax.scan(one, first, jax.random.split(key_steps, STEPS))
+    shape = (STEPS, 1, STREAMS)
+    yes, no = jnp.ones(shape, bool), jnp.zeros(shape, bool)
+    return Trajectory(
+        observation=states[:, None], global_observation=jnp.concatenate([states, last[None]]),
+        legal=(interval(shape),), active=yes, action=(actions,), reward=reward, settled=yes, decision_info=(),
+        outcome=(), elapsed_s=jnp.ones((STEPS, STREAMS)), terminated=no[:, 0], done=no[:, 0], illegal=no,
+    )  # fmt: skip
+
+
+CONFIG = TD3Config(
+    horizon_s=-1.0 / np.log(DISCOUNT), capacity=4000, batch=128, updates=10, exploration=0.2, random_share=0.2,
+    target_rate=0.02, learning_rate=2e-3, hidden=(32, 32),
+)  # fmt: skip
+
+
+def test_td3_finds_the_action_that_pays_later():
+    algorithm = td3(EXAMPLE, CONFIG)
+    state, info = train(KEY, algorithm, experience, 150)
+    seen = jnp.linspace(-0.8, 0.8, 9)[None, None]
+    (action,) = algorithm.greedy(state)(KEY, seen, (interval((1, 9)),))
+    np.testing.assert_allclose(action[0], DISCOUNT / 2, atol=0.1)
+    assert np.all(np.isfinite(np.asarray(info.value_loss)))
+    assert int(state.updates) == 150 * CONFIG.updates
+
+
+def test_the_buffer_keeps_the_latest_and_draws_from_what_is_there():
+    algorithm = td3(EXAMPLE, CONFIG)
+    state = algorithm.init(KEY)
+    seen = transitions(experience(KEY, algorithm.policy(state)), CONFIG.horizon_s)
+    count = seen.weight.size
+    buffer = _empty(EXAMPLE, count + 10)
+    once = _with(buffer, seen)
+    assert int(once.filled) == count
+    drawn = _drawn(once, KEY, 500)
+    assert np.isin(np.asarray(drawn.reward), np.asarray(seen.reward)).all()
+    assert float(jnp.min(drawn.weight)) == 1.0  # none of the empty places
+    twice = _with(once, jax.tree.map(lambda leaf: leaf + 1.0, seen))
+    assert int(twice.filled) == count + 10
+    assert int(twice.place) == (2 * count) % (count + 10)
+    kept = np.sort(np.asarray(twice.stored.weight).ravel())
+    np.testing.assert_array_equal(kept, np.sort(np.r_[np.ones(10), np.full(count, 2.0)]))
+
+
+def test_choices_and_impossible_sizes_are_refused():
+    with pytest.raises(TrainingError, match="td3 learns numbers"):
+        td3(EXAMPLE._replace(legal=jax.ShapeDtypeStruct((3, 1), jnp.bool_)))
+    with pytest.raises(TrainingError, match="1 or more"):
+        TD3Config(batch=0)

@@ -1,0 +1,179 @@
+"""The twin of an application as a Response: learned laws under learned load, queues carried from interval to interval.
+
+A stream is simulated with one member of the ensemble from beginning to end, so that what members disagree about shows
+between streams. Within an interval time passes in steps, in which replicas that were ordered become ready.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.laws import MOST_RHO, Laws, histogram, law_s, tail_features
+from twin.autoscaling.problem import ScalingAction, rescaled
+from twin.autoscaling.state import ScalingState
+from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, Grants, ScalingEvents
+from twin.contracts import Array, Outcome, PyTree, Response, Streams
+
+NUM_STEPS = 3
+MOST_STARTS = 24
+DAY_S = 86400.0
+
+
+class TwinApplicationState(NamedTuple):
+    """What nobody sees; leaves [deployments, *streams] unless said otherwise."""
+
+    queue: Array  # calls that wait beyond what the law knows of, in all
+    ready: Array
+    starting: Array  # [starts, deployments, *streams] replicas that are ready after so many steps
+    member: Array  # [*streams]
+    row: Array  # [*streams]
+    left: Array  # [*streams]
+
+
+class StepMetrics(NamedTuple):
+    """What a step of an interval was like."""
+
+    measured: DeploymentMetrics
+    gateway: GatewayMetrics
+
+
+def twin_response(
+    laws: Laws,
+    config: AutoscalingConfig,
+    limits: GrantLimits,
+    rates: np.ndarray,
+    length: int,
+    grants: Grants,
+    *,
+    starts: np.ndarray | None = None,
+    member: int | None = None,
+) -> Response:
+    """How the twin answers.
+
+    Args:
+        laws: Leaves [members, ...].
+        config: Interval and steps of decisions.
+        limits: Of the grants.
+        rates: [rows] requests a second, an interval each, from midnight on.
+        length: Intervals of an episode.
+        grants: In force at the beginning, leaves [deployments].
+        starts: [*streams] first rows of the episodes; drawn if not given.
+        member: Which member answers; streams take turns if not given.
+    """
+    laws = jax.tree.map(jnp.asarray, laws)
+    table, num_members = jnp.asarray(rates, jnp.float32), laws.work_s.shape[0]
+    dt_s = config.interval_s / NUM_STEPS
+
+    def one(
+        key: Array, private: TwinApplicationState, granted: Grants
+    ) -> tuple[TwinApplicationState, ScalingEvents]:
+        mine = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[private.member], -1, 0), laws)
+        asked = table[private.row % len(table)]
+        noise = mine.spread * jax.random.normal(key, granted.replicas.shape)
+
+        def step(private: TwinApplicationState, _: None) -> tuple[TwinApplicationState, StepMetrics]:
+            return _step(mine, private, granted, asked, noise, dt_s)
+
+        private, parts = jax.lax.scan(step, private, None, length=NUM_STEPS)
+        time_s = ((private.row + 1) * config.interval_s) % DAY_S
+        measured = _mean(parts.measured, ("num_failures",))
+        gateway = _mean(parts.gateway, ("num_failures", "latency"))
+        news = ScalingEvents(granted, measured, gateway,
+                    time_s)  # fmt: skip
+        return private._replace(row=private.row + 1, left=private.left - 1), news
+
+    def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
+        key_start, key_first = jax.random.split(key)
+        shape = (laws.work_s.shape[1], *streams)
+        granted = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(jnp.asarray(leaf).reshape((-1,) + (1,) * len(streams)), shape),
+            grants,
+        )
+        if starts is None:
+            row = jax.random.randint(key_start, streams, 0, max(len(rates) - length - 1, 1))
+        else:
+            row = jnp.broadcast_to(jnp.asarray(starts, jnp.int32), streams)
+        size = int(np.prod(streams)) if streams else 1
+        turns = (jnp.arange(size) % num_members).reshape(streams)
+        chosen = turns if member is None else jnp.full(streams, member)
+        starting = jnp.zeros((MOST_STARTS, *shape))
+        private = TwinApplicationState(
+            jnp.zeros(shape), granted.replicas, starting, chosen, row, jnp.full(streams, length + 1)
+        )
+        private, news = one(key_first, private, granted)
+        no = jnp.zeros(streams, bool)
+        return private, Outcome(jnp.zeros(streams), no, no, news)
+
+    def advance(
+        key: Array, private: TwinApplicationState, state: ScalingState, action: ScalingAction
+    ) -> tuple[PyTree, Outcome]:
+        private, news = one(key, private, rescaled(config, limits, state.grants, action))
+        no = jnp.zeros(private.left.shape, bool)
+        elapsed_s = jnp.full(private.left.shape, config.interval_s)
+        return private, Outcome(elapsed_s, no, private.left <= 0, news)
+
+    return Response(init, advance, lambda _private, state: state)
+
+
+def _step(
+    laws: Laws, private: TwinApplicationState, grants: Grants, asked: Array, noise: Array, dt_s: float
+) -> tuple[TwinApplicationState, StepMetrics]:
+    """A step of an interval, with laws of leaves [deployments, *streams]."""
+    private = _replicas(laws, private, grants, dt_s)
+    on = (grants.replicas > 0.0).astype(jnp.float32)
+    rate = asked[None] * laws.calls_per_request * on
+    cores = jnp.minimum(grants.cpu_cores, laws.most_cores)
+    ready = jnp.maximum(private.ready, 0.05)
+    capacity = ready * cores / jnp.maximum(laws.work_s, 1e-9)
+    waiting = private.queue + dt_s * jnp.maximum(rate - MOST_RHO * capacity, 0.0)
+    spare = dt_s * jnp.maximum(MOST_RHO * capacity - rate, 0.0)
+    queue = jnp.maximum(waiting - spare, 0.0)
+    refused = jnp.maximum(queue - laws.connections * ready, 0.0) * on
+    queue = (queue - refused) * on
+    done = jnp.maximum(rate + (private.queue - queue - refused) / dt_s, 0.0)
+    rho = rate / capacity
+    own = law_s(laws.log_floor, laws.gamma, laws.log_beta, laws.log_power, rho, cores) * jnp.exp(noise)
+    own = own + 0.5 * (private.queue + queue) / capacity
+    number = done * own / ready
+    memory = laws.memory_gib + laws.memory_per_call_gib * number
+    time_s = laws.weight * own * on
+    mean_s = jnp.sum(time_s, axis=0)
+    ratio = jnp.exp(jnp.clip(jnp.sum(laws.tail * tail_features(time_s, rho), axis=0), 0.3, 1.4))
+    failing = jnp.clip(refused / jnp.maximum(dt_s * rate, 1e-6), 0.0, 1.0)
+    survives = jnp.exp(jnp.sum(laws.calls_per_request * on * jnp.log1p(-0.999 * failing), axis=0))
+    requests = asked * dt_s
+    used = done * laws.work_s / ready
+    measured = DeploymentMetrics(rate, used, memory, private.ready, own, refused)
+    gateway = GatewayMetrics(
+        asked, mean_s, requests * (1.0 - survives), histogram(mean_s, ratio * mean_s, requests * survives)
+    )
+    return private._replace(queue=queue), StepMetrics(measured, gateway)
+
+
+def _replicas(laws: Laws, private: TwinApplicationState, grants: Grants, dt_s: float) -> TwinApplicationState:
+    """Replicas after orders, starts and removals; those that are starting are removed first. A replica that is granted
+    less memory than it needs without calls never serves."""
+    ready = private.ready + private.starting[0]
+    starting = jnp.concatenate([private.starting[1:], jnp.zeros_like(private.starting[:1])])
+    coming = jnp.sum(starting, axis=0)
+    fewer = jnp.maximum(ready + coming - grants.replicas, 0.0)
+    withdrawn = jnp.minimum(fewer, coming)
+    starting = starting * (1.0 - withdrawn / jnp.maximum(coming, 1e-6))[None]
+    ready = ready - (fewer - withdrawn)
+    more = jnp.maximum(grants.replicas - ready - jnp.sum(starting, axis=0), 0.0)
+    slot = jnp.clip(jnp.round(laws.start_up_s / dt_s), 1, MOST_STARTS)
+    which = jnp.arange(1, MOST_STARTS + 1).reshape((-1,) + (1,) * more.ndim) == slot[None]
+    starting = starting + jnp.where(which, more[None], 0.0)
+    ready = jnp.where(grants.memory_gib < laws.memory_gib, 0.5 * ready, ready)
+    return private._replace(ready=ready, starting=starting)
+
+
+def _mean(parts: PyTree, summed: tuple[str, ...]) -> PyTree:
+    """Parts of an interval [steps, ...] as one: means, and sums of what is counted."""
+    return type(parts)(*(
+        jnp.sum(leaf, axis=0) if name in summed else jnp.mean(leaf, axis=0)
+        for name, leaf in zip(parts._fields, parts, strict=True)
+    ))  # fmt: skip

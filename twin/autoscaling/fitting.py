@@ -1,0 +1,209 @@
+"""Learns the laws of an application from its log: several members, each from hours drawn with replacement.
+
+What can be read off is read off: calls per request, work per call and start-up times are ratios of sums, memory is a
+straight line, the weights from end to end are a non-negative regression held near the calls per request. The law of the
+own time is fitted by gradient descent, for all deployments and members at once, on intervals that are not censored.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from scipy.optimize import nnls
+
+from logs_schema.errors import ConfigError
+from twin.autoscaling.laws import MOST_RHO, Laws, law_s, tail_features
+from twin.autoscaling.scaling_log import ScalingLog
+from twin.contracts import Array
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class LawsConfig:
+    """How laws are fitted.
+
+    Attributes:
+        members: Of the ensemble.
+        rows: Intervals that a member's law is fitted on, at most.
+        updates: Steps of gradient descent.
+        learning_rate: Of Adam.
+        seed: Of the hours drawn.
+    """
+
+    members: int = 5
+    rows: int = 1500
+    updates: int = 500
+    learning_rate: float = 0.03
+    seed: int = 0
+
+
+class ScalingCoverage(NamedTuple):
+    """Where a log has been; leaves [deployments]."""
+
+    least_cores: np.ndarray
+    most_cores: np.ndarray
+    most_replicas: np.ndarray
+    most_rho: np.ndarray
+    most_rate_per_s: np.ndarray
+
+
+def fit_laws(log: ScalingLog, config: LawsConfig | None = None) -> Laws:
+    """The laws of a log, leaves [members, deployments] NumPy.
+
+    Raises:
+        ConfigError: Fewer than 50 intervals are not censored.
+    """
+    config = config or LawsConfig()
+    usable = np.flatnonzero(~log.censored & np.isfinite(log.gateway["response_s"]))
+    if len(usable) < 50:
+        raise ConfigError(
+            f"{len(usable)} intervals show how the application answers within its capacity",
+            where="deployment_samples", allowed="50 or more", advice="give more days",
+        )  # fmt: skip
+    random = np.random.default_rng(config.seed)
+    draws = [_hours_drawn(log, usable, random) for _ in range(config.members)]
+    parts = [_read_off(log, rows) for rows in draws]
+    rows = np.stack([random.choice(rows, config.rows) for rows in draws])
+    fitted, spread = _fit_own_times(log, parts, rows, config)
+    members = []
+    for member, part in enumerate(parts):
+        own = {name: fitted[name][member] for name in fitted}
+        weight, tail = _end_to_end(log, part, draws[member])
+        laws: dict[str, Any] = {**part, **own, "spread": spread[member], "weight": weight, "tail": tail}
+        members.append(Laws(**laws))
+    return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *members)
+
+
+def coverage_of(log: ScalingLog, laws: Laws) -> ScalingCoverage:
+    """Where the log has been."""
+    work_s = np.asarray(laws.work_s).mean(axis=0)
+    rho = rho_of(log, work_s, np.asarray(laws.most_cores).mean(axis=0))
+    most = [
+        np.nanmax(log.columns[name], axis=0) for name in ("cpu_cores", "num_replicas", "request_rate_per_s")
+    ]
+    least = np.nanmin(log.columns["cpu_cores"], axis=0)
+    return ScalingCoverage(least, most[0], most[1], np.nanquantile(rho, 0.999, axis=0), most[2])
+
+
+def rho_of(log: ScalingLog, work_s: np.ndarray, most_cores: np.ndarray) -> np.ndarray:
+    """[intervals, deployments] load as a share of the capacity of the replicas that were ready."""
+    cores = np.minimum(log.columns["cpu_cores"], most_cores)
+    capacity = np.maximum(log.columns["ready_replicas"], 0.25) * cores
+    return log.columns["request_rate_per_s"] * work_s / capacity
+
+
+def _hours_drawn(log: ScalingLog, usable: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    hour = (log.time_s[usable] // HOUR_S).astype(int)
+    hours = np.unique(hour)
+    drawn = random.choice(hours, len(hours))
+    return np.concatenate([usable[hour == one] for one in drawn])
+
+
+def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """What ratios and straight lines say."""
+    column = {name: values[rows] for name, values in log.columns.items()}
+    rate, ready = column["request_rate_per_s"], column["ready_replicas"]
+    asked = log.gateway["request_rate_per_s"][rows, None]
+    known = np.isfinite(rate) & np.isfinite(asked)
+    calls = np.nansum(np.where(known, rate, 0.0), axis=0) / np.nansum(np.where(known, asked, 0.0), axis=0)
+    work = np.nansum(column["cpu_cores_used"] * ready, axis=0) / np.maximum(np.nansum(rate, axis=0), 1e-9)
+    every = log.columns
+    late = np.maximum(every["num_replicas"] - every["ready_replicas"], 0.0) * log.interval_s
+    more = np.maximum(np.diff(every["num_replicas"], axis=0), 0.0)
+    start_up = np.nansum(late, axis=0) / np.maximum(np.nansum(more, axis=0), 1.0)
+    number = every["request_rate_per_s"] * every["response_s"] / np.maximum(every["ready_replicas"], 0.25)
+    memory = [_line(number[rows, one], column["memory_gib_used"][:, one]) for one in range(len(calls))]
+    return {
+        "calls_per_request": calls,
+        "work_s": work,
+        "most_cores": np.nanmax(every["cpu_cores"], axis=0),
+        "start_up_s": np.clip(start_up, 0.0, 600.0),
+        "connections": np.maximum(np.nanmax(number, axis=0), 5.0),
+        "memory_gib": np.array([line[0] for line in memory]),
+        "memory_per_call_gib": np.array([line[1] for line in memory]),
+    }
+
+
+def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """Intercept and slope >= 0 of a straight line."""
+    known = np.isfinite(x) & np.isfinite(y)
+    if known.sum() < 10:
+        return 0.0, 0.0
+    slope = max(float(np.cov(x[known], y[known])[0, 1] / max(np.var(x[known]), 1e-12)), 0.0)
+    return float(np.mean(y[known]) - slope * np.mean(x[known])), slope
+
+
+def _fit_own_times(
+    log: ScalingLog, parts: list[dict[str, np.ndarray]], rows: np.ndarray, config: LawsConfig
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Parameters of `law_s`, and deviations around it; leaves [members, deployments]."""
+    rho = np.stack(
+        [rho_of(log, part["work_s"], part["most_cores"])[one] for part, one in zip(parts, rows, strict=True)]
+    )
+    cores = np.stack([np.minimum(log.columns["cpu_cores"][one], part["most_cores"]) for part, one in
+                      zip(parts, rows, strict=True)])  # fmt: skip
+    response = log.columns["response_s"][rows]
+    known = np.isfinite(rho) & np.isfinite(response) & (response > 0.0) & (rho < MOST_RHO)
+    weight = jnp.asarray(known, jnp.float32)
+    log_s = jnp.asarray(np.log(np.where(known, response, 1.0)), jnp.float32)
+    rho_j, cores_j = (jnp.asarray(np.where(known, one, 0.5), jnp.float32) for one in (rho, cores))
+    work = jnp.asarray(np.stack([part["work_s"] for part in parts]), jnp.float32)
+    start = {
+        "log_floor": jnp.log(jnp.maximum(work, 1e-6)),
+        "gamma": jnp.full(work.shape, 0.8),
+        "log_beta": jnp.zeros(work.shape),
+        "log_power": jnp.zeros(work.shape),
+    }
+
+    def away(params: dict[str, Array]) -> Array:
+        floor, gamma, beta, power = (params[name][:, None] for name in start)
+        law = law_s(floor, gamma, beta, power, rho_j, cores_j)
+        return jnp.log(law) - log_s
+
+    def loss(params: dict[str, Array]) -> Array:
+        held = sum(jnp.sum((params[name] - start[name]) ** 2) for name in ("gamma", "log_beta", "log_power"))
+        return jnp.sum(optax.huber_loss(away(params), delta=0.2) * weight) / weight.shape[1] + 1e-4 * held
+
+    optimizer = optax.adam(config.learning_rate)
+
+    @jax.jit
+    def descend(params: dict[str, Array]) -> tuple[dict[str, Array], Array]:
+        def one(_: int, carry: tuple) -> tuple:
+            params, memory = carry
+            change, memory = optimizer.update(jax.grad(loss)(params), memory)
+            return optax.apply_updates(params, change), memory
+
+        params, _ = jax.lax.fori_loop(0, config.updates, one, (params, optimizer.init(params)))
+        square = jnp.sum(away(params) ** 2 * weight, axis=1) / jnp.maximum(jnp.sum(weight, axis=1), 1.0)
+        return params, jnp.sqrt(square)
+
+    params, spread = descend(start)
+    return jax.tree.map(np.asarray, params), np.asarray(spread)
+
+
+def _end_to_end(
+    log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of own times in the mean from end to end, and coefficients of its tail."""
+    own = log.columns["response_s"][rows]
+    target = log.gateway["response_s"][rows]
+    known = np.isfinite(own).all(axis=1) & np.isfinite(target) & (target > 0.0)
+    own, target = own[known], target[known]
+    calls = part["calls_per_request"]
+    typical = own.mean(axis=0) / target.mean()
+    held = 0.03 * np.sqrt(len(target)) * np.diag(typical)
+    scaled = np.concatenate([own / target[:, None], held])
+    weight, _ = nnls(scaled, np.concatenate([np.ones(len(target)), held @ calls]))
+    rho = rho_of(log, part["work_s"], part["most_cores"])[rows][known]
+    tail = np.log(log.gateway["response_p95_s"][rows][known] / target)
+    features = np.asarray(tail_features(jnp.asarray((own * weight).T), jnp.asarray(rho.T))).T
+    usable = np.isfinite(tail) & np.isfinite(features).all(axis=1)
+    if not usable.any():  # the log tells no quantile: that of one exponential time
+        return weight, np.array([np.log(2.9957), 0.0, 0.0, 0.0])
+    x, y = features[usable], tail[usable]
+    ridge = 1e-3 * len(y) * np.diag([0.0, 1.0, 1.0, 1.0])
+    return weight, np.linalg.solve(x.T @ x + ridge, x.T @ y)

@@ -1,0 +1,54 @@
+"""A twin of an application as files: laws and load as arrays, what they mean as JSON."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from logs_schema.errors import ProductError
+from twin.arrays import load_arrays, save_arrays
+from twin.autoscaling.fitting import ScalingCoverage
+from twin.autoscaling.laws import Laws
+from twin.autoscaling.workload import LoadModel
+
+ARRAYS, MEANING = "application.npz", "application.json"
+TAIL_FEATURES = 4
+
+
+class ApplicationTwin(NamedTuple):
+    """What was learned of an application."""
+
+    deployments: tuple[str, ...]
+    interval_s: float
+    laws: Laws
+    load: LoadModel
+    coverage: ScalingCoverage
+
+
+def save_application_twin(folder: Path, twin: ApplicationTwin) -> None:
+    """Writes a twin into a folder."""
+    arrays = {"laws": twin.laws, "load": twin.load, "coverage": twin.coverage}
+    save_arrays(folder / ARRAYS, arrays)
+    meaning = {"deployments": list(twin.deployments), "interval_s": twin.interval_s,
+               "rows_of_a_piece": twin.load.deviation.shape[1]}  # fmt: skip
+    (folder / MEANING).write_text(json.dumps(meaning, indent=1) + "\n")
+
+
+def load_application_twin(folder: Path) -> ApplicationTwin:
+    """Reads a twin; ProductError where the folder holds none."""
+    try:
+        meaning = json.loads((folder / MEANING).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise ProductError(
+            "there is no twin of an application here", where=str(folder / MEANING),
+            advice="fit one on a log with deployment_samples",
+        ) from error  # fmt: skip
+    number = len(meaning["deployments"])
+    shapes: dict[str, Any] = {name: np.zeros((0, number), np.float32) for name in Laws._fields}
+    laws = Laws(**{**shapes, "tail": np.zeros((0, TAIL_FEATURES), np.float32)})
+    load = LoadModel(np.zeros(0), np.zeros((0, meaning["rows_of_a_piece"])), np.zeros(()))
+    coverage = ScalingCoverage(*(np.zeros(number) for _ in ScalingCoverage._fields))
+    like = {"laws": laws, "load": load, "coverage": coverage}
+    found = load_arrays(folder / ARRAYS, like, growing=("laws", "load"))
+    return ApplicationTwin(tuple(meaning["deployments"]), meaning["interval_s"], **found)

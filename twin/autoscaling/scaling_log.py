@@ -1,0 +1,162 @@
+"""Table `deployment_samples` as dense arrays: intervals by deployments, gaps as NaN.
+
+Intervals of one length stand on a grid from the first to the last; an interval without rows is a gap, and nothing is
+put in its place. Which intervals are *censored* is told here: where users' requests failed or a deployment worked at
+its capacity, the rate that arrived is not the rate that was asked for, and response times depend on what had queued
+before.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema import Archive
+from logs_schema.errors import ArchiveError, first
+from logs_schema.tables import GATEWAY
+
+TABLE = "deployment_samples"
+DAY_S = 86400.0
+CENSORED_FAILURES = 0.02
+CENSORED_USE = 0.95
+_DEPLOYMENT_COLUMNS = (
+    "cpu_cores", "memory_gib", "num_replicas", "ready_replicas", "cpu_cores_used", "memory_gib_used",
+    "request_rate_per_s", "response_s", "num_failures",
+)  # fmt: skip
+_GATEWAY_COLUMNS = ("request_rate_per_s", "response_s", "response_p95_s", "response_p99_s", "num_failures")
+
+
+@dataclass(frozen=True)
+class ScalingLog:
+    """A log of grants and metrics.
+
+    Attributes:
+        deployments: Their names, sorted.
+        interval_s: Length of an interval.
+        time_s: [intervals] their beginnings, since midnight (UTC) of the first day.
+        columns: Column -> [intervals, deployments], NaN where the log says nothing.
+        gateway: Column -> [intervals].
+    """
+
+    deployments: tuple[str, ...]
+    interval_s: float
+    time_s: np.ndarray
+    columns: dict[str, np.ndarray]
+    gateway: dict[str, np.ndarray]
+
+    @property
+    def censored(self) -> np.ndarray:
+        """[intervals] bool: demand is not what arrived, or is not known."""
+        requests = np.maximum(self.gateway["request_rate_per_s"] * self.interval_s, 1.0)
+        failing = np.nan_to_num(self.gateway["num_failures"], nan=0.0) > CENSORED_FAILURES * requests
+        with np.errstate(invalid="ignore"):
+            use = self.columns["cpu_cores_used"] / self.columns["cpu_cores"]
+            crowded = np.any(use > CENSORED_USE, axis=1)
+        return failing | crowded | ~np.isfinite(self.gateway["request_rate_per_s"])
+
+
+def read_scaling_log(
+    archive: Archive, days: Sequence[dt.date] | None = None, deployments: Sequence[str] | None = None
+) -> ScalingLog:
+    """Reads a log.
+
+    Args:
+        archive: With table `deployment_samples`.
+        days: Which days; all if None.
+        deployments: Which deployments, in this order; all of them, sorted, if None.
+
+    Raises:
+        ArchiveError: There are no samples, intervals of several lengths or off the grid, no rows of the gateway, or no
+            deployment with grants, rate and response; or a deployment asked for is not there.
+    """
+    table = archive.read(TABLE, days=days)
+    if not len(table):
+        raise ArchiveError(
+            "the log holds no samples of deployments", where=f"{archive.path}: table {TABLE}",
+            allowed="rows of deployments and of the gateway", advice="import a log with this table",
+        )  # fmt: skip
+    interval_s = _interval_of(table, archive)
+    time_s = np.asarray(pc.cast(table["time"], pa.int64())) / 1e6
+    begin_s = np.floor(time_s.min() / DAY_S) * DAY_S
+    row = np.round((time_s - begin_s) / interval_s).astype(int)
+    _refuse_off_grid(archive, time_s - begin_s, row, interval_s)
+    first_row = row.min()
+    num_rows = row.max() - first_row + 1
+    names = np.asarray(table["deployment"].cast(pa.string()))
+    found = sorted(set(names) - {GATEWAY})
+    deployments = tuple(found if deployments is None else deployments)
+    if missing := sorted(set(deployments) - set(found)):
+        raise ArchiveError(
+            f"the log does not know {first(missing)}", where=f"{archive.path}: table {TABLE}, column deployment",
+            allowed=", ".join(found), advice="use a log of the same application",
+        )  # fmt: skip
+    place = {name: index for index, name in enumerate(deployments)}
+    is_gateway = names == GATEWAY
+    if not is_gateway.any() or not deployments:
+        raise ArchiveError(
+            "the log does not tell what users saw" if deployments else "the log holds the gateway alone",
+            where=f"{archive.path}: table {TABLE}, column deployment",
+            allowed=f"rows of deployments, and rows of '{GATEWAY}': rate and response time from end to end",
+            advice="import the metrics of the ingress or front end under that name",
+        )  # fmt: skip
+    column = np.array([place.get(name, -1) for name in names])
+    of_deployment = column >= 0
+
+    def dense(name: str, chosen: np.ndarray, width: int) -> np.ndarray:
+        values = np.full((num_rows, width), np.nan)
+        values[row[chosen] - first_row, np.maximum(column[chosen], 0)] = _numbers(table[name])[chosen]
+        return values
+
+    columns = {name: dense(name, of_deployment, len(deployments)) for name in _DEPLOYMENT_COLUMNS}
+    gateway = {name: dense(name, is_gateway, 1)[:, 0] for name in _GATEWAY_COLUMNS}
+    if np.isnan(columns["ready_replicas"]).all():
+        columns["ready_replicas"] = columns["num_replicas"].copy()
+    _refuse_unknown(archive, deployments, columns)
+    return ScalingLog(
+        deployments, interval_s, (np.arange(num_rows) + first_row) * interval_s, columns, gateway
+    )
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+
+
+def _interval_of(table: pa.Table, archive: Archive) -> float:
+    lengths = np.unique(_numbers(table["interval_s"]))
+    if len(lengths) > 1:
+        raise ArchiveError(
+            "the log has intervals of several lengths", where=f"{archive.path}: table {TABLE}, column interval_s",
+            allowed=f"one length; there are {first(f'{one:g} s' for one in lengths)}",
+            advice="import the metrics with one step",
+        )  # fmt: skip
+    return float(lengths[0])
+
+
+def _refuse_off_grid(archive: Archive, time_s: np.ndarray, row: np.ndarray, interval_s: float) -> None:
+    off = np.flatnonzero(np.abs(time_s - row * interval_s) > 0.01 * interval_s)
+    if len(off):
+        raise ArchiveError(
+            f"{len(off)} samples do not stand on the grid of intervals of {interval_s:g} s",
+            where=f"{archive.path}: table {TABLE}, column time, rows {first(off)}",
+            allowed="instants a whole number of intervals after midnight (UTC)",
+            advice="query the metrics with one step, aligned",
+        )  # fmt: skip
+
+
+def _refuse_unknown(archive: Archive, deployments: tuple[str, ...], columns: dict[str, np.ndarray]) -> None:
+    needed = ("cpu_cores", "num_replicas", "cpu_cores_used", "request_rate_per_s", "response_s")
+    lacking = [
+        f"{name} ({column})"
+        for index, name in enumerate(deployments)
+        for column in needed
+        if not np.isfinite(columns[column][:, index]).any()
+    ]
+    if lacking:
+        raise ArchiveError(
+            "the log does not tell what some deployments were granted or how they answered",
+            where=f"{archive.path}: table {TABLE}: {first(lacking)}", allowed=f"values in {', '.join(needed)}",
+            advice="import these metrics, or leave the deployments out",
+        )  # fmt: skip
