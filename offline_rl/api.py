@@ -16,7 +16,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress
 from offline_rl.networks import Actor, Example, example_in, greedy_policy, sampling_policy
 from offline_rl.recipes.cloning import fit_clone
-from offline_rl.recipes.training import NETWORKS, TrainingConfig, refuse_uneven_streams, train_in_twin
+from offline_rl.recipes.training import NETWORKS, TrainingConfig, even_streams, train_in_twin
 from twin.contracts import Policy, PyTree, Trajectory
 from twin.placement.model import Rollouts
 
@@ -129,9 +129,8 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
             randomise_nodes=rollouts.randomisation.nodes, randomise_services=rollouts.randomisation.services,
             network=start.network_name,
         )  # fmt: skip
-        config = replace(config, **settings)
         twin = rollouts.twin
-        refuse_uneven_streams(config, twin.config.num_members)
+        config = even_streams(replace(config, **settings), twin.config.num_members)
         key = jax.random.key(
             0
         )  # each seed's own is folded in, so it learns the same whoever learns beside it

@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
-from evaluation.benches.oracle import Oracle, oracle_choice, oracle_network, problem_config
+from evaluation.benches.reference import Reference, problem_config, reference_choice, reference_network
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
-from evaluation.judges.players import PlayerInput, of_policy, of_reference, play
+from evaluation.judges.players import Player, PlayerInput, of_policy, of_reference, play
 from evaluation.simulator.conditions import DayConditions, conditions, longest_day
 from evaluation.simulator.names import names_in
+from evaluation.simulator.revealing import reveal_in, revealing
 from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
@@ -28,12 +29,10 @@ from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
 
 POLICIES = (*(one.name for one in BASELINES), *(one.name for one in TRUTH_BASELINES))
-ORACLE = "oracle"
-"""An oracle on the day it was trained for."""
-STALE_ORACLE = "oracle_of_day_0"
-"""The oracle of day 0 on a later day, still believing the tables of day 0."""
-DOUBLED_ORACLE = "oracle_doubled"
-"""An oracle with twice the training, on the day it was trained for."""
+REFERENCE = "reference"
+"""A reference on the day it was trained for."""
+STALE_REFERENCE = "reference_of_day_0"
+"""The reference of day 0 on a later day, still believing the tables of day 0."""
 SHOWN = ("random", "home", "cloud_only", "least_loaded", "least_expected_delay")
 """The policies of the table, in its order."""
 STALE = "least_expected_delay_of_day_0"
@@ -84,7 +83,7 @@ class PolicyScore(NamedTuple):
 
 
 Program = Callable[[Array, Array, PyTree, DayConditions, DayConditions], Array]
-"""(key, index of the policy or after the last one for an oracle, its parameters, the day's numbers, those it knows)
+"""(key, index of the policy or after the last one for a reference, its parameters, the day's numbers, those it knows)
 -> on-time share [seeds, days_per_seed]."""
 
 
@@ -97,11 +96,11 @@ class _Case(NamedTuple):
 
 
 def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str]) -> Program:
-    """The compiled truth of a world, in which some policies of `POLICIES` can act, in their order, and oracles."""
+    """The compiled truth of a world, in which some policies of `POLICIES` can act, in their order, and references."""
     cluster = cluster_of(world)
     names = names_in(world, cluster)
-    problem = placement(cluster, problem_config(world, config.depth))
-    network = oracle_network(world)
+    books = placement(cluster, problem_config(world, config.depth))
+    network = reference_network(world)
     observing = {rule.name: of_policy(rule.policy(cluster)) for rule in BASELINES}
     knowing = {rule.name: rule.decide for rule in TRUTH_BASELINES}
     length = config.num_steps or longest_day(conditions(world, 0))
@@ -109,12 +108,13 @@ def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str
 
     def run(key: Array, kind: Array, params: PyTree, today: DayConditions, known: DayConditions) -> Array:
         response = truth_response(world, cluster, config.depth, today, names)
+        problem, response = revealing(books, response, reveal_in(world, today, names))
 
-        def oracle(params: PyTree, _key: Array, seen: PlayerInput, legal: Array) -> Array:
-            return oracle_choice(network, params, world, names, known, seen.state, legal)
+        def reference(params: PyTree, _key: Array, seen: PlayerInput, legal: Array) -> Array:
+            return reference_choice(network, params, world, names, known, seen.state, legal)
 
-        references = {name: of_reference(one, world, names, known) for name, one in knowing.items()}
-        players = {name: (observing | references)[name] for name in policies} | {ORACLE: oracle}
+        told = {name: of_books(of_reference(one, world, names, known)) for name, one in knowing.items()}
+        players = {name: (observing | told)[name] for name in policies} | {REFERENCE: reference}
         episodes = play(key, problem, response, players, kind, params, num_steps=length, streams=streams)
         worth = jnp.where(episodes.active, episodes.reward, 0.0)
         share = worth.sum(axis=(0, 1)) / jnp.maximum(episodes.active.sum(axis=(0, 1)), 1)
@@ -123,14 +123,22 @@ def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str
     return jax.jit(run)
 
 
+def of_books(player: Player) -> Player:
+    """A player who reads the books of a state in which more is known."""
+
+    def play(params: PyTree, key: Array, seen: PlayerInput, legal: PyTree) -> PyTree:
+        return player(params, key, seen._replace(state=seen.state.books), legal)
+
+    return play
+
+
 def bench_truth(
     world: World,
     days: Sequence[int],
     config: TruthBenchConfig,
     *,
     policies: Sequence[str] = SHOWN,
-    oracles: Sequence[Oracle] = (),
-    doubled: Sequence[Oracle] = (),
+    references: Sequence[Reference] = (),
     progress: Callable[[int, str], None] = lambda done, what: None,
 ) -> list[PolicyScore]:
     """Scores every policy on every day.
@@ -140,8 +148,7 @@ def bench_truth(
         days: Days since day 0, >= 0.
         config: How much to simulate.
         policies: Names among `POLICIES`.
-        oracles: Of this world; each is scored on its own day, the one of day 0 also on later days.
-        doubled: Oracles with twice the training, scored on their own days.
+        references: Of this world; each is scored on its own day, the one of day 0 also on later days.
         progress: Told how many scores are known, and what comes next.
 
     Returns:
@@ -152,9 +159,9 @@ def bench_truth(
     """
     validate_bench(days, policies)
     program = bench_program(world, config, policies)
-    nobody = jax.jit(oracle_network(world).init)(jax.random.key(0))
+    nobody = jax.jit(reference_network(world).init)(jax.random.key(0))
     scores: list[PolicyScore] = []
-    for case in _cases(days, policies, oracles, doubled, nobody):
+    for case in _cases(days, policies, references, nobody):
         progress(len(scores), f"{case.name}, day {case.day}")
         key = jax.random.fold_in(jax.random.key(config.seed), case.day)
         today, known = conditions(world, case.day), conditions(world, case.known_day)
@@ -167,8 +174,7 @@ def bench_truth(
 def _cases(
     days: Sequence[int],
     policies: Sequence[str],
-    oracles: Sequence[Oracle],
-    doubled: Sequence[Oracle],
+    references: Sequence[Reference],
     nobody: PyTree,
 ) -> Iterator[_Case]:
     knowing = "least_expected_delay"
@@ -177,11 +183,10 @@ def _cases(
             yield _Case(name, policies.index(name), nobody, day, day)
         if day > 0 and knowing in policies:
             yield _Case(STALE, policies.index(knowing), nobody, day, 0)
-        named = [(ORACLE, one) for one in oracles if one.day == day]
-        named += [(DOUBLED_ORACLE, one) for one in doubled if one.day == day]
-        named += [(STALE_ORACLE, one) for one in oracles if one.day == 0 < day]
-        for name, oracle in named:
-            yield _Case(name, len(policies), oracle.params, day, oracle.day)
+        named = [(REFERENCE, one) for one in references if one.day == day]
+        named += [(STALE_REFERENCE, one) for one in references if one.day == 0 < day]
+        for name, reference in named:
+            yield _Case(name, len(policies), reference.params, day, reference.day)
 
 
 def _score(name: str, day: int, shares: np.ndarray) -> PolicyScore:

@@ -12,12 +12,11 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.benches.oracle_cache import Kept
+from evaluation.benches.reference_cache import Kept
 from evaluation.benches.truth_bench import (
-    DOUBLED_ORACLE,
-    ORACLE,
+    REFERENCE,
     STALE,
-    STALE_ORACLE,
+    STALE_REFERENCE,
     PolicyScore,
     TruthBenchConfig,
 )
@@ -27,7 +26,9 @@ from evaluation.simulator.conditions import peak_load
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.world import World
 
-ORACLE_ABSENT = "the oracle (PPO trained in the simulated cluster itself) was left out of this table"
+REFERENCE_ABSENT = (
+    "the reference (told all that is hidden, trained in the truth itself) was left out of this table"
+)
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,11 @@ WANTED = (
     Wanted("least_loaded", "cloud_only", 0.05),
     Wanted("least_expected_delay", "least_loaded", 0.02),
     Wanted("least_expected_delay", STALE, 0.03, since=30),
-    Wanted(ORACLE, "least_loaded", 0.04),
-    Wanted(ORACLE, "least_expected_delay", 0.0),
-    Wanted(ORACLE, STALE_ORACLE, 0.03, since=30),
-    Wanted(ORACLE, DOUBLED_ORACLE, -0.005),
+    Wanted(REFERENCE, "least_loaded", 0.04),
+    Wanted(REFERENCE, "least_expected_delay", 0.0),
+    Wanted(REFERENCE, STALE_REFERENCE, 0.03, since=30),
 )
-"""What a preset promises: easy rules are not enough, knowing the mechanics or learning them helps, a month matters, and
-more training would not change the oracle."""
+"""What a preset promises: easy rules are not enough, knowing the mechanics or learning helps, a month matters."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,9 @@ def paired(one: PolicyScore, other: PolicyScore) -> Estimate:
 
 
 def as_json(
-    world: World, config: TruthBenchConfig, scores: Sequence[PolicyScore], oracles: Sequence[Kept] = ()
+    world: World, config: TruthBenchConfig, scores: Sequence[PolicyScore], references: Sequence[Kept] = ()
 ) -> dict[str, Any]:
-    """Plain values: `rows` of policy, day, on_time, low, high; `checks`; what was simulated; the oracles used."""
+    """Plain values: `rows` of policy, day, on_time, low, high; `checks`; what was simulated; the references used."""
     days = _days(scores)
     return {
         "preset": world.name,
@@ -116,13 +115,13 @@ def as_json(
             for score in scores
         ],
         "checks": [asdict(check) for check in checks(scores)],
-        "oracles": [_oracle_row(one) for one in oracles],
+        "references": [_reference_row(one) for one in references],
         "notes": _notes(scores),
     }
 
 
-def as_table(world: World, scores: Sequence[PolicyScore], oracles: Sequence[Kept] = ()) -> Group:
-    """Policies by days, then what is asked of the world, then the oracles used."""
+def as_table(world: World, scores: Sequence[PolicyScore], references: Sequence[Kept] = ()) -> Group:
+    """Policies by days, then what is asked of the world, then the references used."""
     title = f"{world.name}: share of requests accepted and on time [95 % interval over simulated days]"
     table = Table(title=Text(title))
     table.add_column("policy")
@@ -138,17 +137,19 @@ def as_table(world: World, scores: Sequence[PolicyScore], oracles: Sequence[Kept
         for check in checks(scores)
     ]
     lines += [
-        f"oracle of day {one['day']}: {one['folder']}, {one['num_updates']} updates, "
+        f"reference of day {one['day']}: {one['folder']}, {one['num_updates']} updates, "
+        f"the last doubling gained {one['last_gain']:+.4f}, "
         + ("trained in unknown time" if one["train_s"] is None else f"trained in {one['train_s']:.0f} s")
-        for one in map(_oracle_row, oracles)
+        for one in map(_reference_row, references)
     ]
     return Group(table, *(Text(line) for line in (*lines, *_notes(scores))))
 
 
-def _oracle_row(kept: Kept) -> dict[str, Any]:
+def _reference_row(kept: Kept) -> dict[str, Any]:
     return {
-        "day": kept.oracle.day,
+        "day": kept.reference.day,
         "num_updates": kept.num_updates,
+        "last_gain": kept.last_gain,
         "folder": str(kept.folder),
         "trained_now": kept.trained_now,
         "train_s": kept.train_s,
@@ -156,7 +157,7 @@ def _oracle_row(kept: Kept) -> dict[str, Any]:
 
 
 def _notes(scores: Sequence[PolicyScore]) -> list[str]:
-    return [] if any(score.policy == ORACLE for score in scores) else [ORACLE_ABSENT]
+    return [] if any(score.policy == REFERENCE for score in scores) else [REFERENCE_ABSENT]
 
 
 def _days(scores: Sequence[PolicyScore]) -> list[int]:

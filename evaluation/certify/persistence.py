@@ -54,6 +54,11 @@ class Certification:
         """Whether the twin is certified."""
         return self.verdict == Verdict.PASS.value
 
+    @property
+    def failed(self) -> bool:
+        """Whether the certificate was refused: what the twin says was seen to be wrong."""
+        return self.verdict == Verdict.FAIL.value
+
     def facts(self) -> dict[str, Any]:
         """For the manifest of what is trained: the certificate's hash where it was passed, and the words."""
         return {"certificate": self.content_hash if self.passed else None, "certification": self.words}

@@ -11,7 +11,8 @@ from evaluation.commands.bench_scaling import add_bench as add_scaling
 from evaluation.commands.bench_worlds import add_bench as add_worlds
 
 if TYPE_CHECKING:
-    from evaluation.benches.oracle_cache import Kept
+    from evaluation.benches.reference import ReferenceConfig
+    from evaluation.benches.reference_cache import Kept
     from evaluation.simulator.world import World
     from logs_schema.progress import Progress, Stage
 
@@ -34,29 +35,30 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--policies", metavar="LIST", type=words, help="baselines, with commas (default: those of the proof)"
     )
     truth.add_argument(
-        "--oracles", metavar="FOLDER", type=Path,
-        help="where trained oracles are kept (default: the user's cache); missing ones are trained",
+        "--references", metavar="FOLDER", type=Path,
+        help="where trained references are kept (default: the user's cache); missing ones are trained",
     )  # fmt: skip
-    truth.add_argument("--no-oracle", action="store_true", help="leave the oracles out")
-    truth.add_argument(
-        "--doubled",
-        action="store_true",
-        help="also train oracles with twice the updates: is the budget enough?",
+    truth.add_argument("--no-reference", action="store_true", help="leave the references out")
+    reference = benches.add_parser(
+        "reference",
+        help="train a ceiling: a rule told all that is hidden, then PPO in the truth",
     )
-    oracle = benches.add_parser("oracle", help="train PPO in a simulated cluster itself, as a reference")
-    oracle.set_defaults(bench=_oracle)
-    add_world_arguments(oracle, "kais")
-    oracle.add_argument("--day", metavar="N", type=int, default=0, help="day to train on (default: 0)")
-    oracle.add_argument(
-        "--updates", metavar="N", type=int, help="updates of PPO (default: those of bench truth)"
+    reference.set_defaults(bench=_reference)
+    add_world_arguments(reference, "kais")
+    reference.add_argument("--day", metavar="N", type=int, default=0, help="day to train on (default: 0)")
+    reference.add_argument(
+        "--updates",
+        metavar="N",
+        type=int,
+        help="updates of PPO, doubled while that gains (default: those of bench truth)",
     )
-    oracle.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
-    oracle.add_argument("--out", metavar="ORACLE", required=True, type=Path, help="folder to write")
-    oracle.add_argument("--replace", action="store_true", help="replace an oracle that is already there")
+    reference.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
+    reference.add_argument("--out", metavar="REFERENCE", required=True, type=Path, help="folder to write")
+    reference.add_argument("--replace", action="store_true", help="replace a reference that is already there")
     add_scaling(benches)
     add_orchestration(benches)
     add_worlds(benches)
-    for bench in (truth, oracle):
+    for bench in (truth, reference):
         add_output_arguments(bench)
 
 
@@ -76,44 +78,34 @@ def _truth(arguments: Namespace) -> int:
     policies = arguments.policies or SHOWN
     validate_bench(arguments.days, policies)
     with progress_of(arguments) as progress:
-        usual = (
+        kept = (
             []
-            if arguments.no_oracle
-            else trained_oracles(world, arguments.days, arguments.oracles, progress, times=1)
-        )
-        doubled = (
-            trained_oracles(world, arguments.days, arguments.oracles, progress, times=2)
-            if arguments.doubled and usual
-            else []
+            if arguments.no_reference
+            else trained_references(world, sorted({0, *arguments.days}), arguments.references, progress)
         )
         with progress.stage("bench truth", unit="scores") as stage:
             scores = bench_truth(
                 world, arguments.days, config, policies=policies,
-                oracles=[kept.oracle for kept in usual], doubled=[kept.oracle for kept in doubled],
-                progress=_told(stage),
+                references=[one.reference for one in kept], progress=_told(stage),
             )  # fmt: skip
-    kept = [*usual, *doubled]
     text = as_text(as_table(world, scores, kept)).rstrip()
     show_result(arguments, as_json(world, config, scores, kept), text)
     return 0
 
 
-def trained_oracles(
-    world: "World", days: "Sequence[int]", folder: "Path | None", progress: "Progress", *, times: int
-) -> "list[Kept]":
-    """The oracles of day 0 and the days asked for, `times` the usual updates; trained where they are not kept yet."""
-    from dataclasses import replace
+def trained_references(
+    world: "World", days: "Sequence[int]", folder: "Path | None", progress: "Progress",
+    config: "ReferenceConfig | None" = None,
+) -> "list[Kept]":  # fmt: skip
+    """The references of some days, trained where they are not kept yet."""
+    from evaluation.benches.reference import ReferenceConfig
+    from evaluation.benches.reference_cache import cache_folder, kept_reference
 
-    from evaluation.benches.oracle import OracleConfig
-    from evaluation.benches.oracle_cache import cache_folder, kept_oracle
-
-    config = OracleConfig()
-    config = replace(config, num_updates=times * config.num_updates)
-    found = []
-    for day in sorted({0, *days}):
-        name = f"oracle of day {day}" + (f", {times} times the updates" if times > 1 else "")
-        with progress.stage(name, total=config.num_updates, unit="updates") as stage:
-            kept = kept_oracle(world, day, config, folder or cache_folder(), progress=_told(stage))
+    config, found = config or ReferenceConfig(), []
+    for day in sorted(set(days)):
+        name = f"reference of day {day}"
+        with progress.stage(name, total=config.most_updates, unit="updates") as stage:
+            kept = kept_reference(world, day, config, folder or cache_folder(), progress=_told(stage))
         if kept.trained_now:
             progress.note(f"{name}: trained in {kept.train_s:.0f} s, kept in {kept.folder}")
         found.append(kept)
@@ -124,27 +116,27 @@ def _told(stage: "Stage") -> Callable[[int, str], None]:
     return lambda done, what: stage(done, text=what)
 
 
-def _oracle(arguments: Namespace) -> int:
-    from evaluation.benches.oracle import OracleConfig, write_oracle
-    from evaluation.benches.oracle_cache import made_from
+def _reference(arguments: Namespace) -> int:
+    from evaluation.benches.reference import ReferenceConfig, write_reference
+    from evaluation.benches.reference_cache import made_from
     from evaluation.commands.output import progress_of, show_result
     from evaluation.simulator.world_files import chosen_world
 
-    world, config = chosen_world(arguments.preset, arguments.world), OracleConfig()
+    world, config = chosen_world(arguments.preset, arguments.world), ReferenceConfig()
     if arguments.updates is not None:
-        config = OracleConfig(num_updates=arguments.updates)
+        config = config.of_length(arguments.updates)
     with (
         progress_of(arguments) as progress,
-        progress.stage("oracle", total=config.num_updates, unit="updates") as stage,
+        progress.stage("reference", total=config.most_updates, unit="updates") as stage,
     ):
-        facts = write_oracle(
+        facts = write_reference(
             world, arguments.day, config, arguments.out,
-            sources=made_from(world), seed=arguments.seed, replace=arguments.replace,
+            sources=made_from(world), seed=arguments.seed, overwrite=arguments.replace,
             progress=lambda done, what: stage(done, text=what),
         )  # fmt: skip
     chosen = f"--preset {world.name}" if arguments.world is None else f"--world {arguments.world}"
     text = (
-        f"{arguments.out} written: an oracle of {world.name}, day {arguments.day}\n"
+        f"{arguments.out} written: a reference of {world.name}, day {arguments.day}\n"
         f"next: schedtwin bench truth {chosen}"
     )
     show_result(arguments, facts, text)

@@ -32,7 +32,7 @@ def add_table(tables: _SubParsersAction) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--view", metavar="VIEW", default="full",
-        help="what policies see of the nodes of other sites: full, as the oracle does, or summary (default: full)",
+        help="what policies see of the nodes of other sites: full, as the reference does, or summary (default: full)",
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     parser.add_argument(
@@ -44,10 +44,14 @@ def add_table(tables: _SubParsersAction) -> None:
         "--unguarded", action="store_true",
         help="learn in one model, without what keeps the policy from exploiting its errors: to see what that is worth",
     )  # fmt: skip
-    parser.add_argument("--no-oracle", action="store_true", help="leave the oracles out")
+    parser.add_argument("--no-reference", action="store_true", help="leave the references out")
     parser.add_argument(
-        "--oracles", metavar="FOLDER", type=Path,
-        help="where trained oracles are kept (default: the user's cache); missing ones are trained",
+        "--reference-updates", metavar="N", type=int,
+        help="updates of a reference at first, doubled while that gains (default: 20, quick 8)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--references", metavar="FOLDER", type=Path,
+        help="where trained references are kept (default: the user's cache); missing ones are trained",
     )  # fmt: skip
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./table2 and what was asked for)"
@@ -58,9 +62,11 @@ def add_table(tables: _SubParsersAction) -> None:
 def run(arguments: Namespace) -> int:
     """Run what is left of the job and print the table; 0."""
     import json
+    from dataclasses import replace
 
-    from evaluation.commands.bench import trained_oracles
+    from evaluation.commands.bench import trained_references
     from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.reproduction.ceiling import refuse_beaten
     from evaluation.reproduction.showing import as_table
     from evaluation.reproduction.table2 import Table2Config, quick, simulate_days, table, train_all, unguarded
     from offline_rl.recipes.schedulers import load_schedulers
@@ -71,17 +77,21 @@ def run(arguments: Namespace) -> int:
     )  # fmt: skip
     config = quick(config) if arguments.quick else config
     config = unguarded(config) if arguments.unguarded else config
+    if arguments.reference_updates is not None:
+        config = replace(config, reference=config.reference.of_length(arguments.reference_updates))
     workdir = arguments.out or Path(_folder_name(config, arguments.quick))
     with progress_of(arguments) as progress:
-        oracles = []
-        if not arguments.no_oracle:
-            oracles = trained_oracles(
-                config.simulated, config.simulated_days, arguments.oracles, progress, times=1
+        references = []
+        if not arguments.no_reference:
+            references = trained_references(
+                config.simulated, config.simulated_days, arguments.references, progress, config.reference
             )
         products = train_all(config, workdir, progress)
-        simulated = simulate_days(config, products, oracles, progress)
-        found = table(config, simulated, load_schedulers(products["policy"])[0], oracles)
-    (workdir / "table2.json").write_text(json.dumps(found, indent=1) + "\n")
+        simulated = simulate_days(config, products, references, progress)
+        found = table(config, simulated, load_schedulers(products["policy"])[0], references)
+    path = workdir / "table2.json"
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    refuse_beaten(found, str(path))
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0
 

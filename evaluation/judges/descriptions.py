@@ -14,6 +14,7 @@ POLICIES = (
     PolicyFacts("cql", "offline", "conservative Q-learning from the log alone; all seeds"),
     PolicyFacts("iql", "offline", "implicit Q-learning from the log alone; all seeds"),
     PolicyFacts("awr", "offline", "advantage-weighted regression from the log alone; all seeds"),
+    PolicyFacts("td3_bc", "offline", "TD3+BC for choices from the log alone; all seeds"),
     PolicyFacts(
         "direct_method", "offline", "worth of a decision learned from the log, taken greedily; all seeds"
     ),

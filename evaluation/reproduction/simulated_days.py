@@ -1,5 +1,5 @@
-"""Whole days of the truth, simulated by policies: a program for greedy networks, one for everybody else, one for
-oracles.
+"""Whole days of the truth, simulated by policies: a program for greedy networks, one for all others, one for
+references.
 
 A day is thousands of steps after one another, each dear in overhead where few streams live it. So policies live it
 together: the networks of all seeds and learners, mapped over parameters; and the rules, mapped over what decides, which
@@ -15,11 +15,12 @@ import jax.numpy as jnp
 
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.baselines.truth_baseline import as_behaviour
-from evaluation.benches.oracle import oracle_choice, oracle_network, problem_config
+from evaluation.benches.reference import problem_config, reference_choice, reference_network
 from evaluation.judges.players import GREEDY, SAMPLED, PlayerInput, of_network, of_policy, of_reference, play
 from evaluation.simulator.behaviour import Behaviour
 from evaluation.simulator.conditions import DayConditions, conditions, longest_day
 from evaluation.simulator.names import names_in
+from evaluation.simulator.revealing import reveal_in, revealing
 from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
@@ -94,23 +95,24 @@ def policy_program(
     return jax.jit(jax.vmap(run, in_axes=(None, 0 if mixed else None, 0, None, None)))
 
 
-def oracle_program(
-    world: World, num_replications: int, depth: int = 24, most_requests: int | None = None
+def reference_program(
+    world: World, num_replications: int, depth: int, most_requests: int | None = None
 ) -> Callable[..., DayShares]:
-    """The compiled truth of a world for oracles: (key, parameters, the day's numbers, weekday) -> leaves
+    """The compiled truth of a world for references: (key, parameters, the day's numbers, weekday) -> leaves
     [replications]."""
     cluster = cluster_of(world)
-    names, network = names_in(world, cluster), oracle_network(world)
-    problem = placement(cluster, problem_config(world, depth))
+    names, network = names_in(world, cluster), reference_network(world)
+    books = placement(cluster, problem_config(world, depth))
     length = _num_steps(world, most_requests)
 
     def run(key: Array, params: PyTree, today: DayConditions, weekday: Array) -> DayShares:
         response = truth_response(world, cluster, depth, today, names, weekday=weekday)
+        problem, response = revealing(books, response, reveal_in(world, today, names))
 
-        def oracle(params: PyTree, _key: Array, seen: PlayerInput, legal: Array) -> Array:
-            return oracle_choice(network, params, world, names, today, seen.state, legal)
+        def reference(params: PyTree, _key: Array, seen: PlayerInput, legal: Array) -> Array:
+            return reference_choice(network, params, world, names, today, seen.state, legal)
 
-        players, first = {"oracle": oracle}, jnp.int32(0)
+        players, first = {"reference": reference}, jnp.int32(0)
         return _shares(
             play(
                 key, problem, response, players, first, params, num_steps=length, streams=(num_replications,)

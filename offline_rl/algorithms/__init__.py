@@ -12,11 +12,13 @@ from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.algorithms.regularised_imitation import RegularisedImitationConfig, regularised_imitation
 from offline_rl.algorithms.td3 import TD3Config, td3
 from offline_rl.algorithms.td3_bc import TD3BCConfig, td3_bc
+from offline_rl.algorithms.td3_bc_choices import ChoicesTD3BCConfig, td3_bc_choices
 
 __all__ = [
     "AdvantageWeightedConfig",
     "BehaviourCloningConfig",
     "CMMACConfig",
+    "ChoicesTD3BCConfig",
     "ConservativeQConfig",
     "DirectMethodConfig",
     "GPGConfig",
@@ -38,4 +40,5 @@ __all__ = [
     "regularised_imitation",
     "td3",
     "td3_bc",
+    "td3_bc_choices",
 ]

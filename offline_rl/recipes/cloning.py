@@ -40,7 +40,7 @@ def fit_clone(
         The actor's parameters, and the curve [looks, 2] of mean cross-entropy of training and held-out windows, nats.
     """
     algorithm = behaviour_cloning(example, BehaviourCloningConfig(), network)
-    train, held_out = _split(history, held_out_share)
+    train, held_out = split_windows(history, held_out_share)
     num_streams = min(num_streams, train.active.shape[-1])
     look_every = max(1, min(25, num_updates))
     run = updates(algorithm, look_every)
@@ -62,8 +62,8 @@ def fit_clone(
     return best, np.array(curve)
 
 
-def _split(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:
-    """Training and held-out streams; the held-out ones are spread evenly over time."""
+def split_windows(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:
+    """Training and held-out streams, spread evenly over time; of a single one the same, twice."""
     num_streams = history.active.shape[-1]
     every = max(2, round(1.0 / share))
     if num_streams < 2:

@@ -1,11 +1,15 @@
 """The ladder: rules, tuned rules, learners and networks in turn; a rung is taken only where it is surely better.
 
-The referee is the member of the ensemble that no policy was trained or tuned with. Every policy plays the twin's
-disjoint windows under the same keys, so two policies differ by their decisions alone; the windows' differences give the
-mean gain over the rung that is held, and the lower end of its 95 % interval (Student's t). A rung is taken where that
-end is above zero, and where the twin need not guess: no more of its decisions than `MAX_OUT_OF_SUPPORT` (or than the
-held rung's) go to nodes with longer queues than the log knows. With too few windows nothing is taken: the first rung
-stays.
+The referee is made of the members of the ensemble that no policy was trained or tuned with. Every policy plays the
+twin's disjoint windows in each of them under the same keys, so two policies differ by their decisions alone. The gain
+over the rung that is held is the mean of the windows' differences, and how low it may be
+
+    low = least over members of (mean gain - t * standard error over windows)  -  guessed * value held
+
+with Student's t of a 95 % interval. So the bound falls where the members disagree; and where a policy leads to queues
+that the log does not know, more often than the held rung does by the share `guessed`, the twin's word for those
+decisions counts as nothing. A rung is taken where `low` is above zero. With too few windows, or in a twin that failed
+its certificate, nothing is taken: the first rung, a rule, stays, and the ladder says why.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +28,6 @@ from twin.placement.model import PlacementTwin
 from twin.placement.windows import Windows
 from twin.rollout import rollout
 
-MAX_OUT_OF_SUPPORT = 0.05
-"""Share of decisions on queues that the log does not know, above which the twin only guesses."""
 NUM_PLAYS = 256
 """Windows played by every policy, each window several times where there are fewer."""
 _LEVEL = 0.975
@@ -43,16 +45,16 @@ class Rung(NamedTuple):
 class RungResult(NamedTuple):
     """What came of a policy before the referee."""
 
-    value: np.ndarray  # [windows] mean reward of settled decisions; NaN where none was
-    out_of_support: float
+    value: np.ndarray  # [members, windows] mean reward of settled decisions; NaN where none was
+    out_of_support: float  # share of decisions on queues that the log does not know
 
 
 class RungStep(NamedTuple):
     """One rung as the referee saw it."""
 
-    value: float  # mean over windows
+    value: float  # mean over members and windows
     gain: float  # over the rung that was held then; 0 of the first
-    low: float  # lower end of its interval
+    low: float  # how low it may be
     out_of_support: float
     taken: bool
     row: int
@@ -71,12 +73,12 @@ class Referee(NamedTuple):
 
 
 def referee(key: Array, twin: PlacementTwin, model: AnswerModel) -> Referee:
-    """Plays policies in the twin with one member of its ensemble: the same windows and keys for all.
+    """Plays policies in the twin with members of its ensemble: the same windows and keys for all.
 
     Args:
         key: PRNG key, of nothing else.
         twin: Whose windows.
-        model: The member, best one that no policy was trained with.
+        model: The members, best ones that no policy was trained with.
 
     Returns:
         The judges; one program is compiled for each network.
@@ -85,60 +87,76 @@ def referee(key: Array, twin: PlacementTwin, model: AnswerModel) -> Referee:
     width = disjoint.num_windows
     keys = jax.random.split(key, (2, -(-NUM_PLAYS // width)))
     arrays = jax.tree.map(jnp.asarray, disjoint)
+    parameters = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf)[:, None], model.parameters
+    )  # one member at a time
 
     @lru_cache
     def program(network: Actor) -> Callable[..., tuple[Array, Array]]:
-        def play(windows: Windows, model: AnswerModel, params: PyTree, key: Array) -> tuple[Array, Array]:
-            system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment()
+        def play(windows: Windows, parameters: PyTree, params: PyTree, key: Array) -> tuple[Array, Array]:
+            alone = model._replace(parameters=parameters)
+            system = PlacementTwin(twin.encoding, twin.config, alone, windows, twin.report).environment()
             episodes = rollout(key, system, greedy_policy(network, params), windows.num_steps, (width,))
             told = (episodes.active & episodes.settled).astype(jnp.float32)
             reward = jnp.sum(episodes.reward * told, axis=(0, 1)) / jnp.sum(told, axis=(0, 1))
             far = episodes.response_aux > jnp.asarray(model.support_limit_s)[episodes.action]
             return reward, jnp.sum(far & episodes.active) / jnp.maximum(jnp.sum(episodes.active), 1)
 
-        return jax.jit(jax.vmap(play, in_axes=(None, None, None, 0)))
+        again = jax.vmap(play, in_axes=(None, None, None, 0))
+        return jax.jit(jax.vmap(again, in_axes=(None, 0, None, None)))
 
     def judge(keys: Array, network: Actor, params: PyTree) -> RungResult:
-        reward, out_of_support = program(network)(arrays, model, params, keys)
-        return RungResult(np.asarray(reward).mean(axis=0), float(np.mean(out_of_support)))
+        reward, out_of_support = program(network)(arrays, parameters, params, keys)
+        return RungResult(np.asarray(reward).mean(axis=1), float(np.mean(out_of_support)))
 
     return Referee(partial(judge, keys[0]), partial(judge, keys[1]))
 
 
-def climb(rungs: Sequence[Rung], judge: Judge) -> dict[str, RungStep]:
+def climb(rungs: Sequence[Rung], judge: Judge, *, is_trusted: bool = True) -> dict[str, RungStep]:
     """Takes one rung after another where it is better with confidence than the one held.
 
     Args:
         rungs: From the simplest; the first is held until another is taken.
         judge: Of a referee.
+        is_trusted: False of a twin that failed its certificate: the first rung stays, whatever the others do.
 
     Returns:
         Name -> step, in the order of the rungs; exactly one is chosen.
     """
-    held, best, steps = "", RungResult(np.zeros(0), 0.0), {}
+    held, best, steps = "", RungResult(np.zeros((1, 0)), 0.0), {}
     for rung in rungs:
         played = judge(rung.network, rung.params)
-        gain, low = (0.0, 0.0) if not held else gain_of(played.value, best.value)
-        sure = played.out_of_support <= max(MAX_OUT_OF_SUPPORT, best.out_of_support)
-        taken = not held or bool(low > 0.0 and sure)
-        value = float(np.nanmean(played.value)) if np.isfinite(played.value).any() else float("nan")
-        steps[rung.name] = RungStep(value, gain, low, played.out_of_support, taken, rung.row, False)
+        gain, low = gain_of(played, best) if held else (0.0, 0.0)
+        taken = not held or bool(is_trusted and low > 0.0)
+        steps[rung.name] = RungStep(
+            _mean(played.value), gain, low, played.out_of_support, taken, rung.row, False
+        )
         if taken:
             held, best = rung.name, played
     return {name: step._replace(is_chosen=name == held) for name, step in steps.items()}
 
 
-def gain_of(values: np.ndarray, held: np.ndarray) -> tuple[float, float]:
-    """Mean difference of two policies over the windows that both settled, and the lower end of its interval.
+def gain_of(played: RungResult, held: RungResult) -> tuple[float, float]:
+    """The mean gain of a policy over the one that is held, and how low it may be (see the module).
 
-    Minus infinity is the lower end of fewer than two windows.
+    Windows that one of the two settled nothing in are left out; minus infinity is the bound of a member with fewer
+    than two windows.
     """
-    difference = (values - held)[np.isfinite(values - held)]
-    if len(difference) < 2:
-        return float(difference.mean()) if len(difference) else 0.0, -np.inf
-    error = float(np.std(difference, ddof=1)) / np.sqrt(len(difference))
-    mean = float(difference.mean())
-    return mean, float(mean - stdtrit(len(difference) - 1, _LEVEL) * error)
+    difference = played.value - held.value
+    guessed = max(0.0, played.out_of_support - held.out_of_support) * abs(_mean(held.value))
+    lows = []
+    for row in difference:
+        known = row[np.isfinite(row)]
+        error = float(np.std(known, ddof=1)) / np.sqrt(len(known)) if len(known) > 1 else np.inf
+        width = stdtrit(max(len(known) - 1, 1), _LEVEL) * error
+        lows.append(float(known.mean()) - float(width) if len(known) > 1 else -np.inf)
+    gain = _mean(difference)
+    return (gain if np.isfinite(gain) else 0.0), min(lows) - guessed
+
+
+def _mean(values: np.ndarray) -> float:
+    """Over what is known; NaN where nothing is."""
+    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
 
 def select_row(judge: Judge, network: Actor, stacked: PyTree) -> int:
@@ -147,17 +165,26 @@ def select_row(judge: Judge, network: Actor, stacked: PyTree) -> int:
     if num_seeds == 1:
         return 0
     each = [jax.tree.map(lambda leaf, row=row: leaf[row], stacked) for row in range(num_seeds)]
-    return int(np.argmax([np.nanmean(judge(network, params).value) for params in each]))
+    return int(np.argmax([_mean(judge(network, params).value) for params in each]))
 
 
-def in_words(steps: Mapping[str, RungStep]) -> str:
-    """Which rung won, and by how much over the first."""
+def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
+    """Which rung won, and by how much over the one below; or why the first stayed."""
     first, chosen = next(iter(steps)), chosen_of(steps)[0]
-    if chosen == first:
-        return f"{first}: no other rung was better with confidence"
-    step = steps[chosen]
+    if chosen != first:
+        step = steps[chosen]
+        return (
+            f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with members held out"
+        )
+    if not is_trusted:
+        return f"{first}: the twin failed its certificate, so no other rung was taken"
+    rivals = {name: step for name, step in steps.items() if name != first and step.gain > 0.0}
+    if not rivals:
+        return f"{first}: no other rung was better"
+    name, step = max(rivals.items(), key=lambda pair: pair[1].gain)
+    low = f"perhaps {step.low:+.4f}" if np.isfinite(step.low) else "of too few windows to tell"
     return (
-        f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with the member held out"
+        f"{first}: the twin is too uncertain to leave it; the best other, {name}, is {step.gain:+.4f}, {low}"
     )
 
 

@@ -11,6 +11,7 @@ from logs_schema.errors import ConfigError, ProductError, first
 from offline_rl.export import network_facts, network_of
 from offline_rl.networks import Actor, Example, example_in, greedy_policy
 from offline_rl.recipes.ladder import RungStep, chosen_of
+from offline_rl.recipes.log_learners import Search
 from offline_rl.recipes.training_days import save_training_days, training_days
 from twin.arrays import load_nested, load_structure, save_arrays
 from twin.contracts import Policy, PyTree
@@ -36,6 +37,7 @@ class Schedulers(NamedTuple):
     ladder: Mapping[
         str, RungStep
     ]  # name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
+    searches: Mapping[str, Search]  # name of a learner that needs no twin -> how it was tuned
 
     @property
     def chosen(self) -> tuple[str, int]:
@@ -82,7 +84,7 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
         ProductError: A file is missing or of another kind.
     """
     encoding, path = load_encoding(folder), folder / "schedulers.npz"
-    found = {"from_logs": {}, "rules": {}, "ladder": {}, **load_nested(path)}
+    found = {"from_logs": {}, "rules": {}, "ladder": {}, "searches": {}, **load_nested(path)}
     if set(found) != set(Schedulers._fields):
         raise ProductError(
             "these are not the schedulers of this version",
@@ -90,6 +92,7 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
             advice="train again",
         )
     found["ladder"] = {name: RungStep(**step) for name, step in found["ladder"].items()}
+    found["searches"] = {name: Search(**search) for name, search in found["searches"].items()}
     return Schedulers(**found), encoding
 
 

@@ -2,14 +2,15 @@
 gives the rules from the log their numbers.
 
 Everything a policy learns from is in the twin's folder, so training needs no archive. The clone stops where its
-held-out windows like it best; a small log is learned by heart otherwise. In the twin one member of the ensemble is kept
-aside: of each seed's policies the one is kept that did best with it. Every seed's policy is kept.
+held-out windows like it best; a small log is learned by heart otherwise. In the twin some members of the ensemble are
+held out: of each seed's policies the one is kept that did best with them. Every seed's policy is kept.
 
 Guards of the policies trained in the twin: every stream is simulated with one member of the ensemble; a decision on
 whose worth the members disagree is worth less; durations are randomised from stream to stream; the policy stays near
 the clone.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,7 +76,7 @@ RESIDUAL_KL = 0.003
 CORRECTIONS = {"narrow_scorer": ScorerConfig((32, 16))}
 """Kind of network -> the correction of a rule, where it is not as wide as usual."""
 LOOK_STREAMS = 96
-"""Streams in which a policy is looked at with the member held out."""
+"""Streams in which a policy is looked at with the members held out."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +87,21 @@ class TrainingConfig:
         seeds: One twin-trained policy, and one of each learner from logs, for each.
         num_updates: PPO updates, each from a fresh rollout in the twin.
         learning_rate, gae_lambda, entropy: Of PPO, see `PPOConfig`.
-        num_streams: Parallel rollouts, a multiple of PPO's minibatches and of the members trained with: all of the
-            ensemble but one (all of an ensemble of one).
+        num_streams: Parallel rollouts, rounded down to a multiple of PPO's minibatches and of the members trained
+            with (`num_kept_aside` of the ensemble are not).
         clone_updates: Gradient steps of the clone at most.
         clone_streams: Windows in each of them.
-        held_out: Share of the windows that decide when the clone stops.
+        held_out: Share of the windows that decide when the clone stops, and that learners from logs are tuned on.
         kl_to_clone: Weight of `KL(policy || clone)`.
         disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
         randomise_nodes, randomise_services: Deviations of the logarithms of durations from stream to stream (see
             `twin.placement.randomisation`).
-        updates_per_look: Updates between two looks with the member held out.
+        updates_per_look: Updates between two looks with the members held out.
         network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
         from_logs: Learners that need no twin, of `LEARNERS`.
-        from_logs_updates: Gradient steps of each of them.
-        tuning_streams: Streams in which every candidate for a rule's numbers plays a round in the twin, a multiple of
-            the members trained with; 0: rules are not tuned.
+        from_logs_updates: Gradient steps of each of them at most.
+        tuning_streams: Streams in which every candidate for a rule's numbers plays a round in the twin, rounded down
+            to a multiple of the members trained with; 0: rules are not tuned.
         residual_updates: PPO updates of the policy that corrects the best rule, of the first seed alone; 0: none.
     """
 
@@ -164,20 +165,32 @@ class TrainingConfig:
         return Randomisation(self.randomise_nodes, self.randomise_services)
 
 
-def refuse_uneven_streams(config: TrainingConfig, num_members: int) -> None:
-    """Makes sure that the rollouts can be dealt to the members of a twin that are trained with; ConfigError."""
-    num_trained = max(1, num_members - 1)
-    for name, num_streams in (("num_streams", config.num_streams), ("tuning_streams", config.tuning_streams)):
-        if num_streams % num_trained:
-            raise ConfigError(
-                f"{num_streams} streams cannot be dealt to the {num_trained} members that are trained with",
-                where=f"[train] {name}",
-                allowed=f"multiples of {num_trained} (one member of {num_members} is held out)",
-            )
+def even_streams(config: TrainingConfig, num_members: int) -> TrainingConfig:
+    """The configuration with streams that can be dealt to the members that are trained with.
+
+    Raises:
+        ConfigError: There are fewer streams than that takes.
+    """
+    num_trained = num_members - num_kept_aside(num_members)
+    each = math.lcm(num_trained, PPOConfig().num_minibatches)
+    streams, tuning = config.num_streams // each * each, config.tuning_streams // num_trained * num_trained
+    if not streams or (config.tuning_streams and not tuning):
+        raise ConfigError(
+            f"num_streams = {config.num_streams}, tuning_streams = {config.tuning_streams} cannot be dealt to the "
+            f"{num_trained} members that are trained with",
+            where="[train]", allowed=f"num_streams of {each} or more, tuning_streams of {num_trained} or more, or 0",
+        )  # fmt: skip
+    return replace(config, num_streams=streams, tuning_streams=tuning)
 
 
 def train_schedulers(
-    key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, *, keep: Path | None = None
+    key: Array,
+    twin: PlacementTwin,
+    config: TrainingConfig,
+    progress: Progress,
+    *,
+    keep: Path | None = None,
+    is_trusted: bool = True,
 ) -> Schedulers:
     """Trains the clone and one policy for each seed.
 
@@ -187,11 +200,12 @@ def train_schedulers(
         config: How.
         progress: Where to show how far it is.
         keep: Folder for what is not finished: killed and called again, training goes on from there, to the same bits.
+        is_trusted: False of a twin that failed its certificate: then the ladder stays at its first rung.
 
     Returns:
         Parameters and curves.
     """
-    refuse_uneven_streams(config, twin.config.num_members)
+    config = even_streams(config, twin.config.num_members)
     key_clone, key_seeds, key_logs = jax.random.split(key, 3)
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
     history = replay_log(twin.disjoint_windows(), twin.encoding)
@@ -213,9 +227,9 @@ def train_schedulers(
     rules |= _residual(
         jax.random.fold_in(key, _RESIDUAL), twin, example, rules, judges.select, config, progress, keep
     )
-    learned = learn_from_log(
-        key_logs, history, example, network, horizon_s(twin), config.from_logs, config.seeds,
-        config.from_logs_updates, progress,
+    learned, searches = learn_from_log(
+        key_logs, history, example, network, clone, horizon_s(twin), config.from_logs, config.seeds,
+        config.from_logs_updates, config.held_out, progress,
     )  # fmt: skip
     found = Schedulers(
         jax.tree.map(np.asarray, clone),
@@ -227,8 +241,9 @@ def train_schedulers(
         learned,
         jax.tree.map(np.asarray, rules),
         {},
+        searches,
     )
-    return found._replace(ladder=_ladder(judges, example, network, found, progress))
+    return found._replace(ladder=_ladder(judges, example, network, found, progress, is_trusted))
 
 
 def _residual(
@@ -268,9 +283,9 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
 
 
 def _ladder(
-    judges: Referee, example: Example, network: Actor, found: Schedulers, progress: Progress
+    judges: Referee, example: Example, network: Actor, found: Schedulers, progress: Progress, is_trusted: bool
 ) -> dict[str, RungStep]:
-    """How rules, the clone, learners from logs and the policies from the twin did with the member held out."""
+    """How rules, the clone, learners from logs and the policies from the twin did with the members held out."""
     rungs = _rule_rungs(found.rules)
     rungs.append(Rung("bc_greedy", 0, network, found.clone))
     rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
@@ -280,8 +295,8 @@ def _ladder(
         params = found.rules[RESIDUAL]
         rungs.append(Rung(RESIDUAL, 0, network_of(network_facts(params), example), params))
     with progress.stage("ladder"):
-        steps = climb(rungs, judges.judge)
-    progress.note(f"ladder: {in_words(steps)}")
+        steps = climb(rungs, judges.judge, is_trusted=is_trusted)
+    progress.note(f"ladder: {in_words(steps, is_trusted=is_trusted)}")
     return steps
 
 
@@ -328,7 +343,7 @@ def train_in_twin(
             first = number * config.num_updates
 
             def tell(done: int, seen: float, first: int = first, seed: int = seed) -> None:
-                stage(first + done, text=f"seed {seed}: {seen:.4f} with the member held out")
+                stage(first + done, text=f"seed {seed}: {seen:.4f} with members held out")
 
             checkpoint = None if keep is None else keep / f"seed-{seed}.npz"
             runs.append(
@@ -340,8 +355,13 @@ def train_in_twin(
     return runs
 
 
+def num_kept_aside(num_members: int) -> int:
+    """Members that no policy is trained with: two of an ensemble that leaves as many to train with, else one."""
+    return 0 if num_members == 1 else 2 if num_members >= 4 else 1
+
+
 def _members(twin: PlacementTwin) -> tuple[AnswerModel, AnswerModel]:
-    """The members to train with, and the one to look at policies with; the same one where there is only one."""
+    """The members to train with, and those to look at policies with; the same one where there is only one."""
 
     def some(part: slice) -> AnswerModel:
         parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf[part]), twin.model.parameters)
@@ -349,7 +369,8 @@ def _members(twin: PlacementTwin) -> tuple[AnswerModel, AnswerModel]:
 
     if twin.config.num_members == 1:
         return some(slice(None)), some(slice(None))
-    return some(slice(-1)), some(slice(-1, None))
+    first = twin.config.num_members - num_kept_aside(twin.config.num_members)
+    return some(slice(first)), some(slice(first, None))
 
 
 def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig) -> Experience:

@@ -1,4 +1,4 @@
-"""Table 2 in small: every policy on every day, paired differences, the oracle's share, intervals."""
+"""Table 2 in small: every policy on every day, paired differences, the reference's share, intervals."""
 
 import datetime as dt
 import json
@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evaluation.benches.oracle import OracleConfig
-from evaluation.benches.oracle_cache import kept_oracle
+from evaluation.benches.reference import ReferenceConfig
+from evaluation.benches.reference_cache import kept_reference
 from evaluation.cli import main
 from evaluation.commands import reproduce
 from evaluation.configuration import AnswerConfig, LogConfig
@@ -40,11 +40,11 @@ TINY = Table2Config(
 
 @pytest.mark.slow
 def test_the_whole_table_from_nothing(tmp_path):
-    config = OracleConfig(num_updates=1, requests_per_update=400, least_steps=20)
-    oracles = [kept_oracle(preset("small"), day, config, tmp_path / "oracles") for day in TINY.days]
+    config = ReferenceConfig(num_updates=1, requests_per_update=400, least_steps=20)
+    references = [kept_reference(preset("small"), day, config, tmp_path / "references") for day in TINY.days]
     products = train_all(TINY, tmp_path / "work", SilentProgress())
-    simulated = simulate_days(TINY, products, oracles, SilentProgress())
-    found = table(TINY, simulated, load_schedulers(products["policy"])[0], oracles)
+    simulated = simulate_days(TINY, products, references, SilentProgress())
+    found = table(TINY, simulated, load_schedulers(products["policy"])[0], references)
     wanted = {
         "random",
         "least_loaded",
@@ -54,7 +54,7 @@ def test_the_whole_table_from_nothing(tmp_path):
         "bc_greedy",
         "cql",
         "twin",
-        "oracle",
+        "reference",
         "ladder",
         "residual",
         *DESCRIPTIONS,
@@ -76,7 +76,7 @@ def test_the_whole_table_from_nothing(tmp_path):
     assert by_policy["ladder"]["promised"] in {
         by_policy[name]["promised"] for name in (*DESCRIPTIONS, "twin", "residual", "cql")
     }
-    assert by_policy["oracle"]["share_of_oracle"] == pytest.approx(1.0)
+    assert by_policy["reference"]["share_of_reference"] == pytest.approx(1.0)
     assert {one["reference"] for one in found["differences"]} >= {"random", "bc", "behaviour", "cql"}
     json.dumps(found, allow_nan=False)
     assert as_table(found)
@@ -106,12 +106,12 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     simulated["twin", 0] = DayShares(
         0.7 + seeds + replications[None], 0.4 + 0 * seeds + 0 * replications[None]
     )
-    simulated["oracle", 0] = DayShares(0.9 + replications[None], 0.5 + 0 * replications[None])
+    simulated["reference", 0] = DayShares(0.9 + replications[None], 0.5 + 0 * replications[None])
     config = Table2Config("small", days=(0,), num_replications=12)
     found = table(config, simulated, told, ())
     twin = next(row for row in found["rows"] if row["policy"] == "twin")
     assert twin["on_time_over_random"] == pytest.approx(0.22)
-    assert twin["share_of_oracle"] == pytest.approx(0.55)
+    assert twin["share_of_reference"] == pytest.approx(0.55)
     width, paired = (
         twin[f"{name}_high"] - twin[f"{name}_low"] for name in ("on_time", "on_time_over_random")
     )

@@ -177,7 +177,7 @@ def test_a_job_simulates_the_world_beside_its_configuration(tmp_path: Path) -> N
 def test_the_bench_of_the_truth_takes_a_file(tmp_path: Path, monkeypatch, capsys) -> None:
     tiny = TruthBenchConfig(num_seeds=2, days_per_seed=1, num_steps=20)
     monkeypatch.setattr("evaluation.benches.truth_bench.TruthBenchConfig", lambda num_seeds: tiny)
-    words = ["bench", "truth", "--world", str(written(tmp_path, TINY)), "--days", "0", "--no-oracle"]
+    words = ["bench", "truth", "--world", str(written(tmp_path, TINY)), "--days", "0", "--no-reference"]
     assert cli.main([*words, "--policies", "random", "--json", "--no-progress"]) == 0
     assert json.loads(capsys.readouterr().out)["preset"] == "tiny"
     with pytest.raises(SystemExit):

@@ -66,7 +66,7 @@ def test_checks_compare_pairs_of_the_same_day_and_say_by_how_much():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["edge", "kmps"])
 def test_presets_tell_policies_apart_over_whole_days(name):
-    """Of what is wanted, all that needs no oracle; the oracles take minutes: schedtwin bench truth."""
+    """Of what is wanted, all that needs no reference; the references take minutes: schedtwin bench truth."""
     scores = bench_truth(preset(name), [0, 30], TruthBenchConfig(num_seeds=3, days_per_seed=2))
     found = checks(scores)
     assert len(found) == 7

@@ -13,6 +13,7 @@ from offline_rl.algorithms import (
     implicit_q,
     ppo,
     regularised_imitation,
+    td3_bc_choices,
 )
 from offline_rl.distributions import (
     SquashedNormal,
@@ -224,7 +225,7 @@ def test_a_clone_of_dependent_choices_is_as_sure_as_the_dependence_is():
     assert float(info.loss[-1]) == pytest.approx(np.log(3.0), abs=0.05)
 
 
-@pytest.mark.parametrize("make", [conservative_q, implicit_q, regularised_imitation])
+@pytest.mark.parametrize("make", [conservative_q, implicit_q, regularised_imitation, td3_bc_choices])
 def test_learners_that_value_choices_refuse_other_leaves_by_name(make):
     with pytest.raises(TrainingError, match=f"{make.__name__} learns of choices.*Interval"):
         make(example_of(DOSING))

@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from logs_schema.progress import SilentProgress
 from offline_rl.algorithms import (
     AdvantageWeightedConfig,
+    ChoicesTD3BCConfig,
     ConservativeQConfig,
     ImplicitQConfig,
     RegularisedImitationConfig,
@@ -16,9 +18,12 @@ from offline_rl.algorithms import (
     implicit_q,
     regularised_imitation,
     td3_bc,
+    td3_bc_choices,
 )
 from offline_rl.errors import TrainingError
-from offline_rl.networks import actor, example_in
+from offline_rl.networks import Actor, actor, example_in
+from offline_rl.recipes.held_out_value import held_out_value
+from offline_rl.recipes.log_learners import learn_from_log, tuned_as
 from offline_rl.training_loop import from_logs, mixed, train
 from offline_rl.transitions import pairs_from_logs, transitions
 from tests.offline_rl.walks import (
@@ -83,6 +88,52 @@ def test_implicit_q_finds_the_best_of_what_was_logged(missing):
     state, _ = train(KEY, algorithm, pairs_from_logs(walks, 128), 500)
     found = decisions(algorithm, state)
     assert (found[2] != BEST[2]) if missing else np.array_equal(found, BEST)
+
+
+@pytest.mark.parametrize("q_weight", [20.0, 0.01])
+def test_td3_bc_of_choices_finds_the_best_or_stays_with_the_log_as_it_is_weighted(q_weight):
+    config = ChoicesTD3BCConfig(HORIZON_S, q_weight, target_rate=0.05, learning_rate=5e-3, hidden=(32,))
+    algorithm = td3_bc_choices(example_in(WALKS), config)
+    state, info = train(KEY, algorithm, pairs_from_logs(WALKS, 128), 500)
+    if q_weight > 1.0:
+        assert np.array_equal(decisions(algorithm, state), BEST)
+    else:  # choices at random are cloned: |p - a|^2 is least at 1/A each
+        assert float(info.distance[-1]) == pytest.approx(1.0 - 1.0 / NUM_ACTIONS, abs=0.05)
+
+
+def test_a_policy_is_worth_on_held_out_windows_what_its_decisions_earn_at_once():
+    """A log of choices at random over known rewards: what the best choice of every state earns, and the worst."""
+    table = Actor(
+        lambda _key: jnp.zeros((NUM_ACTIONS, NUM_STATES)),
+        lambda params, observation, _legal: jnp.tensordot(params, observation, axes=1),
+    )
+    half = WALKS.active.shape[-1] // 2
+    first, second = (
+        jax.tree.map(lambda leaf, part=part: leaf[..., part], WALKS)
+        for part in (slice(half), slice(half, None))
+    )
+    indifferent = table.init(KEY)  # as the log was; the worths are hardly learned in so few steps
+    value = held_out_value(KEY, first, second, example_in(WALKS), table, indifferent, 5, half, is_share=False)
+    visits = np.bincount(np.argmax(second.observation, axis=1).ravel(), minlength=NUM_STATES)
+    for sign, earned in ((1.0, REWARD.max(axis=1)), (-1.0, REWARD.min(axis=1))):
+        assert value(jnp.asarray(sign * REWARD.T)) == pytest.approx(
+            np.average(earned, weights=visits), abs=0.05
+        )
+
+
+def test_a_learner_is_tuned_on_held_out_windows_and_the_search_is_kept():
+    network = actor(example_in(WALKS), (8,))
+    clone = jax.tree.map(jnp.zeros_like, network.init(KEY))
+    learned, searches = learn_from_log(
+        KEY, WALKS, example_in(WALKS), network, clone, HORIZON_S, ("cql",), (0, 1), 60, 0.25, SilentProgress()
+    )
+    search = searches["cql"]
+    assert search.value.shape == (6, 3)
+    assert search.value[tuple(search.chosen)] == search.value.max()
+    assert len(set(zip(search.horizon_s.tolist(), search.weight.tolist(), strict=True))) == 6
+    assert all(len(leaf) == 2 for leaf in jax.tree.leaves(learned["cql"]))
+    told = tuned_as(search)
+    assert (told["held_out_value"], told["num_updates"]) == (search.value.max(), (search.chosen[1] + 1) * 20)
 
 
 def test_advantage_weighting_improves_on_the_log_by_one_step():

@@ -17,15 +17,15 @@ from offline_rl.recipes.ladder import (
 )
 
 NOBODY = Actor(None, None)  # type: ignore[arg-type]
-LUCK = 0.2 * np.random.default_rng(0).standard_normal(64)
+LUCK = 0.2 * np.random.default_rng(0).standard_normal((2, 64))
 
 
 def judged(_network, params):
-    """A policy described by its own outcome: windows share their luck, `own` scatters beside it."""
-    own = params.get("own", 0.0) * np.random.default_rng(params.get("seed", 1)).standard_normal(64)
-    return RungResult(
-        (params["value"] + LUCK + own)[: params.get("windows", 64)], params.get("out_of_support", 0.0)
-    )
+    """A policy described by its own outcome with two members: windows share their luck, `own` scatters beside it, and
+    `apart` is what the members disagree by."""
+    own = params.get("own", 0.0) * np.random.default_rng(params.get("seed", 1)).standard_normal((2, 64))
+    value = params["value"] + LUCK + own + params.get("apart", 0.0) * np.array([[-0.5], [0.5]])
+    return RungResult(value[:, : params.get("windows", 64)], params.get("out_of_support", 0.0))
 
 
 def climbed(**policies):
@@ -56,29 +56,53 @@ def test_every_rung_is_held_against_the_one_that_stands() -> None:
     assert steps["third"].gain == pytest.approx(-0.05)
 
 
-def test_a_policy_at_which_the_twin_guesses_is_not_taken() -> None:
-    guess = {"value": 0.99, "out_of_support": 0.2}
-    assert chosen_of(climbed(rule={"value": 0.9}, guess=guess))[0] == "rule"
-    alike = climbed(
-        rule={"value": 0.9, "out_of_support": 0.3}, guess=guess
-    )  # it guesses no more than at what it holds
-    assert chosen_of(alike)[0] == "guess"
+def test_the_members_must_agree_that_it_is_better() -> None:
+    """Better by .02 in the mean, by .04 with one member and by nothing with the other."""
+    steps = climbed(rule={"value": 0.9}, split={"value": 0.92, "apart": 0.041, "own": 1e-4})
+    assert steps["split"].gain == pytest.approx(0.02, abs=1e-3)
+    assert steps["split"].low < 0.0
+    assert chosen_of(steps)[0] == "rule"
+    assert "too uncertain to leave it; the best other, split, is +0.02" in in_words(steps)
+    agreed = climbed(rule={"value": 0.9}, both={"value": 0.92, "apart": 0.03, "own": 1e-4})
+    assert chosen_of(agreed)[0] == "both"
+    assert agreed["both"].low == pytest.approx(0.005, abs=1e-3)
+
+
+def test_decisions_at_which_the_twin_guesses_count_as_nothing() -> None:
+    """A gain of .05 outweighs guesses at .05 more of the decisions than the held rung makes, worth .9 each; not .06."""
+    rule = {"value": 0.9, "out_of_support": 0.01}
+    few, many = ({"value": 0.95, "out_of_support": 0.01 + share} for share in (0.05, 0.06))
+    assert climbed(rule=rule, few=few)["few"].low == pytest.approx(0.05 - 0.05 * (0.9 + LUCK.mean()))
+    assert chosen_of(climbed(rule=rule, few=few))[0] == "few"
+    assert chosen_of(climbed(rule=rule, many=many))[0] == "rule"
+    fewer = {"value": 0.91, "out_of_support": 0.0}  # and nothing is given for guessing less
+    assert climbed(rule=rule, fewer=fewer)["fewer"].low == pytest.approx(0.01)
+
+
+def test_in_a_twin_that_failed_its_certificate_the_first_rung_stays() -> None:
+    rungs = [Rung(name, 0, NOBODY, {"value": value}) for name, value in (("rule", 0.5), ("better", 0.9))]
+    steps = climb(rungs, judged, is_trusted=False)
+    assert chosen_of(steps)[0] == "rule"
+    assert "failed its certificate" in in_words(steps, is_trusted=False)
+    assert steps["better"].gain == pytest.approx(0.4)  # and what it would have been is still told
 
 
 def test_with_one_window_the_first_rung_stays_and_nothing_is_made_up() -> None:
     steps = climbed(rule={"value": 0.5, "windows": 1}, other={"value": 0.9, "windows": 1})
     assert chosen_of(steps)[0] == "rule"
     assert rungs_of(steps)[1]["low"] is None
-    assert in_words(steps) == "rule: no other rung was better with confidence"
+    assert in_words(steps).endswith("other, is +0.4000, of too few windows to tell")
+    worse = climbed(rule={"value": 0.5}, other={"value": 0.4})
+    assert in_words(worse) == "rule: no other rung was better"
 
 
 def test_the_interval_is_student_s_over_windows_that_both_settled() -> None:
     rng = np.random.default_rng(3)
-    one, two = rng.standard_normal((2, 12))
-    expected = ttest_rel(one[1:], two[1:])
-    one[0] = np.nan
-    mean, low = gain_of(one, two)
-    assert mean == pytest.approx(np.mean(one[1:] - two[1:]))
+    one, two = rng.standard_normal((2, 1, 12))
+    expected = ttest_rel(one[0, 1:], two[0, 1:])
+    one[0, 0] = np.nan
+    mean, low = gain_of(RungResult(one, 0.0), RungResult(two, 0.0))
+    assert mean == pytest.approx(np.mean(one[0, 1:] - two[0, 1:]))
     assert low == pytest.approx(expected.confidence_interval(0.95).low)
 
 
@@ -86,7 +110,7 @@ def test_seeds_are_chosen_by_value() -> None:
     stacked = {"value": np.array([0.1, 0.3, 0.2])}
     assert (
         select_row(
-            lambda _network, params: RungResult(np.array([float(params["value"])]), 0.0), NOBODY, stacked
+            lambda _network, params: RungResult(np.array([[float(params["value"])]]), 0.0), NOBODY, stacked
         )
         == 1
     )

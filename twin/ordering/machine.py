@@ -60,6 +60,12 @@ class Machine:
         self.expected_end_s[job] = expected_end_s
         insort(self._by_expected_end, (expected_end_s, job))
 
+    def expect(self, job: int, expected_end_s: float) -> None:
+        """Changes when a running job is expected to end."""
+        del self._by_expected_end[bisect_left(self._by_expected_end, (self.expected_end_s[job], job))]
+        self.expected_end_s[job] = expected_end_s
+        insort(self._by_expected_end, (expected_end_s, job))
+
     def release(self, job: int) -> None:
         """Gives a running job's processors back."""
         entry = (self.expected_end_s.pop(job), job)

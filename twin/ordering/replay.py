@@ -88,7 +88,8 @@ class _Replay:
             self.priority.add(self.waiting, job)
         self._look(self.begin_s)
         while next_arrival < len(arrivals) or self.ends:
-            now_s = arrivals[next_arrival][0] if next_arrival < len(arrivals) else np.inf
+            now_s = self.own_event_s()
+            now_s = min(now_s, arrivals[next_arrival][0] if next_arrival < len(arrivals) else np.inf)
             now_s = min(now_s, self.ends[0][0]) if self.ends else now_s
             now_s = min(now_s, self.leaving[0][0]) if self.leaving else now_s
             arriving = []
@@ -97,6 +98,14 @@ class _Replay:
                 next_arrival += 1
             self._instant(now_s, arriving)
         return self._replayed()
+
+    def own_event_s(self) -> float:
+        """When the next event comes that only some replays know."""
+        return np.inf
+
+    def own_event(self, now_s: float) -> bool:
+        """What only some replays know happens; whether it changed anything."""
+        return False
 
     def _withdrawals(self) -> dict[int, float]:
         """Job -> when its user takes it back, of those that wait at the beginning or come later."""
@@ -126,6 +135,7 @@ class _Replay:
                 self._release(job)
                 changed = True
             ending.append((job, as_expected))
+        changed |= self.own_event(now_s)
         if self._withdraw(now_s):
             self._look(now_s)
             changed = False
@@ -139,6 +149,8 @@ class _Replay:
             if changed or not as_expected:  # else nothing has happened since the last look
                 self._look(now_s)
                 changed = False
+        if changed:
+            self._look(now_s)
 
     def _withdraw(self, now_s: float) -> bool:
         """Takes out of the queue what is withdrawn now; whether there was anything."""

@@ -38,6 +38,7 @@ from twin.ordering.windows import chosen
 REPLAY, TWIN = "replay", "training twin"
 REFERENCES = (
     "sjf+easy",
+    "best_rule",
     "fcfs+easy",
     "saf+easy",
     "wfp3+easy",

@@ -21,9 +21,10 @@ from evaluation.problems.ordering.exporting import (
     exported_config,
 )
 from evaluation.problems.ordering.generated import generated_weeks
+from evaluation.problems.ordering.ladder import rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.problems.ordering.observing import Ranges, logged_ranges
-from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
+from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
@@ -87,18 +88,19 @@ def order_archive(
     keep = _unfinished(out, archive, config)
     num_days = config.weeks.num_train_days
     facts = queue_facts(archive, jobs, pool)
+    with progress.stage("choose among rules and predictions in past weeks"):
+        policies, chosen = rules_and_ladder(jobs, pool, plan.anchors, num_days, config.weeks)
     if training is not None and training.index_only:
         index = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
         return compare_orders(
-            plan, (), [*rule_policies(pool), index], pool, config.weeks, progress,
-            facts=facts, notes=[FIXED], intervals=config.intervals, keep=keep,
+            plan, (), [*policies, index], pool, config.weeks, progress,
+            facts=facts, notes=[FIXED, *chosen], intervals=config.intervals, keep=keep,
         )  # fmt: skip
     populations = [fit_population(jobs, anchor - num_days, num_days) for anchor in plan.anchors]
     seeds = range(TWIN_SEED, TWIN_SEED + config.num_twin_weeks)
     with progress.stage("generate weeks"):
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
-    policies = rule_policies(pool)
-    notes = [FIXED, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
+    notes = [FIXED, *chosen, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
     if training is not None:
         programs, learned, losses, said = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep

@@ -28,9 +28,10 @@ from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig
 from evaluation.problems.ordering.exporting import export_order, export_rule, exportable_rule, exported_config
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.generated import generated_weeks
+from evaluation.problems.ordering.ladder import rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
-from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policies
+from evaluation.problems.ordering.playing import EASY, OrderPolicy
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.running import (
     FIXED,
@@ -220,7 +221,9 @@ def build_queue_comparison(
     with progress.stage("generate weeks"):
         seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
         made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
-    policies = rule_policies(twin.pool)
+    with progress.stage("choose among rules and predictions in past weeks"):
+        policies, said = rules_and_ladder(jobs, twin.pool, plan.anchors, twin.num_days, weeks)
+    notes += said
     if policy is not None:
         with progress.stage("play learned orders"):
             more, num_late = _policies_of(policy, jobs, [*plan.weeks, *made])

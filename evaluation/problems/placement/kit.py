@@ -43,7 +43,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.recipes.training import refuse_uneven_streams
+from offline_rl.recipes.training import even_streams
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.problems import PLACEMENT
 
@@ -111,8 +111,11 @@ def train_plan(config: RunConfig) -> StepPlan:
     """Trains the schedulers in the twin."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
-        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else None
-        return build_policy(out, inputs["twin"], config.train, config.seed, progress, certification=known)
+        known = certification_in(inputs[CERTIFICATE]) if CERTIFICATE in inputs else None
+        return build_policy(
+            out, inputs["twin"], config.train, config.seed, progress,
+            certification=None if known is None else known.facts(), is_trusted=known is None or not known.failed,
+        )  # fmt: skip
 
     return StepPlan("policy", build, config.train, config.seed, POLICY_CODE)
 
@@ -206,7 +209,7 @@ def run(job: Job) -> dict[str, Path]:
 def _refuse_untestable(config: RunConfig, archive: Archive) -> None:
     """Says before anything is learned that it could not be trained in or compared; ConfigError."""
     _refuse_several_queues(archive)
-    refuse_uneven_streams(config.train, config.twin.num_members)
+    even_streams(config.train, config.twin.num_members)
     refuse_uneven_replications(config.judge, config.twin.num_members)
     answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))
 

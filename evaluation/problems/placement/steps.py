@@ -39,6 +39,7 @@ from logs_schema.progress import Progress
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
 from offline_rl.recipes.ladder import in_words, rungs_of
+from offline_rl.recipes.log_learners import tuned_as
 from offline_rl.recipes.schedulers import (
     best_row,
     load_observed,
@@ -173,11 +174,13 @@ def build_policy(
     progress: Progress,
     *,
     certification: Mapping[str, Any] | None = None,
+    is_trusted: bool = True,
 ) -> dict[str, Any]:
     """Trains the schedulers in a twin and writes them into `out`.
 
     What is not finished is kept beside `out`, so that a killed training goes on where it was. What is known of the
-    twin's certificate goes into the manifest as it is, for bundles and reports.
+    twin's certificate goes into the manifest as it is, for bundles and reports; in a twin that failed it
+    (`is_trusted` false) the ladder stays at its first rung.
 
     Raises:
         ConfigError: The twin's log leaves a scheduler no choice.
@@ -193,7 +196,9 @@ def build_policy(
         )
     wanted = fingerprint("policy", {"twin": made_from}, asdict(config), seed)
     unfinished = out.parent / f".unfinished-policy-{wanted[:16]}"
-    schedulers = train_schedulers(jax.random.key(seed), twin, config, progress, keep=unfinished)
+    schedulers = train_schedulers(
+        jax.random.key(seed), twin, config, progress, keep=unfinished, is_trusted=is_trusted
+    )
     save_schedulers(schedulers, twin, out)
     shutil.rmtree(unfinished, ignore_errors=True)
     return {
@@ -201,8 +206,9 @@ def build_policy(
         "training_reward": schedulers.reward_curve[:, -1].round(6).tolist(),
         "reward_with_member_kept_aside": schedulers.held_out_curve.max(axis=1).round(6).tolist(),
         "kl_to_clone": schedulers.kl_curve[:, -1].round(6).tolist(),
-        "ladder": in_words(schedulers.ladder),
+        "ladder": in_words(schedulers.ladder, is_trusted=is_trusted),
         "rungs": rungs_of(schedulers.ladder),
+        "tuned": {name: tuned_as(search) for name, search in schedulers.searches.items()},
         **(certification or {}),
     }
 

@@ -12,7 +12,7 @@ from evaluation.problems.refresh.parts import HistorySplit, RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
-from offline_rl.recipes.training import refuse_uneven_streams
+from offline_rl.recipes.training import even_streams
 from twin.placement.model import PlacementTwin, load_encoding
 
 JUDGE_DAYS = 2
@@ -25,7 +25,7 @@ def placement_parts(config: RunConfig) -> RefreshParts:
         ConfigError: Replications of a window or streams of training cannot be dealt to the twin's members.
     """
     refuse_uneven_replications(config.judge, config.twin.num_members)
-    refuse_uneven_streams(config.train, config.twin.num_members)
+    even_streams(config.train, config.twin.num_members)
 
     def judge(
         archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress

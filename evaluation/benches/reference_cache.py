@@ -1,8 +1,8 @@
-"""Oracles kept between runs, so that a bench trains each of them once.
+"""References kept between runs, so that a bench trains each of them once.
 
-An oracle's folder is named for its preset, its day and a hash of all that it depends on: the world, the configuration,
-the seed, the version of the project and that of the training (`evaluation.benches.oracle.FORM`). Change any of them and
-another is trained.
+A reference's folder is named for its preset, its day and a hash of all that it depends on: the world, the
+configuration, the seed, the version of the project and that of the training (`evaluation.benches.reference.FORM`).
+Change any of them and another is trained.
 """
 
 import os
@@ -12,55 +12,63 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluation.benches.oracle import FORM, KIND, Oracle, OracleConfig, load_oracle, write_oracle
+from evaluation.benches.reference import (
+    FORM,
+    KIND,
+    Reference,
+    ReferenceConfig,
+    load_reference,
+    write_reference,
+)
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import plain
 from logs_schema.hashing import json_hash
-from logs_schema.product import fingerprint
+from logs_schema.product import fingerprint, read_manifest
 
 
 class Kept(NamedTuple):
-    """An oracle, where it is kept and what it took."""
+    """A reference, where it is kept and what it took."""
 
-    oracle: Oracle
+    reference: Reference
     folder: Path
-    num_updates: int
+    num_updates: int  # after all doublings
+    last_gain: float  # on-time share that the last doubling gained
     trained_now: bool
     train_s: float | None  # when it was trained, now or earlier; None: not known
 
 
 def cache_folder() -> Path:
-    """Where oracles are kept unless the user says otherwise."""
+    """Where references are kept unless the user says otherwise."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "schedtwin" / "oracles"
+    return cache / "schedtwin" / "references"
 
 
 def made_from(world: World) -> dict[str, str]:
-    """What an oracle of this world is made from, besides configuration and seed: name -> hash or version."""
+    """What a reference of this world is made from, besides configuration and seed: name -> hash or version."""
     return {"world": json_hash(plain(world)), "schedtwin": version("schedtwin"), "form": str(FORM)}
 
 
-def kept_oracle(
+def kept_reference(
     world: World,
     day: int,
-    config: OracleConfig,
+    config: ReferenceConfig,
     folder: Path,
     *,
     seed: int = 0,
     progress: Callable[[int, str], None] = lambda done, what: None,
 ) -> Kept:
-    """The oracle of a day: read if it is kept, otherwise trained and kept.
+    """The reference of a day: read if it is kept, otherwise trained and kept.
 
     Args:
         world: A validated world.
         day: Days since day 0, >= 0.
         config: How it is trained.
-        folder: Where oracles are kept; made if need be.
+        folder: Where references are kept; made if need be.
         seed: Of everything drawn.
         progress: Told how many updates are done, and how it goes.
 
     Returns:
-        The oracle and what it took.
+        The reference and what it took.
 
     Raises:
         ConfigError: a negative day.
@@ -73,9 +81,13 @@ def kept_oracle(
     if not found:
         began_s = time.perf_counter()
         Path(folder).mkdir(parents=True, exist_ok=True)
-        write_oracle(world, day, config, path, sources=sources, seed=seed, progress=progress)
+        write_reference(world, day, config, path, sources=sources, seed=seed, progress=progress)
         (path.parent / f"{path.name}.seconds").write_text(f"{time.perf_counter() - began_s:.1f}\n")
-    return Kept(load_oracle(path, world), path, config.num_updates, not found, _train_s(path))
+    facts = read_manifest(path, KIND).extra
+    return Kept(
+        load_reference(path, world), path, int(facts["num_updates"]), float(facts["last_gain"]), not found,
+        _train_s(path),
+    )  # fmt: skip
 
 
 def _train_s(path: Path) -> float | None:

@@ -1,0 +1,253 @@
+"""The ladder of a queue: the best fixed rule of the past weeks, and above it orders under predicted run times.
+
+The referee is exact replay of the weeks before the anchor, which are known when the choice is made: every rule, with
+EASY backfilling and without, and every member of a small weighted family (`twin.ordering.predicted`) plays them. The
+first rung is the rule with the least mean bounded slowdown there. A member of the family is taken in its place only if
+
+* its 99th percentile of waits is at most `MOST_P99` times the rule's, and users are treated as evenly (`LEAST_FAIR`):
+  constraints, not goals;
+* the logarithm of the ratio of the two mean slowdowns, half week by half week, is below zero by more than chance: the
+  upper end of its interval (Student's t, 95 %, widened for the number of members tried) lies below zero.
+
+Otherwise the rule stays. So what is chosen has been better in weeks that really were, by more than one of them.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from evaluation.metrics.slowdown import bounded_slowdown
+from evaluation.problems.ordering.playing import BLOCK_DAYS, EASY, OrderPolicy, rule_policies
+from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, cut_week, earlier, warm_earlier
+from twin.ordering.population import DAY_S
+from twin.ordering.population_cutoff import known_by
+from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted
+from twin.ordering.replay import replay
+from twin.ordering.rules import LOGGED_ORDER, RULES, Rule
+from twin.ordering.types import Jobs, Pool
+
+BEST_RULE, LADDER = "best_rule", "ladder"
+MOST_P99 = 1.05
+"""Times the rule's 99th percentile of waits that a member of the family may have."""
+LEAST_FAIR = 0.9
+"""Times the rule's fairness between users that it must have."""
+WEEK_DAYS = 7
+RUN_WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.5, 0.5), (1.0, 1.0))
+AGEINGS = (0.06, 0.5, 2.0)
+_LEVEL = 0.95
+
+Play = Callable[[TestWeek], np.ndarray]
+"""A week -> [jobs] the start of every job on the week's clock."""
+
+
+class Candidate(NamedTuple):
+    """An order that may be chosen."""
+
+    name: str
+    words: str
+    play: Play
+    is_rule: bool
+
+
+class Seen(NamedTuple):
+    """What came of a candidate in the past weeks; leaves [jobs that count]."""
+
+    slowdown: np.ndarray
+    wait_s: np.ndarray
+    block: np.ndarray
+    agent: np.ndarray
+
+
+class Chosen(NamedTuple):
+    """What the ladder of one anchor came to."""
+
+    rule: str
+    order: str
+    gain: float  # mean logarithm of the rule's slowdown over the order's
+    low: float  # how low it may be
+    words: str
+
+
+def family() -> list[PredictedOrder]:
+    """The members: weights of run time and width, ageing, with predicted run times and with requests."""
+    return [
+        PredictedOrder(run_weight, width_weight, ageing, predicts, reserves)
+        for predicts, reserves in ((True, True), (True, False), (False, False))
+        for run_weight, width_weight in RUN_WEIGHTS
+        for ageing in (AGEINGS if run_weight else AGEINGS[:1])
+    ]
+
+
+def name_of(order: PredictedOrder) -> str:
+    """A member's name, from its numbers."""
+    run = ("reserved" if order.reserves else "predicted") if order.predicts else "requested"
+    return f"{run}({order.run_weight:g},{order.width_weight:g},{order.ageing:g})"
+
+
+def candidates(pool: Pool) -> list[Candidate]:
+    """Every published rule, with EASY and without, then the family; the logged order is no rule to hand over."""
+    rules = [
+        Candidate(
+            f"{rule.name}{EASY}" if easy else rule.name,
+            f"{rule.description}, {'EASY backfilling' if easy else 'no backfilling'}",
+            partial(_play_rule, rule, Pool(pool.processors, easy)), True,
+        )
+        for easy in (True, False)
+        for rule in RULES
+        if rule is not LOGGED_ORDER
+    ]  # fmt: skip
+    easy = Pool(pool.processors, easy=True)
+    members = [
+        Candidate(
+            name_of(order),
+            f"{order.run_weight:g} ln({'predicted' if order.predicts else 'requested'} run) + {order.width_weight:g} "
+            f"ln(processors) - {order.ageing:g} a day waited, lowest first; EASY, shortest run first",
+            partial(play_predicted, order, easy), False,
+        )
+        for order in family()
+    ]  # fmt: skip
+    return [*rules, *members]
+
+
+def _play_rule(rule: Rule, pool: Pool, week: TestWeek) -> np.ndarray:
+    """The exact replay; arrivals count from the first job, as the rules of a formula in it expect."""
+    first_s = min(week.jobs.arrival_s[0], 0.0)
+    jobs, warm = earlier(week.jobs, first_s), warm_earlier(week.warm, first_s)
+    return np.asarray(replay(jobs, pool, rule, warm=warm).start_s + first_s)
+
+
+def play_predicted(order: PredictedOrder, pool: Pool, week: TestWeek) -> np.ndarray:
+    """The exact replay under predicted run times, with what was known of users when the week began."""
+    past = last_runs(week.whole, week.schedule_s, week.span_s[0])
+    return replay_predicted(week.jobs, pool, order, past=past, warm=week.warm).start_s
+
+
+def past_weeks(jobs: Jobs, pool: Pool, anchor: int, num_days: int, config: WeeksConfig) -> list[TestWeek]:
+    """The whole weeks of the training days before an anchor, as they were known then.
+
+    Args:
+        jobs: of the archive; what came about later is not looked at.
+        pool: the processors.
+        anchor: days since 1970 (UTC).
+        num_days: training days before it.
+        config: for how weeks begin and drain.
+    """
+    known = known_by(jobs, anchor * DAY_S - jobs.origin_us / 1e6)
+    start_s = known.logged_start_s
+    firsts = range(anchor - num_days // WEEK_DAYS * WEEK_DAYS, anchor, WEEK_DAYS)
+    settings = WeeksConfig(num_test_days=WEEK_DAYS, num_drain_days=config.num_drain_days)
+    weeks = [cut_week(known, pool, start_s, first, settings)[0] for first in firsts]
+    return [week for week in weeks if week.counted.any()]
+
+
+def seen_in(weeks: Sequence[TestWeek], play: Play) -> Seen:
+    """What comes of a candidate in some weeks; a job that never starts counts as waiting until the week's end."""
+    parts = []
+    for week in weeks:
+        start_s = play(week)
+        rows = np.flatnonzero(week.counted)
+        jobs = week.jobs
+        begun_s = np.where(np.isnan(start_s[rows]), week.span_s[1] - week.span_s[0], start_s[rows])
+        wait_s = np.maximum(begun_s - jobs.arrival_s[rows], 0.0)
+        block = (week.first_day * DAY_S + jobs.arrival_s[rows]) // (BLOCK_DAYS * DAY_S)
+        parts.append((bounded_slowdown(wait_s, jobs.run_s[rows]), wait_s, block, jobs.agent[rows]))
+    return Seen(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
+
+
+def choose(weeks: Sequence[TestWeek], tried: Sequence[Candidate]) -> Chosen:
+    """The best rule of the past weeks, and what stands above it.
+
+    Args:
+        weeks: that are past; at least one.
+        tried: of `candidates`.
+    """
+    seen = {one.name: seen_in(weeks, one.play) for one in tried}
+    rules = [one.name for one in tried if one.is_rule]
+    rule = min(rules, key=lambda name: float(seen[name].slowdown.mean()))
+    held = seen[rule]
+    members = [one.name for one in tried if not one.is_rule]
+    able = [name for name in members if _is_allowed(seen[name], held)]
+    if not able:
+        return Chosen(rule, rule, 0.0, 0.0, f"{rule}: every other order makes the longest waits longer")
+    best = min(able, key=lambda name: float(seen[name].slowdown.mean()))
+    gain, low = gain_of(seen[best], held, len(members))
+    if low <= 0.0:
+        words = f"{rule}: the best other, {best}, is {_percent(gain)} better, perhaps {_percent(low)}"
+        return Chosen(rule, rule, gain, low, words)
+    words = f"{best}: {_percent(gain)} less slowdown than {rule}, at least {_percent(low)}, in past weeks"
+    return Chosen(rule, best, gain, low, words)
+
+
+def _is_allowed(seen: Seen, held: Seen) -> bool:
+    longest, limit = (float(np.quantile(one.wait_s, 0.99)) for one in (seen, held))
+    return longest <= MOST_P99 * limit and fairness(seen) >= LEAST_FAIR * fairness(held)
+
+
+def fairness(seen: Seen) -> float:
+    """Jain's index of the users' mean slowdowns; 1 where nobody is known."""
+    known = seen.agent >= 0
+    if not known.any():
+        return 1.0
+    _, user = np.unique(seen.agent[known], return_inverse=True)
+    each = np.bincount(user, weights=seen.slowdown[known]) / np.bincount(user)
+    return float(each.sum() ** 2 / (len(each) * (each**2).sum()))
+
+
+def gain_of(seen: Seen, held: Seen, num_tried: int) -> tuple[float, float]:
+    """Mean over half weeks of ln(held slowdown / slowdown), and its lower end; minus infinity of fewer than three."""
+    blocks, place = np.unique(seen.block, return_inverse=True)
+    counts = np.bincount(place)
+    mine, theirs = (np.bincount(place, weights=one.slowdown) / counts for one in (seen, held))
+    each = np.log(theirs) - np.log(mine)
+    gain = float(each.mean())
+    if len(blocks) < 3:
+        return gain, -np.inf
+    level = 1.0 - (1.0 - _LEVEL) / max(1.0, np.log2(max(num_tried, 2)))
+    error = float(np.std(each, ddof=1)) / np.sqrt(len(blocks))
+    return gain, float(gain - stdtrit(len(blocks) - 1, level) * error)
+
+
+def _percent(gain: float) -> str:
+    return f"{100.0 * (1.0 - np.exp(-gain)):.0f} %" if np.isfinite(gain) else "not to be told"
+
+
+def rules_and_ladder(
+    jobs: Jobs, pool: Pool, anchors: Sequence[int], num_days: int, config: WeeksConfig
+) -> tuple[list[OrderPolicy], list[str]]:
+    """Every published rule; the one that was best in every anchor's past weeks; and what its ladder chose.
+
+    Args:
+        jobs: of the archive.
+        pool: the processors.
+        anchors: days since 1970 (UTC).
+        num_days: training days before each.
+        config: of the weeks.
+
+    Returns:
+        The policies, and what every anchor's ladder came to, in words; without a whole week of training days the rules
+        alone.
+    """
+    past = [past_weeks(jobs, pool, anchor, num_days, config) for anchor in anchors]
+    if not all(past):
+        return rule_policies(pool), ["ladder: no whole week with jobs among the training days, so no choice"]
+    tried = candidates(pool)
+    found = [choose(weeks, tried) for weeks in past]
+    plays = {one.name: one.play for one in tried}
+    rules, orders = ([plays[getattr(one, part)] for one in found] for part in ("rule", "order"))
+    words = "that rule, or an order under predicted run times that was surely better in those weeks"
+    policies = [
+        *rule_policies(pool),
+        OrderPolicy(
+            BEST_RULE, "baseline", "the published rule that was best in the training weeks",
+            (partial(_play_chosen, rules),),
+        ),
+        OrderPolicy(LADDER, "trained", words, (partial(_play_chosen, orders),)),
+    ]  # fmt: skip
+    return policies, [f"ladder of anchor {number}: {one.words}" for number, one in enumerate(found)]
+
+
+def _play_chosen(by_anchor: Sequence[Play], weeks: Sequence[TestWeek]) -> list[np.ndarray]:
+    return [by_anchor[week.anchor](week) for week in weeks]

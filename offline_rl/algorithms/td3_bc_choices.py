@@ -1,0 +1,165 @@
+"""TD3+BC for choices: a policy that maximises values and is held near the logged choices.
+
+    policy <- maximise q_weight * E_pi Q(s, .) / mean |Q| - |pi(s) - a|^2
+    Q_i    <- r + discount * E_pi' min_i Q'_i(s', .)
+
+with pi(s) the probabilities of the choices and a the logged choice as a unit vector. The expectation over the target
+policy takes the place of the noise that smooths its number. Source: Fujimoto and Gu 2021, equation 3, read for discrete
+actions; Fujimoto et al. 2018 for the critic.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from offline_rl.algorithm import Algorithm
+from offline_rl.descent import clipped_adam, descend
+from offline_rl.losses import is_choice, weighted_mean
+from offline_rl.networks import (
+    ACTOR_HIDDEN,
+    Actor,
+    Example,
+    actor,
+    greedy_policy,
+    refuse_other_than_choices,
+    sampling_policy,
+)
+from offline_rl.transitions import Transitions, transitions
+from offline_rl.values import drift_towards, init_pair, lower, pair_values, worth
+from twin.contracts import Array, PyTree, Trajectory
+
+_TINY = 1e-6
+
+
+@dataclass(frozen=True)
+class ChoicesTD3BCConfig:
+    """How values and policy are learned.
+
+    Attributes:
+        horizon_s: Seconds after which a reward counts 1/e.
+        q_weight: Weight of the values beside the pull to the log, > 0.
+        target_rate: How far the target networks follow in one step.
+        learning_rate: Of Adam, for all networks.
+        max_gradient_norm: Gradients are scaled down to this global norm.
+        hidden: Widths of the hidden layers.
+    """
+
+    horizon_s: float = 60.0
+    q_weight: float = 2.5
+    target_rate: float = 0.005
+    learning_rate: float = 3e-4
+    max_gradient_norm: float = 1.0
+    hidden: tuple[int, ...] = ACTOR_HIDDEN
+
+
+class ChoicesTD3BCParams(NamedTuple):
+    """What the gradient moves."""
+
+    actor: PyTree
+    pair: PyTree  # leaves [2, ...]: action values
+
+
+class ChoicesTD3BCState(NamedTuple):
+    """What the next update needs."""
+
+    params: ChoicesTD3BCParams
+    target: ChoicesTD3BCParams
+    optimizer: PyTree
+
+
+class ChoicesTD3BCInfo(NamedTuple):
+    """What a person looks at; means over the transitions that count."""
+
+    policy_loss: Array
+    distance: Array  # squared, of the probabilities to the logged choice
+    action_value_loss: Array
+    value: Array  # under the policy
+
+
+def td3_bc_choices(
+    example: Example, config: ChoicesTD3BCConfig | None = None, network: Actor | None = None
+) -> Algorithm:
+    """Learns choices from logs by TD3+BC.
+
+    Args:
+        example: Shapes of what the policy sees.
+        config: How to learn.
+        network: The network of policy and action values; an MLP of the configured widths if not given.
+
+    Returns:
+        The algorithm, to be fed trajectories of logs.
+    """
+    config = config or ChoicesTD3BCConfig()
+    refuse_other_than_choices(example, "td3_bc_choices")
+    network = network or actor(example, config.hidden)
+    optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
+
+    def init(key: Array) -> ChoicesTD3BCState:
+        key_actor, key_pair = jax.random.split(key)
+        params = ChoicesTD3BCParams(network.init(key_actor), init_pair(network, key_pair))
+        return ChoicesTD3BCState(params, params, optimizer.init(params))
+
+    def probabilities(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
+        logits = network.logits(params, observation, legal)
+        return jax.tree.map(lambda leaf: jax.nn.softmax(leaf, axis=0), logits)
+
+    def loss_of(
+        params: ChoicesTD3BCParams, target: ChoicesTD3BCParams, seen: Transitions
+    ) -> tuple[Array, ChoicesTD3BCInfo]:
+        later = probabilities(target.actor, seen.next_observation, seen.next_legal)
+        least = lower(pair_values(network, target.pair, seen.next_observation, seen.next_legal))
+        aim = jax.lax.stop_gradient(seen.reward + seen.discount * _expected(later, least))
+        values = pair_values(network, params.pair, seen.observation, seen.legal)
+        errors = [worth(_part(values, which), seen.action) - aim for which in (0, 1)]
+        action_loss = weighted_mean(errors[0] ** 2 + errors[1] ** 2, seen.weight)
+
+        mine = probabilities(params.actor, seen.observation, seen.legal)
+        value = _expected(mine, jax.lax.stop_gradient(_part(values, 0)))
+        size = jax.lax.stop_gradient(weighted_mean(jnp.abs(value), seen.weight))
+        distance = weighted_mean(_distance(mine, seen.action), seen.weight)
+        policy_loss = distance - config.q_weight * weighted_mean(value, seen.weight) / jnp.maximum(
+            size, _TINY
+        )
+        info = ChoicesTD3BCInfo(policy_loss, distance, action_loss, weighted_mean(value, seen.weight))
+        return policy_loss + action_loss, info
+
+    def step(
+        _key: Array, state: ChoicesTD3BCState, trajectory: Trajectory
+    ) -> tuple[ChoicesTD3BCState, ChoicesTD3BCInfo]:
+        seen = transitions(trajectory, config.horizon_s)
+        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, seen)
+        params, memory = descend(optimizer, gradient, state.optimizer, state.params)
+        target = drift_towards(state.target, params, config.target_rate)
+        return ChoicesTD3BCState(params, target, memory), info
+
+    return Algorithm(
+        init,
+        step,
+        lambda state: sampling_policy(network, state.params.actor),
+        lambda state: greedy_policy(network, state.params.actor),
+    )
+
+
+def _part(values: PyTree, which: int) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[which], values)
+
+
+def _expected(probabilities: PyTree, values: PyTree) -> Array:
+    """Mean worth [seats, *streams] of choices with these probabilities; what is not legal has none."""
+    parts = jax.tree.map(
+        lambda share, value: jnp.sum(share * jnp.where(share > 0.0, value, 0.0), axis=0),
+        probabilities,
+        values,
+    )
+    return jnp.mean(jnp.stack(jax.tree.leaves(parts)), axis=0)
+
+
+def _distance(probabilities: PyTree, action: PyTree) -> Array:
+    """Squared distance [seats, *streams] of probabilities from the logged choices, summed over leaves."""
+
+    def of_leaf(share: Array, chosen: Array) -> Array:
+        return jnp.sum((share - is_choice(chosen, share.shape[0])) ** 2, axis=0)
+
+    return jnp.sum(jnp.stack(jax.tree.leaves(jax.tree.map(of_leaf, probabilities, action))), axis=0)
