@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.metrics.slowdown import bounded_slowdown
 from evaluation.problems.ordering import ladder
 from evaluation.problems.ordering.ladder import Candidate, Seen, candidates, choose, gain_of, past_weeks
 from evaluation.problems.ordering.weeks import WeeksConfig, log_days
@@ -15,6 +14,7 @@ from twin.ordering.population import DAY_S
 from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS, SJF
+from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 
 FIRST_COME = PredictedOrder(run_weight=0.0, width_weight=0.0)

@@ -19,7 +19,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from evaluation.metrics.slowdown import bounded_slowdown
 from evaluation.problems.ordering.playing import BLOCK_DAYS, EASY, OrderPolicy, rule_policies
 from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, cut_week, earlier, warm_earlier
 from twin.ordering.population import DAY_S
@@ -27,6 +26,7 @@ from twin.ordering.population_cutoff import known_by
 from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted
 from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER, RULES, Rule
+from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 
 BEST_RULE, LADDER = "best_rule", "ladder"
