@@ -16,6 +16,7 @@ import numpy as np
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import (
+    REFERENCES,
     Comparison,
     OffPolicyRow,
     PolicyFacts,
@@ -53,14 +54,14 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.schedulers import Schedulers, example_for, network_for, policy_of, policy_params
-from offline_rl.rules.in_twin import rules_of
+from offline_rl.rules.in_twin import DESCRIPTIONS, rules_of
 from twin.contracts import Array, Policy
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
 from twin.placement.types import Cluster
 from twin.placement.windows import Windows
 
-COMPARISON_CODE = 11
+COMPARISON_CODE = 12
 """Raised when code changes what a comparison says: one made by older code is made again then."""
 
 
@@ -175,6 +176,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         policies=[policy for policy in _facts_of(entered) if policy.name in judged],
         judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
         shifts=[_shift_facts(shift) for shift in case.plan.shifts],
+        references=(*REFERENCES, *DESCRIPTIONS),
         main_metric=case.main.name,
         trust=judges_trust(runs, case.main),
         off_policy=off_policy,

@@ -11,10 +11,12 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.formatting import shift_label, with_interval
 from evaluation.comparison.shifts import answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
 from evaluation.configuration import RunConfig
 from evaluation.jobs.job import Step
+from evaluation.judges.descriptions import LADDER
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kit import (
     Certifier,
@@ -39,6 +41,7 @@ from evaluation.problems.placement.steps import (
     refuse_other_nodes,
 )
 from evaluation.problems.refresh.placing import placement_parts
+from evaluation.report.roles import strongest_rule
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
@@ -250,9 +253,22 @@ def trained(facts: Facts) -> list[str]:
     return [*seeds, f"ladder: {facts['ladder']}"]
 
 
-def compared(_comparison: Comparison) -> list[str]:
-    """What is told besides the table: nothing."""
-    return []
+def compared(comparison: Comparison) -> list[str]:
+    """What is told besides the table: how what training hands over stands to the strongest rule, paired."""
+    rule, main = strongest_rule(comparison), comparison.main_metric
+    if rule is None or LADDER not in {policy.name for policy in comparison.policies}:
+        return []
+    found = [
+        comparison.difference(judge.name, shift.shift_days, LADDER, rule, main)
+        for judge in comparison.judges
+        for shift in comparison.shifts
+    ]
+    return [
+        f"{LADDER} less {rule}, {main}, by {one.judge} after {shift_label(one.shift_days)}: "
+        f"{with_interval(one.estimate, signed=True)}: {one.verdict.value}"
+        for one in found
+        if one is not None
+    ]
 
 
 PLACEMENT_KIT = Kit(
