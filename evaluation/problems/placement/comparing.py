@@ -11,7 +11,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison.bootstrap import IntervalConfig
@@ -24,7 +23,6 @@ from evaluation.comparison.comparison import (
     ShiftFacts,
     compare,
 )
-from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
 from evaluation.configuration import JudgeConfig
 from evaluation.jobs.kept_runs import load_rows, load_run, save_rows, save_run
@@ -39,7 +37,6 @@ from evaluation.judges.unsupported import lacks, unspecified, without
 from evaluation.judges.user_policies import PolicyEntries, UserPolicy, enter, evaluate
 from evaluation.judges.windows import (
     Candidate,
-    Evaluation,
     Judge,
     common_shape,
     replay_judge,
@@ -49,6 +46,7 @@ from evaluation.judges.windows import (
     window_units,
 )
 from evaluation.metrics import Metric, main_metric
+from evaluation.problems.placement.seeds import joined, spread_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -367,42 +365,15 @@ def _tried(
         if name in entered.words:
             results = [result for _, result in evaluate(judge, key, same, entered, shift.shift_days)]
             if results:
-                yield _joined(judge.name, shift, name, results)
+                yield joined(judge.name, shift, name, results)
             continue
 
         def make(name: str = name, same: Sequence[Candidate] = same) -> Run:
-            return _joined(judge.name, shift, name, judge.evaluate(key, same))
+            return joined(judge.name, shift, name, judge.evaluate(key, same))
 
         run = case.keep.unit(f"{judge.name}, {shift.name}, {name}", make, save_run, load_run)
-        notes += _spread(run, shift, case.main)
+        notes += spread_of(run, shift, case.main)
         yield run
-
-
-def _spread(run: Run, shift: TestDays, metric: Metric) -> list[str]:
-    """How far the seeds of one policy lie apart, in words; nothing where the log cannot tell."""
-    values = [metric.compute(decisions) for decisions in run.by_seed]
-    known = [value for value in values if isinstance(value, float)]
-    if not known:
-        return []
-    return [
-        f"{run.policy}, {run.judge}, shift {shift.name}: {metric.name} from {min(known):.3f} to {max(known):.3f} "
-        f"over {len(known)} seeds"
-    ]
-
-
-def _joined(judge: str, shift: TestDays, name: str, results: Sequence[Evaluation]) -> Run:
-    decisions = concatenate([result.decisions for result in results])
-    agreements = [result.agreement for result in results if result.agreement is not None]
-    out_of_support = [result.out_of_support for result in results if result.out_of_support is not None]
-    overflow = decisions.num_censored if judge != "replay" else 0
-    return Run(
-        judge, shift.shift_days, name, decisions,
-        agreement=float(np.mean(agreements)) if agreements else None,
-        num_overflow=overflow,
-        num_illegal=sum(result.num_illegal for result in results),
-        by_seed=tuple(result.decisions for result in results) if len(results) > 1 else (),
-        out_of_support=float(np.mean(out_of_support)) if out_of_support else None,
-    )  # fmt: skip
 
 
 def _shift_facts(shift: TestDays) -> ShiftFacts:
