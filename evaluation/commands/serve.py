@@ -50,6 +50,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--fallback", choices=FALLBACKS, default=FALLBACKS[0], help=f"heuristic (default: {FALLBACKS[0]})"
     )
+    parser.add_argument(
+        "--rule", metavar="BUNDLE", type=Path,
+        help="bundle of a rule of the same training that answers where the policy does not (default: --fallback)",
+    )  # fmt: skip
     parser.add_argument("--backend", choices=("numpy", "onnx"), default="numpy", help="default: numpy")
     parser.add_argument("--seed", metavar="N", type=int, help="of the draws (default: from the system)")
     add_expected(parser)
@@ -82,7 +86,7 @@ def run(arguments: Namespace) -> int:
     )
     config = ServerConfig(
         arguments.bundle, arguments.host, arguments.port, arguments.token_file, arguments.tls_cert, arguments.tls_key,
-        arguments.log, arguments.backend, service, arguments.expect, arguments.trust,
+        arguments.log, arguments.backend, service, arguments.expect, arguments.trust, arguments.rule,
     )  # fmt: skip
 
     def ready(facts: dict[str, Any]) -> None:

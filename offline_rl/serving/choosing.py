@@ -11,7 +11,7 @@ equally good nodes. This is the propensity in the log.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,6 +72,17 @@ def policy_choice(decision: Decision, position: np.ndarray, view: CandidateView)
         return Choice(scores, able, NOBODY)
     best = np.flatnonzero(able & (scores == scores[able].max()))
     return Choice(scores, able, int(best[np.argmin(view.num_held[best])]))
+
+
+def rule_choice(
+    decision: Decision, position: np.ndarray, view: CandidateView, rng: np.random.Generator
+) -> Choice:
+    """What a rule names in the place of a heuristic: any of the best; arguments as of `policy_choice`."""
+    choice = policy_choice(decision, position, view)
+    if choice.best == NOBODY:
+        return choice
+    best = np.flatnonzero(choice.able & (choice.scores == choice.scores[choice.best]))
+    return replace(choice, best=int(best[rng.integers(len(best))]), num_best=len(best))
 
 
 def propensity(

@@ -13,7 +13,7 @@ Everything is bounded, and nothing stays for ever: not the requests, not the nam
 import heapq
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -163,13 +163,20 @@ class LiveCluster:
 
     def question(self, ask: Ask, now_s: float) -> Question:
         """What the policy is asked: everything as it is now, so that it may be answered later and elsewhere."""
-        books, request = self._open(now_s), replace(ask.request, candidates=ask.names)
+        return self._question(self._open(now_s).question, ask, now_s)
+
+    def rule_question(self, ask: Ask, now_s: float) -> Question:
+        """The same of the rule that stands in for the policy; only for a policy that has one."""
+        return self._question(self._open(now_s).rule_question, ask, now_s)
+
+    def _question(self, about: Callable[..., Question], ask: Ask, now_s: float) -> Question:
+        request = replace(ask.request, candidates=ask.names)
         own = {node.name: node for node in self._of_policy(self.inventory.own(ask).values())}
         if not own:
-            return books.question(request, now_s)
+            return about(request, now_s)
         known = self._of_policy(self.inventory.facts.values())
         nodes = {node.name: node for node in known} | own
-        return books.question(request, now_s, tuple(nodes.values()))
+        return about(request, now_s, tuple(nodes.values()))
 
     def placement(self, ask: Ask, view: CandidateView, node: str, now_s: float) -> PlacedRequest:
         """A decision, ready to be filed: without what came with the question and is known elsewhere."""

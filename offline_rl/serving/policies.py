@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from logs_schema.errors import SchedtwinError
+from logs_schema.errors import ProductError, SchedtwinError
+from offline_rl.contract import RULES
 from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, load
 from offline_rl.runner.features import LOAD
 from offline_rl.runner.loading import Backend
@@ -45,21 +46,50 @@ class InFlightLedger(Protocol):
     def question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
         """What the policy would decide now; `nodes` where other facts than those of the books are to hold."""
 
+    def rule_question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
+        """The same of the rule that stands in for it; asked only where `ServedPolicy.has_rule`."""
+
 
 class LedgerBooks(Ledger):
-    """The runner's books, which can be asked later about how things stood."""
+    """The runner's books, which can be asked later about how things stood; `rule` reads the same books."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        nodes: Sequence[Node],
+        clock_s: float | None = None,
+        watch: Watch | None = None,
+        rule: Policy | None = None,
+    ) -> None:
+        super().__init__(policy, nodes, clock_s, watch)
+        self._rule = rule
 
     def question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
         """What the policy would decide now; see `InFlightLedger`."""
+        return self._question(self._policy, request, clock_s, nodes)
+
+    def rule_question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
+        """What the rule that stands in for the policy would decide now."""
+        return self._question(self._rule or self._policy, request, clock_s, nodes)
+
+    def _question(
+        self, policy: Policy, request: Request, clock_s: float, nodes: tuple[Node, ...]
+    ) -> Question:
         held, table = self.load(clock_s), self._as_it_is(request.service)
         if (
             nodes
         ):  # laying facts over what training knew takes time: not here, but where the question is answered
-            return partial(self._decide_about, nodes, table, held, request, clock_s)
-        return partial(self._policy.decide_on, table, held, self._available.copy(), request, clock_s)
+            return partial(self._decide_about, policy, nodes, table, held, request, clock_s)
+        return partial(policy.decide_on, table, held, self._available.copy(), request, clock_s)
 
     def _decide_about(
-        self, nodes: tuple[Node, ...], known: NodeTable, held: np.ndarray, request: Request, clock_s: float
+        self,
+        policy: Policy,
+        nodes: tuple[Node, ...],
+        known: NodeTable,
+        held: np.ndarray,
+        request: Request,
+        clock_s: float,
     ) -> Decision:
         """Decides about nodes as a question describes them, which hold what these books say."""
         table = self._policy.table_of(nodes)
@@ -70,7 +100,7 @@ class LedgerBooks(Ledger):
         units[:, rows >= 0] = known.facts.run_units[:, rows[rows >= 0]]
         is_available = {node.name: node.available for node in nodes}
         available = np.array([is_available.get(name, False) for name in table.names], bool)
-        return self._policy.decide_on(
+        return policy.decide_on(
             replace(table, facts=table.facts._replace(run_units=units)),
             np.concatenate([held, nothing], axis=1)[:, rows], available, request, clock_s,
         )  # fmt: skip
@@ -97,6 +127,7 @@ class ServedPolicy:
         site: Where a request counts as arrived that does not say.
         expected_run_s: Service -> median run time, in training.
         watch: Whether requests and run times are still those of training; its books tell it of runs.
+        has_rule: Whether its books can be asked for a rule's decision (`rule_question`), which then is the fallback.
     """
 
     content_hash: str
@@ -107,10 +138,16 @@ class ServedPolicy:
     site: str = "default"
     expected_run_s: Callable[[str | None], float] = lambda service: 60.0
     watch: Watch = field(default_factory=lambda: Watch(None))
+    has_rule: bool = False
 
 
 def load_policy(
-    bundle: Path, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
+    bundle: Path,
+    backend: Backend = "numpy",
+    *,
+    expect: str | None = None,
+    trust: Path | None = None,
+    rule: Path | None = None,
 ) -> ServedPolicy:
     """Loads a bundle for serving: verified, and replayed against its golden decisions.
 
@@ -119,22 +156,44 @@ def load_policy(
         backend: What computes the network.
         expect: The content hash that it must have; None accepts any.
         trust: Public key of whoever must have signed it; None: anybody.
+        rule: Bundle of a rule of the same training, to stand in where the policy does not answer; None: heuristics do.
 
     Raises:
-        ProductError: See `offline_rl.runner.load`.
+        ProductError: See `offline_rl.runner.load`; or the rule is none, or of another training.
     """
     policy = load(bundle, backend, expect=expect, trust=trust)
+    stand_in = None if rule is None else _rule_beside(policy, load(rule, "numpy", trust=trust), rule)
     watch = Watch(policy.contract.alarm)
     return ServedPolicy(
         content_hash=policy.content_hash,
         nodes=facts_of(policy),
-        open_books=partial(LedgerBooks, policy, watch=watch),
+        open_books=partial(LedgerBooks, policy, watch=watch, rule=stand_in),
         any_nodes=policy.contract.network.any_choices,
         node_of_machine=policy.setting.node_of_machine,
         site=policy.setting.sites[0],
         expected_run_s=policy.expected_run_s,
         watch=watch,
+        has_rule=stand_in is not None,
     )
+
+
+def _rule_beside(policy: Policy, rule: Policy, where: Path) -> Policy:
+    """The rule, if it reads the books of the policy; ProductError if not."""
+    if rule.contract.network.kind not in RULES:
+        raise ProductError(
+            "the bundle to fall back on holds no rule", where=str(where), allowed=", ".join(RULES),
+            advice="export one: schedtwin export POLICY --policy expected_on_time_tuned",
+        )  # fmt: skip
+    features = ("choice_features", "context_features")
+    names = [
+        [[one.name for one in getattr(each.contract, kind)] for kind in features] for each in (policy, rule)
+    ]
+    if rule.contract.setting != policy.contract.setting or names[0] != names[1]:
+        raise ProductError(
+            "the rule to fall back on is of another training than the policy", where=str(where),
+            allowed="a rule exported from the same policy folder",
+        )  # fmt: skip
+    return rule
 
 
 def facts_of(policy: Policy) -> tuple[Node, ...]:

@@ -53,6 +53,7 @@ class ServerConfig:
         service: How decisions are taken.
         expect: The content hash that the bundle must have, at every reload too; None accepts any.
         trust: Public key of whoever must have signed the bundle, at every reload too; None: anybody.
+        rule: Bundle of a rule of the same training that answers where the policy does not; None: `service.fallback`.
     """
 
     bundle: Path
@@ -66,6 +67,7 @@ class ServerConfig:
     service: ServiceConfig = field(default_factory=ServiceConfig)
     expect: str | None = None
     trust: Path | None = None
+    rule: Path | None = None
 
 
 def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda facts: None) -> None:
@@ -86,8 +88,12 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
         prepare_log(config.log)
     metrics = Metrics()
     slot = PolicySlot(
-        partial(load_policy, config.bundle, config.backend, expect=config.expect, trust=config.trust), metrics
-    )
+        partial(
+            load_policy, config.bundle, config.backend,
+            expect=config.expect, trust=config.trust, rule=config.rule,
+        ),
+        metrics,
+    )  # fmt: skip
     listener = listen(config.host, config.port)
     log = DecisionLog(config.log, metrics)
     host, port = listener.getsockname()[:2]

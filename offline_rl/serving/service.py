@@ -22,6 +22,7 @@ from offline_rl.serving.choosing import (
     fallback_choice,
     policy_choice,
     propensity,
+    rule_choice,
     share_of,
     ten_point_scores,
 )
@@ -157,6 +158,7 @@ class Service:
         fallback = fallback_choice(self.config.fallback, view, self._rng)
         if self.pressure.lag_s > self.config.deadline_s:
             return self._decide_in_haste(ask, fallback, view, now_s)
+        fallback = self._by_rule(ask, view, now_s) or fallback
         question = self.cluster.question(ask, now_s)
         if self._rng.random() < self.config.explore:
             named = int(self._rng.choice(np.flatnonzero(view.feasible)))
@@ -196,6 +198,18 @@ class Service:
     async def drain(self) -> None:
         """Waits for comparisons under way."""
         await asyncio.gather(*self._comparisons, return_exceptions=True)
+
+    def _by_rule(self, ask: Ask, view: CandidateView, now_s: float) -> Choice | None:
+        """What the rule names that stands in for the policy; None where there is none, or it can name no candidate."""
+        if not self._policy.has_rule:
+            return None
+        try:
+            decision = self.cluster.rule_question(ask, now_s)()
+            choice = rule_choice(decision, self._position(decision, view.names), view, self._rng)
+        except Exception as error:  # what stands in must not end the show
+            self._say_once(f"the rule failed, a heuristic answers: {type(error).__name__}: {error}"[:500])
+            return None
+        return None if choice.best == NOBODY else choice
 
     def _decide_in_haste(self, ask: Ask, fallback: Choice, view: CandidateView, now_s: float) -> Answer:
         """The fallback's answer where the server is behind: the policy is not asked, and the answer is late already."""

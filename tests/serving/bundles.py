@@ -1,5 +1,6 @@
 """Small bundles made without the training stack: a scorer with drawn weights, its goldens computed in NumPy."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,12 +74,16 @@ def make_bundle(
     seed: int = 0,
     with_graph: bool = False,
     machines: dict[str, str] | None = None,
+    rule: str | None = None,
 ) -> Path:
-    """Writes a bundle whose weights are drawn from `seed`."""
+    """Writes a bundle whose weights, or whose rule's numbers, are drawn from `seed`."""
     contract = contract_of(num_nodes, machines=machines)
+    if rule is not None:
+        contract = replace(contract, network=NetworkFacts(rule, ()))
     rng = np.random.default_rng(seed)
     arrays = {
-        name: rng.normal(size=shape).astype(np.float32) * 0.3
+        name: np.asarray((np.abs if rule else np.asarray)(rng.normal(size=shape)), np.float32)
+        * np.float32(0.3)
         for name, shape in wanted_shapes(contract).items()
     }
     network = numpy_network(arrays, contract)

@@ -58,13 +58,26 @@ class MadeBooks:
         decision = Decision(best, names, scores, legal, 0, 0)
         return lambda: self.answer(decision)
 
+    def rule_question(
+        self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()
+    ) -> Callable[[], Decision]:
+        """A rule that likes the second node best."""
+        names = self.names
+        scores = np.array([name == NAMES[1] for name in names], np.float32)
+        return lambda: Decision(NAMES[1], names, scores, np.ones(len(names), bool), 0, 0)
+
 
 def made_policy(
-    answer: Callable[[Decision], Decision] = lambda decision: decision, content_hash: str = "made"
+    answer: Callable[[Decision], Decision] = lambda decision: decision,
+    content_hash: str = "made",
+    *,
+    has_rule: bool = False,
 ) -> ServedPolicy:
     """A policy of four nodes with 16 cores that names the last candidate; `answer` may delay, spoil or replace it."""
     nodes = tuple(Node(name, site="zone-a", cpu_cores=16.0, memory_gib=64.0) for name in NAMES)
-    return ServedPolicy(content_hash, nodes, lambda known, clock_s: MadeBooks(known, answer), site="zone-a")
+    return ServedPolicy(
+        content_hash, nodes, lambda known, clock_s: MadeBooks(known, answer), site="zone-a", has_rule=has_rule
+    )
 
 
 def made_service(

@@ -5,16 +5,18 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from logs_schema.errors import ProductError
-from offline_rl.contract import AlarmFacts
-from offline_rl.runner import Request
+from offline_rl.contract import EXPECTED_ON_TIME, AlarmFacts
+from offline_rl.runner import Held, Request
 from offline_rl.runner.watch import Watch
 from offline_rl.serving.asks import Ask
-from offline_rl.serving.policies import PolicySlot
+from offline_rl.serving.policies import PolicySlot, load_policy
 from offline_rl.serving.pressure import BEAT_S, Pressure
 from offline_rl.serving.service import ServiceConfig
+from tests.serving.bundles import make_bundle
 from tests.serving.making import NAMES, made_policy, made_service, metric
 from tests.serving.test_decision_log import lines_of
 
@@ -43,6 +45,45 @@ def test_a_policy_that_raises_is_replaced_by_the_fallback_and_counted(capsys):
         assert max(answer.scores) == 10
     assert metric(service, 'fallbacks_total{reason="error"}') == 3
     assert capsys.readouterr().err.count("ONNXRuntimeError") == 1  # said once
+
+
+def test_a_rule_answers_in_the_place_of_a_policy_that_fails_and_a_heuristic_in_the_place_of_a_rule(capsys):
+    def fail(decision):
+        raise RuntimeError("no answer")
+
+    service = made_service(made_policy(fail, has_rule=True))
+    answers = [asyncio.run(service.decide(ask(f"r{number}"))) for number in range(3)]
+    assert [(answer.node, answer.arm, answer.reason) for answer in answers] == [
+        (NAMES[1], "fallback", "error")
+    ] * 3
+    stranger = asyncio.run(service.decide(ask("s", names=("nobody-knows", "this-one"))))
+    assert stranger.node in ("nobody-knows", "this-one")  # no node of the rule's is among the candidates
+    service.cluster.rule_question = lambda ask, now_s: fail(None)
+    assert asyncio.run(service.decide(ask("h"))).node in NAMES
+    assert "the rule failed, a heuristic answers: RuntimeError" in capsys.readouterr().err
+
+
+def test_a_rule_of_the_same_training_reads_the_policy_s_books_and_another_is_refused(tmp_path):
+    network, rule = (
+        make_bundle(tmp_path / "network"),
+        make_bundle(tmp_path / "rule", rule=EXPECTED_ON_TIME, seed=1),
+    )
+    served = load_policy(network, rule=rule)
+    assert served.has_rule
+    books = served.open_books(served.nodes, 1000.0)
+    for number in range(5):
+        books.hold(f"held-{number}", "node-1", Held(cpu_cores=4.0, expected_run_s=60.0, arrival_s=990.0))
+    request = Request(service="resize", site="zone-a", deadline_s=9.0, requested_run_s=5.0)
+    own = load_policy(rule).open_books(served.nodes, 1000.0)
+    for number in range(5):
+        own.hold(f"held-{number}", "node-1", Held(cpu_cores=4.0, expected_run_s=60.0, arrival_s=990.0))
+    expected = own.question(request, 1000.0)()
+    np.testing.assert_array_equal(books.rule_question(request, 1000.0)().scores, expected.scores)
+    assert not np.array_equal(books.question(request, 1000.0)().scores, expected.scores)
+    with pytest.raises(ProductError, match="holds no rule"):
+        load_policy(network, rule=network)
+    with pytest.raises(ProductError, match="another training"):
+        load_policy(network, rule=make_bundle(tmp_path / "other", rule=EXPECTED_ON_TIME, num_nodes=3))
 
 
 def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked():
