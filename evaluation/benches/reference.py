@@ -115,7 +115,7 @@ class ReferenceConfig:
         return replace(self, num_updates=num_updates, most_updates=8 * num_updates)
 
 
-class Reference(NamedTuple):
+class TruthReference(NamedTuple):
     """A trained reference."""
 
     preset: str
@@ -123,10 +123,10 @@ class Reference(NamedTuple):
     params: PyTree  # of the actor
 
 
-class Trained(NamedTuple):
+class ReferenceTraining(NamedTuple):
     """What training a reference came to."""
 
-    reference: Reference
+    reference: TruthReference
     price: float
     looks: np.ndarray  # on-time share of the greedy policy on episodes kept for that, the rule's first
     num_updates: int
@@ -204,7 +204,7 @@ def train_reference(
     *,
     seed: int = 0,
     progress: Callable[[int, str], None] = lambda done, what: None,
-) -> Trained:
+) -> ReferenceTraining:
     """Trains a reference for one day.
 
     Args:
@@ -257,8 +257,8 @@ def train_reference(
         )  # fmt: skip
     params = jax.tree.map(np.asarray, found.best.params.actor)
     num_updates = len(found.info.reward)
-    reference = Reference(world.name, day, params)
-    return Trained(reference, float(PRICES[tuned.best]), found.looks, num_updates, gain)
+    reference = TruthReference(world.name, day, params)
+    return ReferenceTraining(reference, float(PRICES[tuned.best]), found.looks, num_updates, gain)
 
 
 def _priced(start: PyTree, price: float) -> PyTree:
@@ -325,7 +325,7 @@ def write_reference(
     return facts
 
 
-def load_reference(path: Path, world: World) -> Reference:
+def load_reference(path: Path, world: World) -> TruthReference:
     """Reads a reference of `world`.
 
     Raises:
@@ -339,4 +339,4 @@ def load_reference(path: Path, world: World) -> Reference:
             allowed=f"a reference of {world.name}", advice="train one: schedtwin bench reference",
         )  # fmt: skip
     like = reference_network(world).init(jax.random.key(0))
-    return Reference(world.name, int(facts["day"]), load_arrays(path / _FILE, like))
+    return TruthReference(world.name, int(facts["day"]), load_arrays(path / _FILE, like))

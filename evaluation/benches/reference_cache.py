@@ -15,7 +15,6 @@ from typing import NamedTuple
 from evaluation.benches.reference import (
     FORM,
     KIND,
-    Reference,
     ReferenceConfig,
     load_reference,
     write_reference,
@@ -29,7 +28,7 @@ from logs_schema.product import fingerprint, read_manifest
 class Kept(NamedTuple):
     """A reference, where it is kept and what it took."""
 
-    reference: Reference
+    reference: TruthReference
     folder: Path
     num_updates: int  # after all doublings
     last_gain: float  # on-time share that the last doubling gained

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
-from evaluation.benches.reference import Reference, problem_config, reference_choice, reference_network
+from evaluation.benches.reference import TruthReference, problem_config, reference_choice, reference_network
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
 from evaluation.judges.players import Player, PlayerInput, of_policy, of_reference, play
 from evaluation.simulator.conditions import DayConditions, conditions, longest_day
@@ -138,7 +138,7 @@ def bench_truth(
     config: TruthBenchConfig,
     *,
     policies: Sequence[str] = SHOWN,
-    references: Sequence[Reference] = (),
+    references: Sequence[TruthReference] = (),
     progress: Callable[[int, str], None] = lambda done, what: None,
 ) -> list[PolicyScore]:
     """Scores every policy on every day.
@@ -174,7 +174,7 @@ def bench_truth(
 def _cases(
     days: Sequence[int],
     policies: Sequence[str],
-    references: Sequence[Reference],
+    references: Sequence[TruthReference],
     nobody: PyTree,
 ) -> Iterator[_Case]:
     knowing = "least_expected_delay"

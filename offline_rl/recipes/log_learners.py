@@ -41,27 +41,27 @@ STREAMS = 4
 SHORTER = 0.05
 """The shorter of the horizons that are tried, as a share of the longer."""
 LOOKS = 3
-"""Numbers of updates that are tried: so many equal parts of all."""
+"""LearnerNumbers of updates that are tried: so many equal parts of all."""
 
 
-class Numbers(NamedTuple):
+class LearnerNumbers(NamedTuple):
     """What is tuned; traced in a compiled program."""
 
     horizon_s: float
     weight: float  # of the pull to the log, or of the pull away from it; each learner's own
 
 
-class Learner(NamedTuple):
+class LogLearner(NamedTuple):
     """A learner that needs no twin."""
 
-    make: Callable[[Example, Actor, Numbers, bool], Algorithm]  # the last: whether rewards are shares
+    make: Callable[[Example, Actor, LearnerNumbers, bool], Algorithm]  # the last: whether rewards are shares
     actor: Callable[[PyTree], PyTree]  # state -> parameters of the policy
     from_pairs: bool  # pairs of consecutive steps are enough for it
     weights: tuple[float, ...]  # that are tried, the usual one first
     has_horizon: bool = True
 
 
-class Search(NamedTuple):
+class LearnerSearch(NamedTuple):
     """What tuning a learner saw."""
 
     horizon_s: np.ndarray  # [candidates]
@@ -71,7 +71,7 @@ class Search(NamedTuple):
     chosen: np.ndarray  # [2] candidate and look
 
 
-def tuned_as(search: Search) -> dict[str, float | None]:
+def tuned_as(search: LearnerSearch) -> dict[str, float | None]:
     """The numbers that were chosen, and what they were worth on held-out windows, as plain values."""
     candidate, look = (int(index) for index in search.chosen)
     value = float(search.value[candidate, look])
@@ -83,38 +83,38 @@ def tuned_as(search: Search) -> dict[str, float | None]:
     }
 
 
-def _conservative(example: Example, network: Actor, numbers: Numbers, _is_share: bool) -> Algorithm:
+def _conservative(example: Example, network: Actor, numbers: LearnerNumbers, _is_share: bool) -> Algorithm:
     return conservative_q(example, ConservativeQConfig(numbers.horizon_s, alpha=numbers.weight), network)
 
 
-def _implicit(example: Example, network: Actor, numbers: Numbers, _is_share: bool) -> Algorithm:
+def _implicit(example: Example, network: Actor, numbers: LearnerNumbers, _is_share: bool) -> Algorithm:
     return implicit_q(example, ImplicitQConfig(numbers.horizon_s, temperature=numbers.weight), network)
 
 
-def _weighted(example: Example, network: Actor, numbers: Numbers, _is_share: bool) -> Algorithm:
+def _weighted(example: Example, network: Actor, numbers: LearnerNumbers, _is_share: bool) -> Algorithm:
     config = AdvantageWeightedConfig(numbers.horizon_s, temperature=numbers.weight)
     return advantage_weighted(example, config, network)
 
 
-def _td3_bc(example: Example, network: Actor, numbers: Numbers, _is_share: bool) -> Algorithm:
+def _td3_bc(example: Example, network: Actor, numbers: LearnerNumbers, _is_share: bool) -> Algorithm:
     return td3_bc_choices(example, ChoicesTD3BCConfig(numbers.horizon_s, q_weight=numbers.weight), network)
 
 
-def _regularised(example: Example, network: Actor, _numbers: Numbers, _is_share: bool) -> Algorithm:
+def _regularised(example: Example, network: Actor, _numbers: LearnerNumbers, _is_share: bool) -> Algorithm:
     return regularised_imitation(example, network=network)
 
 
-def _direct(example: Example, network: Actor, numbers: Numbers, is_share: bool) -> Algorithm:
+def _direct(example: Example, network: Actor, numbers: LearnerNumbers, is_share: bool) -> Algorithm:
     return direct_method(example, DirectMethodConfig(is_share, weight_decay=numbers.weight), network)
 
 
-LEARNERS: Mapping[str, Learner] = {
-    "cql": Learner(_conservative, lambda state: state.params, True, (0.1, 1.0, 0.01)),
-    "iql": Learner(_implicit, lambda state: state.params.actor, True, (3.0, 10.0, 1.0)),
-    "td3_bc": Learner(_td3_bc, lambda state: state.params.actor, True, (2.5, 10.0, 40.0)),
-    "awr": Learner(_weighted, lambda state: state.params.actor, False, (1.0, 3.0, 0.3)),
-    "regularised": Learner(_regularised, lambda state: state.actor, True, (0.4,), has_horizon=False),
-    "direct_method": Learner(_direct, lambda state: state.actor, False, (1e-4, 1e-2), has_horizon=False),
+LEARNERS: Mapping[str, LogLearner] = {
+    "cql": LogLearner(_conservative, lambda state: state.params, True, (0.1, 1.0, 0.01)),
+    "iql": LogLearner(_implicit, lambda state: state.params.actor, True, (3.0, 10.0, 1.0)),
+    "td3_bc": LogLearner(_td3_bc, lambda state: state.params.actor, True, (2.5, 10.0, 40.0)),
+    "awr": LogLearner(_weighted, lambda state: state.params.actor, False, (1.0, 3.0, 0.3)),
+    "regularised": LogLearner(_regularised, lambda state: state.actor, True, (0.4,), has_horizon=False),
+    "direct_method": LogLearner(_direct, lambda state: state.actor, False, (1e-4, 1e-2), has_horizon=False),
 }
 """Learners that need no twin, by name."""
 
@@ -131,7 +131,7 @@ def learn_from_log(
     num_updates: int,
     held_out: float,
     progress: Progress,
-) -> tuple[dict[str, PyTree], dict[str, Search]]:
+) -> tuple[dict[str, PyTree], dict[str, LearnerSearch]]:
     """Tunes and trains learners that need no twin.
 
     Args:
@@ -165,7 +165,7 @@ def learn_from_log(
             key_value, train, kept_back, example, network, clone, num_updates, streams, is_share=is_share
         )
     found: dict[str, PyTree] = {}
-    searches: dict[str, Search] = {}
+    searches: dict[str, LearnerSearch] = {}
     with progress.stage("learn from the log alone", total=len(names), unit="learners") as stage:
         for name in names:
             stage(len(found), text=f"{name}: tuning")
@@ -173,7 +173,7 @@ def learn_from_log(
             search = _tune(key_tune, learning, train, horizon_s, value)
             searches[name], each = search, []
             candidate, look = search.chosen.tolist()
-            numbers = Numbers(float(search.horizon_s[candidate]), float(search.weight[candidate]))
+            numbers = LearnerNumbers(float(search.horizon_s[candidate]), float(search.weight[candidate]))
             for seed in seeds:
                 stage(len(found), text=f"{name}: seed {seed}")
                 looks = learning.run(jax.random.fold_in(key_seeds, seed), history, numbers, look + 1)
@@ -187,22 +187,22 @@ class _Learning:
     """One learner's program, compiled once for all numbers and seeds; a run is cut into equal parts by looks."""
 
     def __init__(
-        self, learner: Learner, example: Example, network: Actor, is_share: bool, num_updates: int
+        self, learner: LogLearner, example: Example, network: Actor, is_share: bool, num_updates: int
     ) -> None:
         self.learner, self.length = learner, -(-num_updates // LOOKS)
 
-        def begin(key: Array, numbers: Numbers) -> PyTree:
+        def begin(key: Array, numbers: LearnerNumbers) -> PyTree:
             return learner.make(example, network, numbers, is_share).init(key)
 
         def advance(
-            numbers: Numbers, key: Array, state: PyTree, experience: Experience, first: Array
+            numbers: LearnerNumbers, key: Array, state: PyTree, experience: Experience, first: Array
         ) -> tuple[PyTree, PyTree]:
             algorithm = learner.make(example, network, numbers, is_share)
             return updates.__wrapped__(algorithm, self.length)(key, state, experience, first)
 
         self._begin, self._advance = jax.jit(begin), jax.jit(advance)
 
-    def run(self, key: Array, history: Trajectory, numbers: Numbers, num_looks: int) -> list[PyTree]:
+    def run(self, key: Array, history: Trajectory, numbers: LearnerNumbers, num_looks: int) -> list[PyTree]:
         """The policy's parameters after every part of the run."""
         streams = min(STREAMS, history.active.shape[-1])
         of_pairs = self.learner.from_pairs
@@ -219,7 +219,7 @@ class _Learning:
 
 def _tune(
     key: Array, learning: _Learning, train: Trajectory, horizon_s: float, value: Value | None
-) -> Search:
+) -> LearnerSearch:
     """Every candidate, learned from the windows that are not held out and valued on those that are."""
     learner = learning.learner
     horizons = (horizon_s, SHORTER * horizon_s) if learner.has_horizon else (horizon_s,)
@@ -228,9 +228,9 @@ def _tune(
     chosen = np.array([0, LOOKS - 1])
     if value is not None:
         for row, (horizon, weight) in enumerate(candidates):
-            looks = learning.run(key, train, Numbers(horizon, weight), LOOKS)
+            looks = learning.run(key, train, LearnerNumbers(horizon, weight), LOOKS)
             values[row] = [value(params) for params in looks]
         chosen = np.array(np.unravel_index(np.argmax(values), values.shape))
     parts = learning.length * np.arange(1, LOOKS + 1)
     tried = np.array(candidates)
-    return Search(tried[:, 0], tried[:, 1], parts, values, chosen)
+    return LearnerSearch(tried[:, 0], tried[:, 1], parts, values, chosen)

@@ -11,7 +11,7 @@ from logs_schema.errors import ConfigError, ProductError, first
 from offline_rl.export import network_facts, network_of
 from offline_rl.networks import Actor, Example, example_in, greedy_policy
 from offline_rl.recipes.ladder import RungStep, chosen_of
-from offline_rl.recipes.log_learners import Search
+from offline_rl.recipes.log_learners import LearnerSearch
 from offline_rl.recipes.training_days import save_training_days, training_days
 from twin.arrays import load_nested, load_structure, save_arrays
 from twin.contracts import Policy, PyTree
@@ -37,7 +37,7 @@ class Schedulers(NamedTuple):
     ladder: Mapping[
         str, RungStep
     ]  # name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
-    searches: Mapping[str, Search]  # name of a learner that needs no twin -> how it was tuned
+    searches: Mapping[str, LearnerSearch]  # name of a learner that needs no twin -> how it was tuned
 
     @property
     def chosen(self) -> tuple[str, int]:
@@ -92,7 +92,7 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
             advice="train again",
         )
     found["ladder"] = {name: RungStep(**step) for name, step in found["ladder"].items()}
-    found["searches"] = {name: Search(**search) for name, search in found["searches"].items()}
+    found["searches"] = {name: LearnerSearch(**search) for name, search in found["searches"].items()}
     return Schedulers(**found), encoding
 
 

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from evaluation.problems.ordering import ladder
-from evaluation.problems.ordering.ladder import Candidate, Seen, candidates, choose, gain_of, past_weeks
+from evaluation.problems.ordering.ladder import (
+    OrderCandidate,
+    OrderOutcome,
+    candidates,
+    choose,
+    gain_of,
+    past_weeks,
+)
 from evaluation.problems.ordering.weeks import WeeksConfig, log_days
 from twin.ordering.jobs import clairvoyant
 from twin.ordering.population import DAY_S
@@ -101,7 +108,7 @@ def test_on_kth_users_last_runs_gain_what_an_independent_simulator_says(kth, sha
 def seen(slowdown, wait_s=None, users=1):
     slowdown = np.asarray(slowdown, float)
     wait = slowdown if wait_s is None else np.asarray(wait_s, float)
-    return Seen(slowdown, wait, np.arange(len(slowdown)) // 10, np.arange(len(slowdown)) % users)
+    return OrderOutcome(slowdown, wait, np.arange(len(slowdown)) // 10, np.arange(len(slowdown)) % users)
 
 
 HELD = np.full(80, 10.0) * np.random.default_rng(0).lognormal(0.0, 0.3, 80)
@@ -113,7 +120,7 @@ def chosen_among(monkeypatch):
 
     def among(**outcomes):
         monkeypatch.setattr(ladder, "seen_in", lambda _weeks, play: play)
-        tried = [Candidate(name, "", found, name.startswith("rule")) for name, found in outcomes.items()]
+        tried = [OrderCandidate(name, "", found, name.startswith("rule")) for name, found in outcomes.items()]
         return choose([None], tried)
 
     return among

@@ -43,7 +43,7 @@ Play = Callable[[TestWeek], np.ndarray]
 """A week -> [jobs] the start of every job on the week's clock."""
 
 
-class Candidate(NamedTuple):
+class OrderCandidate(NamedTuple):
     """An order that may be chosen."""
 
     name: str
@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
     is_rule: bool
 
 
-class Seen(NamedTuple):
+class OrderOutcome(NamedTuple):
     """What came of a candidate in the past weeks; leaves [jobs that count]."""
 
     slowdown: np.ndarray
@@ -61,7 +61,7 @@ class Seen(NamedTuple):
     agent: np.ndarray
 
 
-class Chosen(NamedTuple):
+class ChosenOrder(NamedTuple):
     """What the ladder of one anchor came to."""
 
     rule: str
@@ -87,10 +87,10 @@ def name_of(order: PredictedOrder) -> str:
     return f"{run}({order.run_weight:g},{order.width_weight:g},{order.ageing:g})"
 
 
-def candidates(pool: Pool) -> list[Candidate]:
+def candidates(pool: Pool) -> list[OrderCandidate]:
     """Every published rule, with EASY and without, then the family; the logged order is no rule to hand over."""
     rules = [
-        Candidate(
+        OrderCandidate(
             f"{rule.name}{EASY}" if easy else rule.name,
             f"{rule.description}, {'EASY backfilling' if easy else 'no backfilling'}",
             partial(_play_rule, rule, Pool(pool.processors, easy)), True,
@@ -101,7 +101,7 @@ def candidates(pool: Pool) -> list[Candidate]:
     ]  # fmt: skip
     easy = Pool(pool.processors, easy=True)
     members = [
-        Candidate(
+        OrderCandidate(
             name_of(order),
             f"{order.run_weight:g} ln({'predicted' if order.predicts else 'requested'} run) + {order.width_weight:g} "
             f"ln(processors) - {order.ageing:g} a day waited, lowest first; EASY, shortest run first",
@@ -143,7 +143,7 @@ def past_weeks(jobs: Jobs, pool: Pool, anchor: int, num_days: int, config: Weeks
     return [week for week in weeks if week.counted.any()]
 
 
-def seen_in(weeks: Sequence[TestWeek], play: Play) -> Seen:
+def seen_in(weeks: Sequence[TestWeek], play: Play) -> OrderOutcome:
     """What comes of a candidate in some weeks; a job that never starts counts as waiting until the week's end."""
     parts = []
     for week in weeks:
@@ -154,10 +154,10 @@ def seen_in(weeks: Sequence[TestWeek], play: Play) -> Seen:
         wait_s = np.maximum(begun_s - jobs.arrival_s[rows], 0.0)
         block = (week.first_day * DAY_S + jobs.arrival_s[rows]) // (BLOCK_DAYS * DAY_S)
         parts.append((bounded_slowdown(wait_s, jobs.run_s[rows]), wait_s, block, jobs.agent[rows]))
-    return Seen(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
+    return OrderOutcome(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
 
 
-def choose(weeks: Sequence[TestWeek], tried: Sequence[Candidate]) -> Chosen:
+def choose(weeks: Sequence[TestWeek], tried: Sequence[OrderCandidate]) -> ChosenOrder:
     """The best rule of the past weeks, and what stands above it.
 
     Args:
@@ -171,22 +171,22 @@ def choose(weeks: Sequence[TestWeek], tried: Sequence[Candidate]) -> Chosen:
     members = [one.name for one in tried if not one.is_rule]
     able = [name for name in members if _is_allowed(seen[name], held)]
     if not able:
-        return Chosen(rule, rule, 0.0, 0.0, f"{rule}: every other order makes the longest waits longer")
+        return ChosenOrder(rule, rule, 0.0, 0.0, f"{rule}: every other order makes the longest waits longer")
     best = min(able, key=lambda name: float(seen[name].slowdown.mean()))
     gain, low = gain_of(seen[best], held, len(members))
     if low <= 0.0:
         words = f"{rule}: the best other, {best}, is {_percent(gain)} better, perhaps {_percent(low)}"
-        return Chosen(rule, rule, gain, low, words)
+        return ChosenOrder(rule, rule, gain, low, words)
     words = f"{best}: {_percent(gain)} less slowdown than {rule}, at least {_percent(low)}, in past weeks"
-    return Chosen(rule, best, gain, low, words)
+    return ChosenOrder(rule, best, gain, low, words)
 
 
-def _is_allowed(seen: Seen, held: Seen) -> bool:
+def _is_allowed(seen: OrderOutcome, held: OrderOutcome) -> bool:
     longest, limit = (float(np.quantile(one.wait_s, 0.99)) for one in (seen, held))
     return longest <= MOST_P99 * limit and fairness(seen) >= LEAST_FAIR * fairness(held)
 
 
-def fairness(seen: Seen) -> float:
+def fairness(seen: OrderOutcome) -> float:
     """Jain's index of the users' mean slowdowns; 1 where nobody is known."""
     known = seen.agent >= 0
     if not known.any():
@@ -196,7 +196,7 @@ def fairness(seen: Seen) -> float:
     return float(each.sum() ** 2 / (len(each) * (each**2).sum()))
 
 
-def gain_of(seen: Seen, held: Seen, num_tried: int) -> tuple[float, float]:
+def gain_of(seen: OrderOutcome, held: OrderOutcome, num_tried: int) -> tuple[float, float]:
     """Mean over half weeks of ln(held slowdown / slowdown), and its lower end; minus infinity of fewer than three."""
     blocks, place = np.unique(seen.block, return_inverse=True)
     counts = np.bincount(place)
