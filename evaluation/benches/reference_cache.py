@@ -16,6 +16,7 @@ from evaluation.benches.reference import (
     FORM,
     KIND,
     ReferenceConfig,
+    TruthReference,
     load_reference,
     write_reference,
 )
