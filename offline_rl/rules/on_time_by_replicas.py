@@ -1,0 +1,103 @@
+"""The expected on-time rule where replicas decide: a request waits for a core and for a replica of its service.
+
+    wait  = max(backlog where the node has no core free, run * (requests of the service - replicas + 1)+ / replicas)
+    left  = deadline - waited at the access point - wait - 2 latency
+    score = Phi(ln(left / run) / spread) - price * ln(1 + core time) * (1 + busy) - haste * ln(1 + wait + run + latency)
+
+It reads what `twin.orchestration.slots` shows a dispatcher, and nothing else; `rules.expected_on_time` is the same rule
+for nodes that serve whatever they have cores for. The rule is an actor whose logits are its scores, sharpened: who
+draws from it spreads equals. A network can correct it from there, beginning at zero (see `rules.residual`).
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtr
+
+from offline_rl.contract import SHARPNESS
+from offline_rl.losses import mask_logits
+from offline_rl.networks import Actor, Example
+from offline_rl.scorer import ScorerConfig, scorer
+from twin.contracts import Array, PyTree
+from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
+from twin.placement.features import NUMERIC_REQUEST_FEATURES
+from twin.placement.types import Observation
+
+RULE = "on_time_by_replicas"
+"""Name of the rule, and of its numbers among parameters."""
+_OF_NODE = {feature.name: row for row, feature in enumerate(SLOT_NODE_FEATURES)}
+_OF_REQUEST = {feature.name: row for row, feature in enumerate(NUMERIC_REQUEST_FEATURES)}
+_WAITED = -len(SLOT_REQUEST_FEATURES)
+_TINY = 1e-6
+
+
+def replica_rule_params(
+    latency_s: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    spread: float = 0.5,
+    price: float = 0.02,
+    haste: float = 1e-3,
+) -> PyTree:
+    """The numbers of the rule: one-way latency at home, at another site, in the cloud; see the equations above."""
+    numbers = {"latency": latency_s, "spread": spread, "price": price, "haste": haste}
+    return {"params": {RULE: {name: jnp.asarray(value, jnp.float32) for name, value in numbers.items()}}}
+
+
+def replica_rule() -> Actor:
+    """The rule as an actor, for any number of nodes."""
+
+    def logits(params: PyTree, observation: Observation, legal: Array) -> Array:
+        return mask_logits(SHARPNESS * scores(params["params"][RULE], observation), legal)
+
+    return Actor(lambda _key: replica_rule_params(), logits)
+
+
+def replica_residual(
+    example: Example, rule: PyTree | None = None, config: ScorerConfig | None = None
+) -> Actor:
+    """The actor that corrects the rule: its scores, sharpened, and a scorer that begins at zero.
+
+    Args:
+        example: Shapes of what a dispatcher sees.
+        rule: Its numbers, from `replica_rule_params`; the usual ones if not given. They stay as they are.
+        config: Of the scorer; without `identity` the actor serves clusters of any size.
+    """
+    correction = scorer(example, config or ScorerConfig(identity=False))
+    numbers = (replica_rule_params() if rule is None else rule)["params"]
+
+    def init(key: Array) -> PyTree:
+        layers = correction.init(key)["params"]
+        return {"params": {**numbers, **layers, "score": jax.tree.map(jnp.zeros_like, layers["score"])}}
+
+    def logits(params: PyTree, observation: Observation, legal: Array) -> Array:
+        layers = dict(params["params"])
+        base = scores(jax.lax.stop_gradient(layers.pop(RULE)), observation)
+        change = correction.logits({"params": layers}, observation, legal)
+        return mask_logits(SHARPNESS * base + change, legal)
+
+    return Actor(init, logits)
+
+
+def scores(numbers: PyTree, observation: Observation) -> Array:
+    """[nodes, seats, *streams] at most 1."""
+    seen = {name: observation.node[row] for name, row in _OF_NODE.items()}
+    asked = observation.request
+    run, backlog, core_time, replicas, same = (
+        _amount(seen[name]) for name in ("usual_run", "backlog", "core_time", "replicas", "same_service")
+    )
+    is_home = seen["same_site"] > 0.5
+    away = jnp.where(seen["is_cloud"] > 0.5, numbers["latency"][2], numbers["latency"][1])
+    latency = jnp.where(is_home, numbers["latency"][0], away)
+    has_core = seen["free_cpu_cores"] - _amount(seen["waiting_share"]) >= seen["needed_share"] - 1e-3
+    for_replica = run * jnp.maximum(same - replicas + 1.0, 0.0) / jnp.maximum(replicas, 1e-3)
+    wait = jnp.maximum(jnp.where(has_core, 0.0, backlog), for_replica)
+    deadline = _amount(asked[_OF_REQUEST["deadline"]]) - _amount(asked[_WAITED])
+    left = deadline[None] - wait - 2.0 * latency
+    share = jnp.maximum(left, _TINY) / jnp.maximum(run, _TINY)
+    on_time = jnp.where(left > 0.0, ndtr(jnp.log(share) / numbers["spread"]), 0.0)
+    on_time = jnp.where(asked[_OF_REQUEST["has_deadline"]][None] > 0.5, on_time, 1.0)
+    cost = numbers["price"] * jnp.log1p(core_time) * (2.0 - seen["free_cpu_cores"])
+    return on_time - cost - numbers["haste"] * jnp.log1p(wait + run + latency)
+
+
+def _amount(feature: Array) -> Array:
+    """What a feature `log1p(amount)` says."""
+    return jnp.maximum(jnp.expm1(feature), 0.0)
