@@ -11,15 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from offline_rl.networks import Example
-from offline_rl.stepwise_actor import ChangeView, StepwiseActor, StepwiseConfig, stepwise_actor
+from offline_rl.stepwise_actor import ChangeRule, ChangeView, StepwiseActor, StepwiseConfig, stepwise_actor
 from twin.contracts import Array, PyTree
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_state import Scaling
 from twin.orchestration.frames import FrameObservation
 
+_UTILISATION = 3
+"""Row of a node's features: requests in service for each core."""
+
 
 def orchestration_actor(
-    example: Example, case: EdgeCloud, config: StepwiseConfig | None = None
+    example: Example,
+    case: EdgeCloud,
+    config: StepwiseConfig | None = None,
+    rule: ChangeRule | None = None,
 ) -> StepwiseActor:
     """The stepwise actor of a cluster; its parameters serve clusters of any size, unless `config.stacked`.
 
@@ -27,12 +33,30 @@ def orchestration_actor(
         example: Shapes of what an orchestrator sees (`offline_rl.together.group_example` where it is one of two).
         case: The cluster.
         config: How changes are chosen.
+        rule: What is corrected (`queue_rule`); nothing if not given.
     """
     read = change_reader(case)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (example.observation, example.legal))
     num_changes = example.legal.node.shape[-1]
     point_of_node = tuple(int(site) for site in case.cluster.site_of_node)
-    return stepwise_actor(read(*zeros), read, point_of_node, num_changes, config)
+    return stepwise_actor(read(*zeros), read, point_of_node, num_changes, config, rule)
+
+
+def queue_rule(sharpness: float = 4.0, threshold: float = 0.2) -> ChangeRule:
+    """A replica more of the service with the longest queue, where fewest cores are in service; KMPS's greedy rule.
+
+    Logits are `sharpness` times `ln(1 + queue) - utilisation` for a replica more, `threshold` for no change, and
+    -`threshold` for one less, so that a policy which draws from it tries other changes too.
+    """
+
+    def rule(view: ChangeView, asked: Array) -> Array:
+        _, _, waiting, queued, *_ = view.service
+        queue = jnp.log1p(jnp.expm1(waiting) + jnp.expm1(queued)) * (asked <= 0.0)
+        adds = queue[:, None] - view.node[_UTILISATION][None]
+        none = jnp.full_like(adds[:1], threshold)
+        return sharpness * jnp.concatenate([none, adds, jnp.full_like(adds, -threshold)])
+
+    return rule
 
 
 def change_reader(case: EdgeCloud) -> Callable[[FrameObservation, Scaling], ChangeView]:

@@ -3,9 +3,10 @@
     node    p(n)     ~ exp g(x_n, y_b, z)        over nodes that are up and not chosen yet in this frame
     change  p(l | n) ~ exp q(x_n, y_b, z, l)     over 2W + 1: none, one replica more of a service, one less
 
-x, y, z are the embeddings of `graph_encoder`. What KaiS and KMPS give a node as indexes of services is here a sum over
-services, and `l` is described by what is known of its service, here and everywhere: so nothing is bound to how many
-nodes or services there are. What has been asked for in this frame is part of the next choice's input.
+x, y, z are the embeddings of `graph_encoder`; g and q may correct a rule's scores, beginning at zero. What KaiS and
+KMPS give a node as indexes of services is here a mean over services, and `l` is described by what is known of its
+service, here and everywhere: so nothing is bound to how many nodes or services there are. What has been chosen in this
+frame is part of the next choice's input.
 
 Sources: Han et al. 2021, section III-B.2; Huang et al., section III-B.2.
 """
@@ -84,6 +85,10 @@ class StepwiseActor(NamedTuple):
     widths: tuple[int, int]  # of the contexts of nodes and of changes
 
 
+ChangeRule = Callable[[ChangeView, Array], Array]
+"""(view, asked [services, *batch]) -> logits of every change at every node [2W + 1, nodes, *batch]."""
+
+
 class StepwiseNetwork(nn.Module):
     """g, q and what they are computed from."""
 
@@ -149,10 +154,15 @@ def changes(view: ChangeView, asked: Array, node: Array) -> Array:
     return jnp.concatenate([signed(0, none), signed(1, service), signed(-1, service)], axis=1)
 
 
+def possible_anywhere(view: ChangeView) -> Array:
+    """[2W + 1, nodes, *batch] bool: which changes can be made at every node; none can always."""
+    adds, removes = view.able
+    return jnp.concatenate([jnp.ones_like(adds[:1]), adds, removes])
+
+
 def possible(view: ChangeView, node: Array) -> Array:
-    """[2W + 1, *batch] bool: which changes can be made at a node [*batch]; none can always."""
-    here = _at(jnp.moveaxis(view.able, 1, 0), node)  # [services, 2, *batch]
-    return jnp.concatenate([jnp.ones_like(here[:1, 0]), here[:, 0], here[:, 1]])
+    """[2W + 1, *batch] bool: those at a node [*batch]."""
+    return _at(possible_anywhere(view), node)
 
 
 def stepwise_actor(
@@ -161,6 +171,7 @@ def stepwise_actor(
     point_of_node: tuple[int, ...],
     num_changes: int,
     config: StepwiseConfig | None = None,
+    rule: ChangeRule | None = None,
 ) -> StepwiseActor:
     """The actor of an orchestrator that changes `num_changes` replicas a frame.
 
@@ -170,6 +181,7 @@ def stepwise_actor(
         point_of_node: [nodes] access point of every node.
         num_changes: H, the number of seats.
         config: See `StepwiseConfig`.
+        rule: Scores that are corrected: a node has that of its best possible change.
 
     Returns:
         The actor. Actions have two leaves [H, *streams]: node, and change counted as in `changes`.
@@ -185,10 +197,15 @@ def stepwise_actor(
         asked, free, found = jnp.zeros_like(view.service[0]), view.up, []
         for index in range(num_changes):
             embedded = cast(Embeddings, network.apply(params, view, asked, method="encode"))
-            node_logits = mask_logits(compute("node_values", params, embedded), free)
+            values = compute("node_values", params, embedded)
+            base = None if rule is None else rule(view, asked)
+            if base is not None:
+                values = values + jnp.max(mask_logits(base, possible_anywhere(view)), axis=0)
+            node_logits = mask_logits(values, free)
             node = pick(2 * index, node_logits)
             described, able = changes(view, asked, node), possible(view, node)
             values = compute("change_values", params, embedded, described, node)
+            values = values if base is None else values + _at(base, node)
             change_logits = mask_logits(values, able) if config.filtered else values
             change = pick(2 * index + 1, change_logits)
             found.append((node_logits, node, change_logits, change, described, embedded, able))
@@ -217,7 +234,16 @@ def stepwise_actor(
     width = config.graph.width
     described = 3 + example.pair.shape[0] + example.service.shape[0] + 1
     widths = 2 * width, width + described
-    return StepwiseActor(lambda key: network.init(key, _zeros(example)), choose, judge, widths)
+
+    def init(key: Array) -> PyTree:
+        params = network.init(key, _zeros(example))["params"]
+        if rule is not None:
+            last = f"Dense_{len(config.hidden) - 1}"
+            quiet = {name: jax.tree.map(jnp.zeros_like, params[name][last]) for name in ("g", "q")}
+            params = params | {name: params[name] | {last: zero} for name, zero in quiet.items()}
+        return {"params": params}
+
+    return StepwiseActor(init, choose, judge, widths)
 
 
 def signs(change: Array, num_services: int) -> Array:

@@ -133,6 +133,22 @@ def test_probabilities_of_all_pairs_of_changes_add_up_to_one():
     np.testing.assert_allclose(judged.node_entropy[0], -np.sum(of_node * np.log(of_node)), rtol=1e-4)
 
 
+def test_what_corrects_a_rule_begins_as_the_rule():
+    """Best by the rule: one more at node 2; node 1, whose score is higher, has no room. Then one less at node 1."""
+    view, _ = few()
+    table = np.array([[0.0, 0.0, 0.0], [1.0, 5.0, 2.0], [0.5, 1.5, 0.5]], np.float32)
+    actor = stepwise_actor(
+        view, lambda seen, _: seen, (0, 0, 0), NUM_CHANGES, SMALL, lambda _view, _asked: table
+    )
+    legal = {"a_node": view.up, "change": view.up}
+    chosen = actor.choose(actor.init(KEY), None, view, legal)
+    np.testing.assert_array_equal(chosen["a_node"], [2, 1])
+    np.testing.assert_array_equal(chosen["change"], [1, 2])
+    judged = actor.judge(actor.init(KEY), view, legal, chosen)
+    of_node = np.array([1.0, 1.5, 2.0])
+    np.testing.assert_allclose(judged.node_log_prob[0], 2.0 - np.log(np.exp(of_node).sum()), rtol=1e-4)
+
+
 def test_draws_have_the_probabilities_that_they_are_judged_by():
     view, actor = few()
     params = jax.tree.map(lambda leaf: 3.0 * leaf, actor.init(jax.random.key(2)))
