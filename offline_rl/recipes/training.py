@@ -44,7 +44,7 @@ from offline_rl.recipes.ladder import (
 from offline_rl.recipes.log_learners import LEARNERS, learn_from_log
 from offline_rl.recipes.schedulers import Schedulers, policy_params
 from offline_rl.rules import rule_actor
-from offline_rl.rules.in_twin import DESCRIPTIONS, rules_of, tune_rules
+from offline_rl.rules.in_twin import DESCRIPTIONS, rules_in_words, rules_of, tune_rules
 from offline_rl.rules.residual import on_rule, residual
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.selecting import Selected, train_selecting
@@ -303,6 +303,7 @@ def _ladder(
 def _rules(key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress) -> dict[str, PyTree]:
     """The rules that the log supports, by name, and the tuned ones beside them."""
     rules = rules_of(twin)
+    progress.note(rules_in_words(rules, twin.encoding))
     if config.tuning_streams:
         with progress.stage("tune rules in the twin"):
             tuned, _ = tune_rules(key, twin, _members(twin)[0], rules, config.tuning_streams)

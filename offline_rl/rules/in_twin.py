@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE
 from offline_rl.losses import weighted_mean
@@ -15,6 +16,7 @@ from offline_rl.networks import greedy_policy
 from offline_rl.rules import fit_rules, rule_actor
 from offline_rl.rules.tuning import Tuned, successive_halving
 from twin.contracts import Array, Policy, PyTree
+from twin.placement.encoding import Encoding
 from twin.placement.history import labelled_offers
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
@@ -40,6 +42,18 @@ def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
     if twin.encoding.problem.reward == "on_time":
         rules = {EXPECTED_ON_TIME: found.params(EXPECTED_ON_TIME)} | rules
     return rules
+
+
+def rules_in_words(rules: Mapping[str, PyTree], encoding: Encoding) -> str:
+    """Which rules a log supports, and what those that remain do not know because the log does not say it."""
+    lacking = [] if EXPECTED_ON_TIME in rules else [f"not {EXPECTED_ON_TIME}: requests have no deadlines"]
+    cores = np.asarray(encoding.cluster.capacity)[0]
+    unknown = int(np.sum(~np.isfinite(cores)))
+    if unknown:
+        lacking.append(
+            f"the cores of {unknown} of {len(cores)} nodes are not known, or without end: there they expect no queue"
+        )
+    return "; ".join([f"rules from the log: {', '.join(rules)}", *lacking])
 
 
 def tune_rules(

@@ -1,6 +1,7 @@
 """Rules from logs: closed forms, a plain loop, what the log tells them, and what they do where it tells little."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 
@@ -17,6 +18,7 @@ from offline_rl.networks import example_in
 from offline_rl.placement_contract import placement_contract
 from offline_rl.rules import fit_rules, numbers_of, rule_actor, rule_params
 from offline_rl.rules.actor import RUN_TIME_SPREAD
+from offline_rl.rules.in_twin import rules_in_words
 from offline_rl.rules.residual import on_rule, residual
 from offline_rl.runner import load_network
 from offline_rl.scorer import ScorerConfig
@@ -287,3 +289,14 @@ def test_a_made_log_of_refusals_drops_and_failures_gives_finite_numbers() -> Non
     assert 0.0 < found.num_runs < found.num_delays
     assert all(np.isfinite([found.spread, found.wait_scale, *found.latency, *found.per_mib]))
     assert min(*found.latency, *found.per_mib) >= 0.0
+
+
+def test_what_a_log_without_deadlines_or_capacities_leaves_of_the_rules_is_said() -> None:
+    encoding, _ = made_system(num_steps=4, num_windows=1)  # one of its four nodes has cores without end
+    both = {rule: rule_params(rule) for rule in RULES}
+    said = rules_in_words(both, encoding)
+    assert said.startswith(f"rules from the log: {', '.join(RULES)}; the cores of 1 of 4 nodes are not known")
+    one = {LEAST_EXPECTED_RESPONSE: both[LEAST_EXPECTED_RESPONSE]}
+    assert "not expected_on_time: requests have no deadlines" in rules_in_words(one, encoding)
+    finite = replace(encoding, cluster=replace(encoding.cluster, capacity=np.ones((3, 4))))
+    assert rules_in_words(both, finite) == f"rules from the log: {', '.join(RULES)}"
