@@ -108,7 +108,8 @@ def test_on_kth_users_last_runs_gain_what_an_independent_simulator_says(kth, sha
 def seen(slowdown, wait_s=None, users=1):
     slowdown = np.asarray(slowdown, float)
     wait = slowdown if wait_s is None else np.asarray(wait_s, float)
-    return OrderOutcome(slowdown, wait, np.arange(len(slowdown)) // 10, np.arange(len(slowdown)) % users)
+    jobs = np.arange(len(slowdown))
+    return OrderOutcome(slowdown, wait, jobs // 10, jobs % users, np.zeros(len(jobs), int))
 
 
 HELD = np.full(80, 10.0) * np.random.default_rng(0).lognormal(0.0, 0.3, 80)
@@ -119,7 +120,7 @@ def chosen_among(monkeypatch):
     """The ladder's choice among named outcomes of the past weeks; `rule...` are rules."""
 
     def among(**outcomes):
-        monkeypatch.setattr(ladder, "seen_in", lambda _weeks, play: play)
+        monkeypatch.setattr(ladder, "seen_in", lambda _weeks, play, _paces: play)
         tried = [OrderCandidate(name, "", found, name.startswith("rule")) for name, found in outcomes.items()]
         return choose([None], tried)
 
@@ -143,6 +144,38 @@ def test_longer_waits_at_the_end_and_unfairness_forbid_an_order(chosen_among):
     assert "longest waits" in slower.words
     uneven = np.where(np.arange(80) % 8 == 0, HELD, 0.05 * HELD)
     assert chosen_among(rule=seen(HELD, users=8), uneven=seen(uneven, HELD, users=8)).order == "rule"
+
+
+def both(idle, busy):
+    """Outcomes of the weeks as they were, and of the same played faster."""
+    parts = zip(seen(idle), seen(busy)._replace(pace=np.ones(len(busy), int)), strict=True)
+    return OrderOutcome(*(np.concatenate(leaves) for leaves in parts))
+
+
+def test_weeks_in_which_nobody_waits_are_decided_by_the_same_weeks_played_faster(chosen_among):
+    idle = np.ones(80)
+    found = chosen_among(
+        rule=both(idle, HELD), rule_other=both(idle, 0.5 * HELD), member=both(idle, 0.9 * HELD)
+    )
+    assert (found.rule, found.order) == ("rule", "rule_other")
+    worse = chosen_among(rule=both(HELD, HELD), member=both(1.05 * HELD, 0.3 * HELD))
+    assert worse.order == "rule"  # what is worse in the weeks as they were is not made up for
+
+
+def test_a_hastened_week_has_the_same_jobs_in_less_time(queue_made):
+    from logs_schema import Archive
+    from twin.ordering.jobs import read_jobs
+
+    jobs = read_jobs(Archive(queue_made[0] / "archive"))
+    pool = Pool(float(jobs.processors.max()), easy=True)
+    (week,) = past_weeks(jobs, pool, log_days(jobs)[0] + 14, 7, WeeksConfig())
+    fast = ladder.hastened(week, 0.5)
+    later = week.jobs.arrival_s > 0.0
+    np.testing.assert_allclose(fast.jobs.arrival_s[later], 0.5 * week.jobs.arrival_s[later])
+    np.testing.assert_array_equal(fast.jobs.arrival_s[~later], week.jobs.arrival_s[~later])
+    play = candidates(pool)[0].play
+    slow, busy = (ladder.seen_in([week], play, (pace,)).slowdown.mean() for pace in (1.0, 0.25))
+    assert busy >= slow
 
 
 def test_two_half_weeks_are_too_few_to_leave_the_rule():
