@@ -109,10 +109,10 @@ def _direct(example: Example, network: Actor, numbers: LearnerNumbers, is_share:
 
 
 LEARNERS: Mapping[str, LogLearner] = {
-    "cql": LogLearner(_conservative, lambda state: state.params, True, (0.1, 1.0, 0.01)),
-    "iql": LogLearner(_implicit, lambda state: state.params.actor, True, (3.0, 10.0, 1.0)),
-    "td3_bc": LogLearner(_td3_bc, lambda state: state.params.actor, True, (2.5, 10.0, 40.0)),
-    "awr": LogLearner(_weighted, lambda state: state.params.actor, False, (1.0, 3.0, 0.3)),
+    "cql": LogLearner(_conservative, lambda state: state.params, True, (0.1, 1.0)),
+    "iql": LogLearner(_implicit, lambda state: state.params.actor, True, (3.0, 10.0)),
+    "td3_bc": LogLearner(_td3_bc, lambda state: state.params.actor, True, (2.5, 10.0)),
+    "awr": LogLearner(_weighted, lambda state: state.params.actor, False, (1.0, 3.0)),
     "regularised": LogLearner(_regularised, lambda state: state.actor, True, (0.4,), has_horizon=False),
     "direct_method": LogLearner(_direct, lambda state: state.actor, False, (1e-4, 1e-2), has_horizon=False),
 }
