@@ -3,16 +3,18 @@
 It is not deployable: it sees all that policies see and what is hidden besides (`evaluation.benches.reference_view`).
 Before it learns it decides by the rule `expected_on_time` of hidden quantities,
 
-    logits = SHARPNESS * (chance of being accepted and in time - price * time of a core taken + correction),
+    logits = sharpness * (chance of being accepted and in time - price * time of a core taken + correction),
 
 its price tuned in the truth of that day and the correction zero. Then it learns in the truth what decisions are worth
-to those who come after; its budget is doubled until that gains less than `TOLERANCE`, and the best that was seen is
+to those who come after, from two starts: a sharp one that stays near the rule, and one that tries far more
+(`SHARPNESS`). The better goes on; its budget is doubled until that gains less than `TOLERANCE`, and the best seen is
 kept, the rule itself among them. Episodes begin empty at random times of day. It decides greedily. A policy that beats
 it shows that it is no ceiling: tables refuse that.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -37,6 +39,7 @@ from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
+from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.distributions import greedy
 from offline_rl.losses import mask_logits, weighted_mean
@@ -52,13 +55,13 @@ from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.rollout import rollout
 
 KIND = "reference"
-FORM = 1
+FORM = 2
 """Version of what references see and how they learn; raised with any change to either, so that none is mixed up."""
 _FILE = "reference.npz"
 NETWORK = ScorerConfig(hidden=(16, 16), identity=False, pooled=True)
 """One small network for all nodes: their numbers say all that there is to know."""
-SHARPNESS = 120.0
-"""Nats for the whole of a chance."""
+SHARPNESS = (120.0, 15.0)
+"""Nats for the whole of a chance: of the start that stays near the rule, and of the one that explores."""
 PRICES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """What a core for the mean work may be worth in chances; tuned in the truth."""
 TOLERANCE = 0.002
@@ -151,15 +154,16 @@ def _network(example: Example) -> Actor:
     def init(key: Array) -> PyTree:
         layers = learned.init(key)["params"]
         layers = {**layers, "score": jax.tree.map(jnp.zeros_like, layers["score"])}
-        return {"params": {_START: {"price": jnp.float32(PRICES[0])}, **layers}}
+        start = {"price": jnp.float32(PRICES[0]), "sharpness": jnp.float32(SHARPNESS[0])}
+        return {"params": {_START: start, **layers}}
 
     def logits(params: PyTree, observation: PyTree, legal: Array) -> Array:
         layers = dict(params["params"])
-        price = jax.lax.stop_gradient(layers.pop(_START)["price"])
+        start = jax.lax.stop_gradient(layers.pop(_START))
         nodes = observation.node
-        worth = nodes[chance] - price * nodes[cost]
+        worth = nodes[chance] - start["price"] * nodes[cost]
         worth = worth + learned.logits({"params": layers}, observation, jnp.ones_like(legal))
-        return mask_logits(SHARPNESS * worth, legal)
+        return mask_logits(start["sharpness"] * worth, legal)
 
     return Actor(init, logits)
 
@@ -224,7 +228,7 @@ def train_reference(
     network, own = _network(example), _own(world, books, today, config)
     key_price, key_look, key_train = jax.random.split(jax.random.key(seed), 3)
     start = network.init(jax.random.fold_in(key_train, 1))
-    candidates = [_priced(start, price) for price in PRICES]
+    candidates = [_begun(start, price, SHARPNESS[0]) for price in PRICES]
 
     @jax.jit
     def play(own: Experience, params: PyTree, keys: Array) -> Array:
@@ -240,29 +244,36 @@ def train_reference(
         horizon_s=config.horizon * books.time_unit_s, gae_lambda=config.gae_lambda, kl_to_clone=0.0,
         entropy=config.entropy, learning_rate=config.learning_rate, critic_hidden=(64, 32),
     )  # fmt: skip
-    algorithm = ppo(example, settings, candidates[tuned.best], network)
+    price = float(PRICES[tuned.best])
 
     def look(state: PyTree) -> float:
         params = jax.tree.map(lambda leaf: leaf[None], state.params.actor)
         return float(play(own, params, key_look[None])[0])
 
-    with TemporaryDirectory() as folder:
-        found, gain = _until_settled(
-            lambda total: train_selecting(
-                key_train, algorithm, own, total, look, updates_per_look=config.updates_per_look,
-                checkpoint=Path(folder) / "training.npz",
-                on_look=lambda done, seen: progress(done, f"on time {seen:.4f}"),
-            ),
-            config,
+    def train(folder: str, sharpness: float, algorithm: Algorithm, total: int) -> Selected:
+        return train_selecting(
+            key_train, algorithm, own, total, look, updates_per_look=config.updates_per_look,
+            checkpoint=Path(folder) / f"from-{sharpness:g}.npz",
+            on_look=lambda done, seen: progress(done, f"on time {seen:.4f}, start of {sharpness:g} nats"),
         )  # fmt: skip
+
+    with TemporaryDirectory() as folder:
+        starts = {sharpness: _begun(start, price, sharpness) for sharpness in SHARPNESS}
+        ways = [
+            partial(train, folder, sharpness, ppo(example, settings, begun, network))
+            for sharpness, begun in starts.items()
+        ]
+        way = max(ways, key=lambda way: float(way(config.num_updates).looks.max()))
+        found, gain = _until_settled(way, config)
     params = jax.tree.map(np.asarray, found.best.params.actor)
     num_updates = len(found.info.reward)
     reference = TruthReference(world.name, day, params)
-    return ReferenceTraining(reference, float(PRICES[tuned.best]), found.looks, num_updates, gain)
+    return ReferenceTraining(reference, price, found.looks, num_updates, gain)
 
 
-def _priced(start: PyTree, price: float) -> PyTree:
-    return {"params": {**start["params"], _START: {"price": jnp.float32(price)}}}
+def _begun(start: PyTree, price: float, sharpness: float) -> PyTree:
+    numbers = {"price": jnp.float32(price), "sharpness": jnp.float32(sharpness)}
+    return {"params": {**start["params"], _START: numbers}}
 
 
 def _until_settled(train: Callable[[int], Selected], config: ReferenceConfig) -> tuple[Selected, float]:
