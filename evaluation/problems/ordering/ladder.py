@@ -43,7 +43,7 @@ PACES = (1.0, 0.75, 0.5)
 """Parts of their time in which the past weeks' jobs arrive; the first: as they did."""
 WEEK_DAYS = 7
 RUN_WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.5, 0.5), (1.0, 1.0))
-AGEINGS = (0.06, 0.5, 2.0)
+AGEINGS = (0.06, 0.5)
 _LEVEL = 0.95
 
 Play = Callable[[TestWeek], np.ndarray]
