@@ -67,10 +67,10 @@ lint: env ## ruff: rules and formatting
 types: env ## mypy over the four packages
 	$(BIN)/mypy
 
-lock: ## resolve requirements.lock anew (exact versions and hashes, every extra)
+lock: ## resolve requirements.lock anew (exact versions and hashes, every extra but ray)
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip install --quiet uv
-	.cache/lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --fork-strategy fewest --all-extras --python-version 3.11 \
+	.cache/lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --fork-strategy fewest --extra train --extra onnx --extra serve --extra sign --extra runner --extra adapters --extra dev --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-header --output-file requirements.lock
 
 clean: ## remove everything that make creates

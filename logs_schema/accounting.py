@@ -5,7 +5,7 @@ the archive's writer holds what it filed against what it took. Rows that stand f
 describes) are counted on both sides.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from logs_schema.archive import Archive
 from logs_schema.errors import FormatError
@@ -62,6 +62,11 @@ class LineTally:
             self.num_derived += item.rows.num_rows
         else:
             self.num_rows += item.rows.num_rows if isinstance(item, Chunk) else 1
+
+    def include(self, other: "LineTally") -> None:
+        """Counts what another part of the log handed on."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
     def refuse_loss(self, where: str) -> None:
         """FormatError unless every line is a row, blank or a comment; to be asked when all is read."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from logs_schema import product
 from logs_schema.archive import Archive, archive_errors
+from logs_schema.assembly import refuse_loss
 from logs_schema.columns import TableSpec
 from logs_schema.errors import ArchiveError
 from logs_schema.layout import KIND, QUARANTINE, date_of, partition
@@ -168,13 +169,7 @@ class ArchiveWriter:
         name = builder.spec.name
         num_taken = builder.num_taken + self._num_rejects[name]
         num_bad = sum(count for (table, _), count in self._quarantine.counts.items() if table == name)
-        if num_taken != num_filed + num_bad + builder.num_superseded:
-            raise ArchiveError(
-                f"of {num_taken:,} rows of table {name}, {num_filed:,} were filed, {num_bad:,} quarantined and "
-                f"{builder.num_superseded:,} superseded: the sum is not right, so nothing was written",
-                where=str(self.out),
-                advice="report this: it is a fault of the program, not of the log",
-            )
+        refuse_loss(name, num_taken, num_filed, num_bad, builder.num_superseded)
 
     def _entry(self, name: str, rows: Mapping[date | None, int]) -> dict[str, Any]:
         """What the manifest says about a table; empty if there is nothing to say."""

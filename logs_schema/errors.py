@@ -6,6 +6,7 @@ their concatenation. `first` helps with the common case *these rows, so many of 
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 
 class SchedtwinError(Exception):
@@ -22,9 +23,17 @@ class SchedtwinError(Exception):
         self.what, self.where, self.allowed, self.advice = what, where, allowed, advice
         super().__init__(what)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.what, self.where, self.allowed, self.advice)
+
     def __str__(self) -> str:
         parts = (("where", self.where), ("allowed", self.allowed), ("what to do", self.advice))
         return "\n".join([self.what, *(f"  {name}: {text}" for name, text in parts if text)])
+
+
+def _again(kind: type[SchedtwinError], what: str, where: str, allowed: str, advice: str) -> SchedtwinError:
+    """An error as it was raised in another process."""
+    return kind(what, where=where, allowed=allowed, advice=advice)
 
 
 class SchemaError(SchedtwinError):

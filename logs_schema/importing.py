@@ -6,6 +6,7 @@ A format is a module of `logs_schema.formats` with
 * `read(paths, given)`, an iterator of chunks, rejects and lines, and `facts(paths, given)`, what rows cannot say;
 * optionally `TAKES_CAPACITY`: whether the size of its pools may be given, which the log does not (always) tell;
 * optionally `inventory_files(paths)`, which it reads beside the log;
+* optionally `parts(paths, given)`: lists of files that can be read apart, in the order in which `read` reads them;
 * optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
 """
 
@@ -27,6 +28,8 @@ from logs_schema.formats.describing import ABSOLUTE_CLOCK
 from logs_schema.formats.files import find_files, head
 from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
+from logs_schema.importing_parts import import_parts
+from logs_schema.mapping import TaskMap
 from logs_schema.tables import REQUESTS
 
 
@@ -80,6 +83,7 @@ def import_log(
     capacity: Mapping[str, float] | None = None,
     replace: bool = False,
     progress: Callable[[int], None] | None = None,
+    run_tasks: TaskMap | None = None,
 ) -> ImportReport:
     """Reads a log in one of the formats and writes it as an archive.
 
@@ -91,6 +95,8 @@ def import_log(
         capacity: Cores of a pool by its name, for logs that do not tell the size of their machine.
         replace: Whether an archive already at `out` may be replaced.
         progress: Called with the number of rows read so far, after each chunk.
+        run_tasks: Where a task for every part of the log and a task for every day run; None: all is done here, one file
+            after the other. The archive is the same.
 
     Raises:
         FormatError: No such format, a file is missing, or a file is not of this format.
@@ -113,6 +119,12 @@ def import_log(
     if origin is not None and facts["clock"] == ABSOLUTE_CLOCK:
         refuse_origin(module, files)
     source = hashes_by_name(source_files(module, files))
+    if run_tasks is not None:
+        parts = module.parts(files, given) if hasattr(module, "parts") else [files]
+        tally = import_parts(
+            format, parts, given, Path(out), source=source, facts=facts, replace=replace, run_tasks=run_tasks
+        )
+        return _report(Path(out), format, tally, time.monotonic() - begun)
     tally = LineTally()
     with ArchiveWriter(Path(out), source=source, facts=facts, replace=replace) as writer:
         for item in module.read(files, given):

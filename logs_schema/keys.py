@@ -31,6 +31,8 @@ class KeyLedger:
         file: Where to keep them; created at the first `add`.
     """
 
+    ENTRY_BYTES = _ENTRY.itemsize
+
     def __init__(self, file: Path) -> None:
         self.file = file
         self.num_rows = 0
@@ -50,7 +52,7 @@ class KeyLedger:
             pass_rows: About how many rows to hold at once.
         """
         num_passes = -(-self.num_rows // pass_rows)
-        found = [_later_of_equals(self._entries(part, num_passes)) for part in range(num_passes)]
+        found = [self.later_of_equals(part, num_passes) for part in range(num_passes)]
         return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
 
     def _entries(self, part: int, num_parts: int) -> np.ndarray:
@@ -59,10 +61,17 @@ class KeyLedger:
         kept = []
         for entries in self._pieces():
             kept.append(entries[entries["hash"] // np.uint64(width) == part] if num_parts > 1 else entries)
-        return np.concatenate(kept)
+        return np.concatenate([*kept, np.empty(0, _ENTRY)])
+
+    def later_of_equals(self, part: int, num_parts: int) -> np.ndarray:
+        """Sequence numbers of the rows whose key an earlier row has, of one part of the range of hashes."""
+        return _later_of_equals(self._entries(part, num_parts))
 
     def _pieces(self) -> Iterator[np.ndarray]:
-        with open(self.file, "rb") as stream:
+        yield from self._entries_of(self.file)
+
+    def _entries_of(self, file: Path) -> Iterator[np.ndarray]:
+        with open(file, "rb") as stream:
             while len(entries := np.fromfile(stream, _ENTRY, _READ_ROWS)):
                 yield entries
 

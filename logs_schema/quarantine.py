@@ -50,7 +50,7 @@ class QuarantineWriter:
         for record in records:
             self.counts[record.table, record.rule] += 1
             self._gathered.append(record._replace(raw=_storable(record.raw)))
-            self._num_letters += len(record.raw)
+            self._num_letters += len(self._gathered[-1].raw)
             if len(self._gathered) >= _FLUSH_ROWS or self._num_letters >= _FLUSH_LETTERS:
                 self._flush()
 

@@ -7,7 +7,7 @@ run going in; coming out, one batch per overlapping run plus one window, however
 however many fall on a day. Only rows that share one instant are never separated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class Runs:
 
     def __init__(self, folder: Path, spec: TableSpec, run_bytes: int = RUN_BYTES) -> None:
         self.folder, self.spec, self.run_bytes = folder, spec, run_bytes
-        self.runs: list[_RunFile] = []
+        self.runs: list[RunFile] = []
         self._gathered: list[pa.Table] = []
         self._num_bytes = 0
 
@@ -49,17 +49,7 @@ class Runs:
     def windows(self, window_rows: int = WINDOW_ROWS) -> Iterator[pa.Table]:
         """All rows as tables of at least `window_rows` rows (but the last), disjoint, ascending in time."""
         self._spill()
-        runs = list(self.runs)
-        while runs:
-            lagging = min(runs, key=lambda run: run.frontier)
-            if lagging.frontier != _NEVER:
-                lagging.load()
-            bound = min(run.frontier for run in runs)
-            if bound == _NEVER or sum(run.num_before(bound) for run in runs) >= window_rows:
-                pieces = [piece for run in runs for piece in run.before(bound)]
-                if pieces:
-                    yield pa.concat_tables(pieces, promote_options="permissive")
-                runs = [run for run in runs if not run.exhausted]
+        yield from windows_of(self.runs, window_rows)
 
     def _spill(self) -> None:
         if not self._gathered:
@@ -75,12 +65,30 @@ class Runs:
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, rows.schema) as writer:
             for first in range(0, rows.num_rows, BATCH_ROWS):
                 writer.write_table(compact_labels(rows.slice(first, BATCH_ROWS)))
-        self.runs.append(_RunFile(file, self.spec, times[::BATCH_ROWS].tolist()))
+        self.runs.append(RunFile(file, self.spec, times[::BATCH_ROWS].tolist()))
+
+
+def windows_of(runs: Sequence["RunFile"], window_rows: int = WINDOW_ROWS) -> Iterator[pa.Table]:
+    """All rows of some runs as `Runs.windows` gives them."""
+    runs = list(runs)
+    while runs:
+        lagging = min(runs, key=lambda run: run.frontier)
+        if lagging.frontier != _NEVER:
+            lagging.load()
+        bound = min(run.frontier for run in runs)
+        if bound == _NEVER or sum(run.num_before(bound) for run in runs) >= window_rows:
+            pieces = [piece for run in runs for piece in run.before(bound)]
+            if pieces:
+                yield pa.concat_tables(pieces, promote_options="permissive")
+            runs = [run for run in runs if not run.exhausted]
 
 
 @dataclass
-class _RunFile:
-    """One run file while it is read back; `first_times` holds the first time of every batch."""
+class RunFile:
+    """One run file while it is read back, and removed, unless it `keeps`.
+
+    `first_times` holds the first time of every batch; `renumbered` is done to every batch that is read.
+    """
 
     file: Path
     spec: TableSpec
@@ -88,6 +96,8 @@ class _RunFile:
     num_loaded: int = 0
     loaded: list[tuple[np.ndarray, pa.Table]] = field(default_factory=list)
     reader: pa.RecordBatchReader | None = None
+    keeps: bool = False
+    renumbered: Callable[[pa.Table], pa.Table] = lambda rows: rows
 
     @property
     def frontier(self) -> int:
@@ -96,22 +106,27 @@ class _RunFile:
 
     @property
     def exhausted(self) -> bool:
+        """Whether all its rows were taken."""
         return self.frontier == _NEVER and not self.loaded
 
     def load(self) -> None:
+        """Loads the next batch."""
         if self.reader is None:
             self.reader = pa.ipc.open_stream(pa.OSFile(str(self.file)))
-        rows = pa.Table.from_batches([self.reader.read_next_batch()])
+        rows = self.renumbered(pa.Table.from_batches([self.reader.read_next_batch()]))
         self.loaded.append((times_us(self.spec, rows), rows))
         self.num_loaded += 1
         if self.frontier == _NEVER:
             self.reader = None
-            self.file.unlink()
+            if not self.keeps:
+                self.file.unlink()
 
     def num_before(self, bound: int) -> int:
+        """Loaded rows before an instant."""
         return sum(int(np.searchsorted(times, bound)) for times, _ in self.loaded)
 
     def before(self, bound: int) -> list[pa.Table]:
+        """Takes the loaded rows before an instant."""
         pieces, left = [], []
         for times, rows in self.loaded:
             cut = len(times) if bound == _NEVER else int(np.searchsorted(times, bound))

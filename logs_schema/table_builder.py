@@ -5,7 +5,7 @@ duplicate found at the very end is still known by its file and row.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -26,8 +26,9 @@ from logs_schema.runs import Runs
 from logs_schema.tables import SCHEMA_VERSION, UNFINISHED
 
 SEQUENCE = "__sequence"
-_FIRST_NEW = 1 << 40
-_FIRST_GIVING_WAY = 3 << 39
+FIRST_NEW = 1 << 40
+FIRST_GIVING_WAY = 3 << 39
+"""Sequence numbers from here on are of rows that give way; among themselves the latest has the lowest."""
 _SUPERSEDED = 1 << 41
 END_TOLD_ELSEWHERE, OLDER_ROW = "end_told_elsewhere", "older_row"
 """By which rule a row gives way to another of its key: in tables with days, and in tables without."""
@@ -59,8 +60,13 @@ class TableBuilder:
         self._runs = Runs(spill, spec)
         self._keys = KeyLedger(spill / "keys")
         self._origins: list[tuple[int, str, int]] = []
-        self._next_new = _FIRST_NEW
+        self._next_new = FIRST_NEW
         self._next_old = 0 if spec.time else _SUPERSEDED
+
+    @property
+    def num_numbered(self) -> int:
+        """Rows that have a sequence number, good and bad ones, but for those of an older archive."""
+        return self._next_new - FIRST_NEW
 
     @property
     def superseding_rule(self) -> str:
@@ -81,7 +87,7 @@ class TableBuilder:
         if len(checked.bad_rows):
             good, sequence = good.filter(pa.array(checked.good)), sequence[checked.good]
         open_ended = _open_ended(self.spec, good)
-        sequence[open_ended] = _SUPERSEDED + _FIRST_NEW - 1 - sequence[open_ended]  # the latest of them first
+        sequence[open_ended] = _SUPERSEDED + FIRST_NEW - 1 - sequence[open_ended]  # the latest of them first
         instants_us = times_us(self.spec, good)
         self.days.update(np.unique(days_of(instants_us)).tolist())
         self._count_out_of_order(instants_us)
@@ -96,6 +102,10 @@ class TableBuilder:
         """Takes the key columns of an older archive's rows that stay where they are."""
         self._keys.add(key_hashes(self.spec, rows), self._old_sequence(rows))
 
+    def note_origins(self, origins: Iterable[tuple[int, str, int]]) -> None:
+        """Takes where rows that were numbered elsewhere come from: (first sequence number, source, row there)."""
+        self._origins += origins
+
     def finish(self, root: Path) -> dict[date | None, int]:
         """Writes the table's files below `root`; returns the number of rows in each.
 
@@ -105,10 +115,19 @@ class TableBuilder:
         Rows that give way are counted, as `superseded`, and not kept.
         """
         pa.default_memory_pool().release_unused()
-        duplicates = self._keys.duplicates()
+        return self.file(self._runs.windows(), self._keys.duplicates(), root)
+
+    def file(self, windows: Iterable[pa.Table], duplicates: np.ndarray, root: Path) -> dict[date | None, int]:
+        """Writes rows below `root` without some duplicates; returns the number of rows in each file.
+
+        Args:
+            windows: The rows with their sequence numbers, disjoint, ascending in time.
+            duplicates: Sequence numbers, ascending, of the rows that are left out.
+            root: The archive's folder.
+        """
         filing = _Filing(self.spec, root)
         with filing:
-            for window in self._runs.windows():
+            for window in windows:
                 good = self._without_duplicates(window, duplicates) if len(duplicates) else window
                 filing.add(sorted_rows(self.spec, good))
         return filing.num_rows
@@ -157,7 +176,8 @@ class TableBuilder:
         repeated = np.isin(sequence, duplicates)
         if not repeated.any():
             return window
-        told = np.flatnonzero(repeated & (sequence < _FIRST_GIVING_WAY))
+        told = np.flatnonzero(repeated & (sequence < FIRST_GIVING_WAY))
+        told = told[np.lexsort((sequence[told], times_us(self.spec, window)[told]))]
         self.num_superseded += int(repeated.sum()) - len(told)
         texts = rows_as_json(window.drop_columns([SEQUENCE]), told)
         self.quarantine.add(

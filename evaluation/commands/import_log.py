@@ -4,6 +4,8 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from datetime import UTC, datetime
 from pathlib import Path
 
+from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
+
 NAME = "import"
 HELP = "import a scheduling log into an archive"
 
@@ -36,11 +38,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="cores of the machine, or of one of its pools, where the log does not tell them; may be repeated",
     )
     parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
+    add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Import the log and say how many rows were kept and quarantined; 0."""
     from evaluation.commands.output import progress_of, show_result
+    from evaluation.engine.config import tasks_on
     from logs_schema.importing import ImportReport, import_log
 
     def text(report: ImportReport) -> str:
@@ -57,7 +61,12 @@ def run(arguments: Namespace) -> int:
         )
         return "\n".join(lines)
 
-    with progress_of(arguments) as progress, progress.stage("import", unit="rows") as stage:
+    engine, shared = engine_from(arguments), [*arguments.paths, arguments.out]
+    with (
+        progress_of(arguments) as progress,
+        progress.stage("import", unit="rows") as stage,
+        tasks_on(engine, progress, shared) as tasks,
+    ):
         report = import_log(
             arguments.format,
             arguments.paths,
@@ -66,6 +75,7 @@ def run(arguments: Namespace) -> int:
             capacity=dict(arguments.capacity),
             replace=arguments.replace,
             progress=stage,
+            run_tasks=None if engine.is_here else tasks,
         )
     show_result(arguments, report.to_json(), text(report))
     return 0

@@ -70,6 +70,11 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
 
 
+def parts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> list[list[Path]]:
+    """Every file by itself."""
+    return [[path] for path in data_files(paths)]
+
+
 def task_fields(line: str) -> list[str]:
     """The nine fields of a line, without the tenth that some have; BadRow `field_count`."""
     has_tenth = line.count(",") == NUM_FIELDS

@@ -106,6 +106,15 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         origin.refuse_unused(first(path for _, path in told))
 
 
+def parts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> list[list[Path]]:
+    """Every file by itself, in the order of `read`; with an origin all at once: it must be of use to some file."""
+    files = data_files(paths)
+    if given.origin is not None:
+        return [list(paths)]
+    told = [(table_of(path, column_names(path)), path) for path in files]
+    return [[path] for spec in TABLES for table, path in told if table is spec]
+
+
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """The facts of re-imported archives; for other files, that instants are dates unless an origin is given."""
     kept: dict[str, Any] = {}

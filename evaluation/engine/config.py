@@ -1,0 +1,93 @@
+"""Where tasks run."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.engine.local import LocalTasks
+from logs_schema.errors import ConfigError
+from logs_schema.mapping import TaskMap
+from logs_schema.progress import Progress
+
+LOCAL, RAY, LOCAL_CLUSTER = "local", "ray", "local-cluster"
+ADDRESS = "ray://"
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """Where tasks run.
+
+    Attributes:
+        kind: "local", processes of this machine; "ray", a Ray cluster; "local-cluster", two Ray nodes on this machine
+            that live as long as the command, for trials.
+        workers: Tasks at once; on a Ray cluster as many as it has processors.
+        address: Of the Ray cluster, ray://HOST:PORT.
+        deadline_s: Most seconds that a task may take.
+    """
+
+    kind: str = LOCAL
+    workers: int = 1
+    address: str | None = None
+    deadline_s: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in (LOCAL, RAY, LOCAL_CLUSTER):
+            raise ConfigError(
+                f"kind = {self.kind!r}", where="[engine]", allowed=f"{LOCAL}, {RAY}, {LOCAL_CLUSTER}"
+            )
+        if (self.kind == RAY) != (self.address is not None) or not (self.address or ADDRESS).startswith(
+            ADDRESS
+        ):
+            raise ConfigError(
+                f"kind = {self.kind!r} with address = {self.address!r}", where="[engine]",
+                allowed='kind = "ray" with address = "ray://HOST:PORT", or another kind without an address',
+            )  # fmt: skip
+        if self.workers < 1 or not self.deadline_s > 0.0:
+            raise ConfigError(
+                f"workers = {self.workers}, deadline_s = {self.deadline_s:g}", where="[engine]",
+                allowed="1 or more workers and a positive deadline",
+            )  # fmt: skip
+
+    @property
+    def is_here(self) -> bool:
+        """Whether everything runs in this process."""
+        return self.kind == LOCAL and self.workers == 1
+
+
+def engine_of(on: str | None, workers: int | None, deadline_s: float | None) -> EngineConfig:
+    """What a command line asks for; ConfigError for a place that there is none of."""
+    given = {"workers": workers, "deadline_s": deadline_s}
+    known = {name: value for name, value in given.items() if value is not None}
+    if on is None:
+        return EngineConfig(**known)  # type: ignore[arg-type]
+    if on == LOCAL_CLUSTER:
+        return EngineConfig(LOCAL_CLUSTER, **{"workers": 2} | known)  # type: ignore[arg-type]
+    if on.startswith(ADDRESS):
+        return EngineConfig(RAY, address=on, **known)  # type: ignore[arg-type]
+    raise ConfigError(
+        f"tasks cannot run on {on!r}", where="--on", allowed=f"{ADDRESS}HOST:PORT or {LOCAL_CLUSTER}"
+    )
+
+
+@contextmanager
+def tasks_on(config: EngineConfig, progress: Progress, shared: Sequence[Path] = ()) -> Iterator[TaskMap]:
+    """Where tasks run, as long as the block does.
+
+    Args:
+        config: Where.
+        progress: Where to show how far they are.
+        shared: Files and folders that tasks must see; folders that are not there yet are looked for by their parents.
+
+    Raises:
+        ConfigError: No such cluster, versions that differ, or paths that workers do not see: before any task runs.
+    """
+    if config.kind == LOCAL:
+        with LocalTasks(config.workers, config.deadline_s, progress) as tasks:
+            yield tasks
+        return
+    from evaluation.engine.ray_cluster import connected
+    from evaluation.engine.ray_tasks import RayTasks
+
+    with connected(config.address, config.workers, shared) as ray:
+        yield RayTasks(ray, config.deadline_s, progress)

@@ -1,0 +1,73 @@
+"""Tasks on a Ray cluster: Ray Core tasks and nothing else of it.
+
+Ray runs a task again whose worker or node was lost. No more tasks are handed out than `AHEAD` times the processors, so
+a queue of many does not fill the cluster's memory.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from evaluation.engine.errors import late, lost
+from logs_schema.mapping import Item, Result
+from logs_schema.progress import Progress
+
+AHEAD = 2
+MAX_LOSSES = 3
+POLL_S = 1.0
+
+
+class RayTasks:
+    """A `TaskMap` over the tasks of a Ray cluster.
+
+    Args:
+        ray: The module, connected (`ray_cluster.connected`).
+        deadline_s: Most seconds that a task may take, from when Ray has started it.
+        progress: Where to show how far tasks are.
+    """
+
+    def __init__(self, ray: ModuleType, deadline_s: float, progress: Progress) -> None:
+        self.ray, self.deadline_s, self.progress = ray, deadline_s, progress
+
+    def __call__(
+        self, task: Callable[[Item], Result], items: Sequence[Item], name: str = ""
+    ) -> Iterator[Result]:
+        """The results in the order of the items."""
+        remote = self.ray.remote(task).options(num_cpus=1, max_retries=MAX_LOSSES, retry_exceptions=False)
+        results: dict[int, Result] = {}
+        waiting, running = deque(range(len(items))), dict[Any, int]()
+        last_s = time.monotonic()
+        with self.progress.stage(name, total=len(items), unit="tasks") as stage:
+            while waiting or running:
+                room = max(1, AHEAD * self._num_processors())
+                while waiting and len(running) < room:
+                    index = waiting.popleft()
+                    running[remote.remote(items[index])] = index
+                done, _ = self.ray.wait(list(running), num_returns=1, timeout=POLL_S)
+                for one in done:
+                    index = running.pop(one)
+                    results[index] = self._result(one, name, items[index])
+                    last_s = time.monotonic()
+                if time.monotonic() - last_s > self.deadline_s:
+                    for one in running:
+                        self.ray.cancel(one, force=True)
+                    raise late(name, items[min(running.values())], self.deadline_s)
+                stage(len(results), text=self._nodes_in_words())
+        return iter([results[index] for index in range(len(items))])
+
+    def _result(self, reference: Any, name: str, item: object) -> Any:
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, Exception) else error from error
+        except (self.ray.exceptions.RayError, self.ray.exceptions.RaySystemError) as error:
+            raise lost(name, [item], MAX_LOSSES) from error
+
+    def _num_processors(self) -> int:
+        return int(self.ray.cluster_resources().get("CPU", 1))
+
+    def _nodes_in_words(self) -> str:
+        alive = sum(bool(node["Alive"]) for node in self.ray.nodes())
+        return f"on {alive} {'node' if alive == 1 else 'nodes'}"

@@ -1,0 +1,107 @@
+"""The engine: the same results wherever tasks run; what dies runs again, what hangs or differs is named."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from evaluation.engine.config import EngineConfig, engine_of, tasks_on
+from evaluation.engine.errors import EngineError
+from evaluation.engine.ray_cluster import connected, refuse_other_versions, versions
+from logs_schema.errors import ConfigError, FormatError
+from logs_schema.progress import SilentProgress
+from tests.evaluation.engine_tasks import always_dies, dies_once, refuses, sleeps, square
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two processes, shared by the tests that leave them alive."""
+    with tasks_on(EngineConfig(workers=2), SilentProgress()) as tasks:
+        yield tasks
+
+
+def test_results_come_in_the_order_of_the_items(two) -> None:
+    with tasks_on(EngineConfig(), SilentProgress()) as here:
+        assert list(here(square, range(7))) == list(two(square, range(7))) == [n * n for n in range(7)]
+    assert list(two(square, [])) == []
+
+
+def test_an_error_of_a_task_says_all_that_it_said_there(two) -> None:
+    with pytest.raises(FormatError) as caught:
+        two(refuses, [0, 1, 2], "files")
+    error = caught.value
+    assert (error.what, error.where, error.allowed, error.advice) == (
+        "not this one", "row 1", "others", "leave it out",
+    )  # fmt: skip
+
+
+def test_tasks_of_a_worker_that_was_killed_run_again(two, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a", "b", "c")]
+    assert list(two(dies_once, files)) == ["a", "b", "c"]
+
+
+def test_a_task_that_always_kills_its_worker_is_named(two) -> None:
+    with pytest.raises(EngineError, match="days: a worker died 3 times") as caught:
+        two(always_dies, [17], "days")
+    assert "17" in caught.value.where
+
+
+def test_a_task_that_does_not_end_is_named() -> None:
+    with (
+        tasks_on(EngineConfig(workers=2, deadline_s=2.0), SilentProgress()) as tasks,
+        pytest.raises(EngineError, match="days: a task did not end within 2 s") as caught,
+    ):
+        tasks(sleeps, [0.0, 600.0], "days")
+    assert caught.value.where == "600.0"
+
+
+@pytest.mark.parametrize(
+    ("on", "workers", "deadline_s"),
+    [("mars", None, None), (None, 0, None), (None, 2, 0.0), ("ray://", -1, None)],
+)
+def test_no_such_place(on, workers, deadline_s) -> None:
+    with pytest.raises(ConfigError):
+        engine_of(on, workers, deadline_s)
+    with pytest.raises(ConfigError):
+        EngineConfig(kind="ray")
+
+
+def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(ConfigError, match="not installed") as caught,
+        tasks_on(engine_of("local-cluster", None, None), SilentProgress()),
+    ):
+        pass
+    assert "schedtwin[ray]" in caught.value.advice
+
+
+def test_other_versions_are_named() -> None:
+    refuse_other_versions(versions(), versions(), "a")
+    with pytest.raises(ConfigError, match=r"python 3\.9 there") as caught:
+        refuse_other_versions(versions(), versions() | {"python": "3.9"}, "a")
+    assert caught.value.where == "node a"
+
+
+def test_no_cluster_answers() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"ray://127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(ConfigError, match="no cluster answers"), connected(address, 1, []):
+            pass
+
+
+@pytest.mark.slow
+def test_two_nodes_give_the_same_and_outlive_a_worker(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    with tasks_on(engine_of("local-cluster", 2, 60.0), SilentProgress(), [tmp_path / "out"]) as tasks:
+        assert list(tasks(square, range(20))) == [n * n for n in range(20)]
+        files = [tmp_path / name for name in ("a", "b", "c")]
+        assert list(tasks(dies_once, files)) == ["a", "b", "c"]
+        with pytest.raises(FormatError) as caught:
+            tasks(refuses, [0, 1, 2], "files")
+        assert caught.value.advice == "leave it out"
+        with pytest.raises(EngineError, match="days: a worker died"):
+            tasks(always_dies, [17], "days")
