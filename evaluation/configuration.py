@@ -15,6 +15,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.shifts import ShiftConfig
+from evaluation.problems.autoscaling.config import ScaleConfig
 from evaluation.problems.ordering.config import OrderConfig
 from logs_schema.errors import ConfigError
 from offline_rl.recipes.training import TrainingConfig
@@ -135,7 +136,8 @@ class JudgeConfig:
 class RunConfig:
     """A whole job: import, fit, certify, train, compare, export. Single steps leave out what they do not need.
 
-    With a table [order] it is about the order of a batch queue instead, by the same steps.
+    With a table [order] it is about the order of a batch queue instead, by the same steps; with a table [scale] about
+    the deployments of an application.
     """
 
     log: LogConfig | None = None
@@ -150,6 +152,7 @@ class RunConfig:
     intervals: IntervalConfig = field(default_factory=IntervalConfig)
     certify: CertifyConfig = field(default_factory=CertifyConfig)
     order: OrderConfig | None = None
+    scale: ScaleConfig | None = None
 
 
 def load_config(path: Path) -> RunConfig:

@@ -18,12 +18,13 @@ class LineSum:
 
     Attributes:
         read: Lines of all files (rows, of Parquet files).
-        derived: Rows that stand for no line: nodes that a header or an inventory describes.
+        derived: Rows that stand for no line: nodes that a header or an inventory describes, samples gathered from
+            several lines or files.
         kept: Rows in the archive.
         quarantined: Rows in its quarantine.
         superseded: Rows that gave way to another row of their key.
         blank: Lines with nothing on them.
-        comments: Comments, headers, and lines that describe machines.
+        comments: Comments, headers, lines that describe machines, and lines that derived rows are made of.
     """
 
     read: int

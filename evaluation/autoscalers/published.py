@@ -6,7 +6,6 @@ settings is kept, for the frontier of cost against response time.
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,17 +16,16 @@ from evaluation.autoscalers.autoscaler import Autoscaler
 from evaluation.autoscalers.calibration import calibrated, repeated
 from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from evaluation.autoscalers.lookahead import LookaheadConfig, lookahead
+from evaluation.autoscalers.operated import operated
+from evaluation.autoscalers.quartile_q import QuartileConfig, learn_table, quartile_q
 from evaluation.autoscalers.rate_target import rate_target, static
 from evaluation.autoscalers.vertical_pod import vertical_pod
-from evaluation.simulator.applications.log import scaling_config
-from evaluation.simulator.applications.presets import application
-from evaluation.simulator.applications.response import limits_of
-from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.autoscaling.answers import twin_response
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.rewards import cost_under_slo
-from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
+from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import made_rates
 from twin.contracts import Response
@@ -60,24 +58,32 @@ class Setting(NamedTuple):
 
 
 def autoscalers(
-    preset: str, twin: ApplicationTwin, archive: Path, names: Sequence[str] | None = None
+    config: AutoscalingConfig,
+    limits: GrantLimits,
+    twin: ApplicationTwin,
+    log: ScalingLog,
+    num_traces: int,
+    names: Sequence[str] | None = None,
 ) -> Mapping[str, Callable[[], Setting]]:
     """Name -> how the autoscaler is made; calibration takes place when it is.
+
+    Args:
+        config: When decisions are taken, and the objective.
+        limits: Of the grants.
+        twin: Of the application.
+        log: That it was learned from.
+        num_traces: Streams that the autoscalers are to play in.
+        names: Which are wanted; all of them if None.
 
     Raises:
         ConfigError: An unknown name.
     """
-    app = application(preset)
-    config, limits = scaling_config(app, twin.interval_s), limits_of(app)
     work_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0))
-
-    def log() -> ScalingLog:
-        return read_scaling_log(Archive(archive), deployments=twin.deployments)
 
     def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
         rates = made_rates(twin.load, TWIN_DAYS, 1)
         starts = np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
-        begin = typical_grants(log())
+        begin = typical_grants(log)
 
         def respond(starts: np.ndarray) -> Response:
             return twin_response(twin.laws, config, limits, rates, TWIN_STEPS, begin, starts=starts)
@@ -91,6 +97,15 @@ def autoscalers(
             lambda times: make(repeated(grid, times, with_seats=with_seats)),
         )  # fmt: skip
 
+    def coscal() -> Setting:
+        rates = made_rates(twin.load, TWIN_DAYS, 3)
+        settings = QuartileConfig()
+        response = twin_response(twin.laws, config, limits, rates, settings.steps, typical_grants(log))
+        table = learn_table(
+            jax.random.key(3), response, config, limits, twin.load, cost_under_slo(), settings
+        )
+        return Setting(quartile_q(config, limits, twin.load, table))
+
     def pods(settings: PodAutoscalerConfig) -> Autoscaler:
         return horizontal_pod(config, limits, settings)
 
@@ -99,11 +114,13 @@ def autoscalers(
         return lookahead(config, limits, twin.laws, twin.load, whole)
 
     makers: dict[str, Callable[[], Setting]] = {
+        "logged": lambda: Setting(operated(config, limits, len(twin.deployments), num_traces, 1)),
         "hpa": lambda: Setting(pods(PodAutoscalerConfig())),
         "hpa_calibrated": lambda: calibrate(pods, POD_GRID, with_seats=True),
         "vpa": lambda: Setting(vertical_pod(config, limits)),
         "rate_target": lambda: Setting(rate_target(config, limits, 0.5 * PLANNED_USE / work_s)),
-        "static": lambda: Setting(static(peak_grants(log(), twin))),
+        "static": lambda: Setting(static(peak_grants(log, twin))),
+        "coscal": coscal,
         "lookahead": lambda: calibrate(ahead, LOOKAHEAD_GRID, with_seats=False),
     }
     if unknown := sorted(set(names or ()) - set(makers)):

@@ -22,9 +22,10 @@ def add_problem_arguments(parser: ArgumentParser) -> None:
     """Declare what says which problem a log is taken for."""
     parser.add_argument(
         "--problem", metavar="NAME",
-        help="placement (which node takes a request), ordering (which waiting job of a batch queue starts next) or "
-        "another that has a kit (see evaluation/problems; default: ordering where the archive knows one pool only or "
-        "the configuration has a table [order], else placement)",
+        help="placement (which node takes a request), ordering (which waiting job of a batch queue starts next), "
+        "autoscaling (what deployments of an application are granted) or another that has a kit (see "
+        "evaluation/problems; default: ordering where the archive knows one pool only or the configuration has a table "
+        "[order], autoscaling where it holds deployment_samples alone, else placement)",
     )  # fmt: skip
     parser.add_argument(
         "--pool", metavar="NAME",

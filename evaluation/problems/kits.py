@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from evaluation.configuration import RunConfig
+from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT
 from evaluation.problems.kit import Kit, ProblemOptions
 from evaluation.problems.ordering.kit import ORDERING_KIT
 from evaluation.problems.placement.kit import PLACEMENT_KIT
@@ -11,7 +12,7 @@ from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest
 from twin.problems import problem_of
 
-KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT)
+KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT, AUTOSCALING_KIT)
 """The first that an archive supports is what its log is taken for, where nobody says."""
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
 from evaluation.autoscalers.published import Setting, autoscalers
 from evaluation.jobs.job import Step, run_job
-from evaluation.reproduction.drpc_learners import KINDS, learned_autoscaler, learning_steps
+from evaluation.reproduction.drpc_learners import KINDS, learned_autoscaler, learning_step
 from evaluation.reproduction.seeds import named, over_seeds
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.log import scaling_config, simulate_application
@@ -97,15 +97,19 @@ def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, 
     """Makes what is left to make; the table as plain values (`table`)."""
     made = run_job([_log_step(config), _twin_step(config)], workdir, progress)
     twin = load_application_twin(made["twin"])
-    learners = learning_steps(config.preset, ARCHIVE, config.num_seeds, config.updates, config.autoscalers)
-    made = run_job(learners, workdir, progress, done=made)
-    rules = autoscalers(config.preset, twin, made["archive"] / ARCHIVE, config.rules)
-    steps = [_play_step(config, name, make, ("twin",)) for name, make in rules.items()]
-    steps += [
-        _play_step(config, name, partial(_learned, config, name, made), (name,))
-        for name in KINDS
-        if not config.autoscalers or name in config.autoscalers
+    chosen = [kind for kind in KINDS if not config.autoscalers or kind in config.autoscalers]
+    taught = any(kind.startswith("students") for kind in chosen)
+    trained = [kind for kind in KINDS if kind in chosen or (kind == "teacher" and taught)]
+    learners = [
+        learning_step(config.preset, kind, ARCHIVE, config.num_seeds, config.updates) for kind in trained
     ]
+    made = run_job(learners, workdir, progress, done=made)
+    app = application(config.preset)
+    log = read_scaling_log(Archive(made["archive"] / ARCHIVE), deployments=twin.deployments)
+    num_traces = config.num_seeds * len(config.shifts)
+    rules = autoscalers(scaling_config(app), limits_of(app), twin, log, num_traces, config.rules)
+    steps = [_play_step(config, name, make, ("twin",)) for name, make in rules.items()]
+    steps += [_play_step(config, name, partial(_learned, config, name, made), (name,)) for name in chosen]
     made = run_job(steps, workdir, progress, done=made)
     return table(config, {step.name.removeprefix("play-"): _read(made[step.name]) for step in steps})
 

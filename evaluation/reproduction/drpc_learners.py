@@ -5,10 +5,11 @@ Everything is trained in the twin, or from the log; each kind is a product of it
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from evaluation.autoscalers.autoscaler import Autoscaler, learned
 from evaluation.autoscalers.published import typical_grants
@@ -19,104 +20,108 @@ from evaluation.simulator.applications.response import limits_of
 from logs_schema import Archive
 from logs_schema.progress import Progress
 from offline_rl.algorithms.td3 import td3
-from offline_rl.autoscaling.students import Lessons, StudentConfig, student_policy, train_students
+from offline_rl.autoscaling.students import (
+    Lessons,
+    StudentConfig,
+    lessons_of,
+    student_policy,
+    train_students,
+)
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
 from twin.arrays import load_arrays, save_arrays
 from twin.autoscaling.answers import twin_response
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.logged import logged_moments
+from twin.autoscaling.observing import observe
 from twin.autoscaling.persistence import load_application_twin
-from twin.autoscaling.problem import autoscaling_problem
+from twin.autoscaling.problem import autoscaling_problem, legal_steps
 from twin.autoscaling.rewards import cost_under_slo
-from twin.autoscaling.scaling_log import read_scaling_log
+from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
 from twin.autoscaling.workload import made_rates
 from twin.contracts import Array, Environment, Policy, PyTree
 from twin.environment import environment
 
 PARAMS = "params.npz"
 TRAINING_DAYS, EPISODE = 30, 240
-KINDS = ("teacher", "students", "students_discrete")
-STUDENTS = {"students": StudentConfig(), "students_discrete": StudentConfig(discrete=True)}
+STUDENTS = {
+    "students": StudentConfig(),
+    "students_discrete": StudentConfig(discrete=True),
+    "clone": StudentConfig(discrete=True),
+}
+"""The clone learns from the log what the others learn from the teacher, and draws from its choices as the log does."""
+KINDS = ("teacher", *STUDENTS)
 
 
-def training_environment(preset: str, folder: Path, archive: Path) -> Environment:
-    """The twin as a system to train in."""
-    twin, app = load_application_twin(folder), application(preset)
-    config, limits = scaling_config(app, twin.interval_s), limits_of(app)
-    begin = typical_grants(read_scaling_log(Archive(archive), deployments=twin.deployments))
+class School(NamedTuple):
+    """Where learning takes place."""
+
+    system: Environment  # the twin
+    scaling: AutoscalingConfig
+    limits: GrantLimits
+    log: ScalingLog
+    teacher: TeacherConfig
+    num_seeds: int
+
+
+def school_of(
+    preset: str, products: Mapping[str, Path], archive: str, num_seeds: int, updates: int
+) -> School:
+    """The twin as a system to train in, and its log."""
+    twin, app = load_application_twin(products["twin"]), application(preset)
+    scaling, limits = scaling_config(app, twin.interval_s), limits_of(app)
+    log = read_scaling_log(Archive(products["archive"] / archive), deployments=twin.deployments)
     rates = made_rates(twin.load, TRAINING_DAYS, 2)
-    response = twin_response(twin.laws, config, limits, rates, EPISODE, begin)
-    return environment(autoscaling_problem(config, limits, cost_under_slo()), response)
+    response = twin_response(twin.laws, scaling, limits, rates, EPISODE, typical_grants(log))
+    system = environment(autoscaling_problem(scaling, limits, cost_under_slo()), response)
+    return School(system, scaling, limits, log, TeacherConfig(updates=updates), num_seeds)
 
 
-def learning_steps(
-    preset: str, archive: str, num_seeds: int, updates: int, names: tuple[str, ...]
-) -> list[Step]:
-    """Steps that train what is asked for: the teachers, and students after them."""
-    wanted = [kind for kind in KINDS if not names or kind in names]
-    if not wanted:
-        return []
-    settings = {"preset": preset, "num_seeds": num_seeds, "updates": updates}
-    config = TeacherConfig(updates=updates)
+def learning_step(preset: str, kind: str, archive: str, num_seeds: int, updates: int) -> Step:
+    """The step that trains a kind, once for every seed."""
 
-    def build_teachers(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
-        system = training_environment(preset, inputs["twin"], inputs["archive"] / archive)
-        actors, rewards = [], []
-        with progress.stage("teacher", unit="seeds") as stage:
+    def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
+        school = school_of(preset, inputs, archive, num_seeds, updates)
+        teachers = _load(inputs, "teacher", school) if "teacher" in inputs else None
+        found = []
+        with progress.stage(kind, unit="seeds") as stage:
             for seed in range(num_seeds):
-                actor, info = train_teacher(jax.random.key(seed), system, config)
-                actors.append(actor)
-                rewards.append([float(one) for one in info.reward])
+                teacher = jax.tree.map(lambda leaf, seed=seed: leaf[seed], teachers)
+                found.append(learn(jax.random.key(seed), kind, school, teacher))
                 stage(seed + 1.0, float(num_seeds))
-        save_arrays(out / PARAMS, stacked(actors))
-        return {"reward": rewards}
+        save_arrays(out / PARAMS, jax.tree.map(lambda *leaves: jnp.stack(leaves), *found))
+        return {}
 
-    def build_students(kind: str) -> Callable[[Path, Mapping[str, Path], Progress], Mapping[str, Any]]:
-        def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
-            system = training_environment(preset, inputs["twin"], inputs["archive"] / archive)
-            scaling = scaling_config(application(preset))
-            actors = load_arrays(inputs["teacher"] / PARAMS, teachers_like(system, config, num_seeds))
-            found = []
-            with progress.stage(kind, unit="seeds") as stage:
-                for seed in range(num_seeds):
-                    teacher = teacher_policy(
-                        system, jax.tree.map(lambda leaf, seed=seed: leaf[seed], actors), config
-                    )
-                    found.append(teach(jax.random.key(seed), system, scaling, teacher, STUDENTS[kind]).params)
-                    stage(seed + 1.0, float(num_seeds))
-            save_arrays(out / PARAMS, stacked(found))
-            return {}
+    before = ("archive", "twin", "teacher") if kind.startswith("students") else ("archive", "twin")
+    settings = {"preset": preset, "num_seeds": num_seeds, "updates": updates}
+    return Step(kind, "autoscaling-policy", build, inputs=before, config=settings)
 
-        return build
 
-    steps = [
-        Step("teacher", "autoscaling-policy", build_teachers, inputs=("archive", "twin"), config=settings)
-    ]
-    steps += [
-        Step(
-            kind,
-            "autoscaling-policy",
-            build_students(kind),
-            inputs=("archive", "twin", "teacher"),
-            config=settings,
-        )
-        for kind in wanted
-        if kind in STUDENTS
-    ]
-    return steps
+def learn(key: Array, kind: str, school: School, teacher: PyTree) -> PyTree:
+    """Parameters of one policy of a kind."""
+    if kind == "teacher":
+        return train_teacher(key, school.system, school.teacher)[0]
+    if kind == "clone":
+        moments = logged_moments(school.scaling, school.log)
+        seen = observe(school.scaling, school.limits, moments.state)
+        lessons = lessons_of(seen, moments.action, legal_steps(school.scaling, moments.state.grants))
+        return train_students(key, lessons, STUDENTS[kind]).params
+    policy = teacher_policy(school.system, teacher, school.teacher)
+    return teach(key, school.system, school.scaling, policy, STUDENTS[kind]).params
 
 
 def learned_autoscaler(
     preset: str, kind: str, products: Mapping[str, Path], archive: str, num_seeds: int, updates: int
 ) -> Autoscaler:
     """A trained kind as an autoscaler whose first streams are the first seed's, and so on."""
-    system = training_environment(preset, products["twin"], products["archive"] / archive)
-    config, limits = scaling_config(application(preset)), limits_of(application(preset))
-    teacher = TeacherConfig(updates=updates)
-    if kind == "teacher":
-        params = load_arrays(products[kind] / PARAMS, teachers_like(system, teacher, num_seeds))
-        return learned(config, limits, by_seed(params, lambda one: teacher_policy(system, one, teacher)))
-    params = load_arrays(products[kind] / PARAMS, students_like(system, STUDENTS[kind], num_seeds))
-    return learned(config, limits, by_seed(params, lambda one: student_policy(one, STUDENTS[kind])))
+    school = school_of(preset, products, archive, num_seeds, updates)
+
+    def policy_of(params: PyTree) -> Policy:
+        if kind == "teacher":
+            return teacher_policy(school.system, params, school.teacher)
+        return student_policy(params, STUDENTS[kind], sampled=kind == "clone")
+
+    return learned(school.scaling, school.limits, by_seed(_load(products, kind, school), policy_of))
 
 
 def by_seed(params: PyTree, policy_of: Callable[[PyTree], Policy]) -> Policy:
@@ -134,22 +139,14 @@ def by_seed(params: PyTree, policy_of: Callable[[PyTree], Policy]) -> Policy:
     return decide
 
 
-def stacked(trees: list[PyTree]) -> PyTree:
-    """Trees as one, leaves [trees, ...]."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-def teachers_like(system: Environment, config: TeacherConfig, num_seeds: int) -> PyTree:
-    """Shapes of the parameters of several teachers."""
-    algorithm = td3(example_of(system), config.td3)
-    actor = jax.eval_shape(algorithm.init, jax.random.key(0)).params.actor
-    return jax.tree.map(lambda leaf: jnp.zeros((num_seeds, *leaf.shape), leaf.dtype), actor)
-
-
-def students_like(system: Environment, config: StudentConfig, num_seeds: int) -> PyTree:
-    """Shapes of the parameters of several seeds' students."""
-    local = example_of(system).observation.local
-    number = local.shape[1]
-    lessons = Lessons(jnp.zeros((local.shape[0], number, 1)), jnp.zeros((3, number, 1)))
-    params = jax.eval_shape(lambda key: train_students(key, lessons, config), jax.random.key(0)).params
-    return jax.tree.map(lambda leaf: jnp.zeros((num_seeds, *leaf.shape), leaf.dtype), params)
+def _load(products: Mapping[str, Path], kind: str, school: School) -> PyTree:
+    """Parameters of all seeds of a kind, leaves [seeds, ...]."""
+    example, key = example_of(school.system), jax.random.key(0)
+    if kind == "teacher":
+        like = jax.eval_shape(td3(example, school.teacher.td3).init, key).params.actor
+    else:
+        features, number = example.observation.local.shape
+        lessons = Lessons(jnp.zeros((features, number, 1)), jnp.zeros((3, number, 1)))
+        like = jax.eval_shape(lambda key: train_students(key, lessons, STUDENTS[kind]), key).params
+    like = jax.tree.map(lambda leaf: np.zeros((school.num_seeds, *leaf.shape), leaf.dtype), like)
+    return load_arrays(products[kind] / PARAMS, like)

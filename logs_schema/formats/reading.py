@@ -87,7 +87,7 @@ class Lines(NamedTuple):
         source: Name of the file.
         num_lines: All lines of the file.
         num_blank: Those with nothing but white space.
-        num_comments: Comments, headers, and lines that describe machines.
+        num_comments: Comments, headers, lines that describe machines, and lines that derived rows are made of.
     """
 
     source: str

@@ -119,16 +119,17 @@ def train_students(key: Array, lessons: Lessons, config: StudentConfig | None = 
     return Students(*descend(params, lessons))
 
 
-def student_policy(params: PyTree, config: StudentConfig | None = None) -> Policy:
-    """What the students decide together, each from its own observation."""
+def student_policy(params: PyTree, config: StudentConfig | None = None, *, sampled: bool = False) -> Policy:
+    """What the students decide together, each from its own observation; discrete ones may draw from their choices."""
     config = config or StudentConfig()
     network = _network(config)
 
-    def decide(_key: Array, observation: Seen, legal: ScalingAction) -> ScalingAction:
+    def decide(key: Array, observation: Seen, legal: ScalingAction) -> ScalingAction:
         outputs = _outputs(network, params, observation.local)
         if config.discrete:
             logits = outputs.reshape(NUM_NUMBERS, NUM_CHOICES, *outputs.shape[1:])
-            place = jnp.argmax(logits, axis=1).astype(jnp.float32) - 1.0
+            choice = jax.random.categorical(key, logits, axis=1) if sampled else jnp.argmax(logits, axis=1)
+            place = choice.astype(jnp.float32) - 1.0
         else:
             place = jnp.tanh(outputs)
         return ScalingAction(*(one * entry.high for one, entry in zip(place, legal, strict=True)))

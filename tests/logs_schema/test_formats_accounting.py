@@ -57,6 +57,8 @@ SAMPLES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], Mapping[str, 
     "alibaba2018": ("Task_1.csv", (), (TASK, TASK.replace("Terminated", "Running")), {}),
     "native": ("requests.csv", (NATIVE_HEADER,), NATIVE_ROWS, {}),
 }
+GATHERING = ("metrics_csv", "prometheus")
+"""Formats whose rows are gathered from several lines: `test_formats_metrics` holds their accounts."""
 HOSTILE = (
     "",
     " ",
@@ -139,7 +141,7 @@ def proved(report: ImportReport, files: Mapping[str, list[str]], *, by_line: boo
 
 
 def test_every_format_has_a_sample() -> None:
-    assert sorted(SAMPLES) == format_names() == sorted(formats.__all__)
+    assert sorted({*SAMPLES, *GATHERING}) == format_names() == sorted(formats.__all__)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

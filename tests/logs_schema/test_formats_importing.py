@@ -29,7 +29,9 @@ SAMPLES = {
 
 
 def test_the_registry_is_what_the_package_exports():
-    assert format_names() == ["alibaba2018", "lumos", "native", "openb", "philly", "swf", "wagap"]
+    assert format_names() == [
+        "alibaba2018", "lumos", "metrics_csv", "native", "openb", "philly", "prometheus", "swf", "wagap"
+    ]  # fmt: skip
     for name in format_names():
         module = find_format(name)
         assert module in [getattr(formats, exported) for exported in formats.__all__]
@@ -67,7 +69,7 @@ def test_a_broken_first_row_goes_to_quarantine_not_to_an_error(tmp_path, name):
 
 
 def test_unknown_formats_list_the_known_ones(tmp_path):
-    with pytest.raises(FormatError, match="alibaba2018, lumos, native, openb, philly, swf, wagap"):
+    with pytest.raises(FormatError, match=r"alibaba2018, lumos, metrics_csv, .*, swf, wagap"):
         import_log("sfw", [tmp_path], tmp_path / "archive")
 
 

@@ -1,4 +1,4 @@
-"""A twin of an application as files: laws and load as arrays, what they mean as JSON."""
+"""A twin of an application as files: laws and load as arrays, what they mean as JSON; beside it the log it is of."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from logs_schema.errors import ProductError
 from twin.arrays import load_arrays, save_arrays
 from twin.autoscaling.fitting import ScalingCoverage
 from twin.autoscaling.laws import Laws
+from twin.autoscaling.scaling_log import DEPLOYMENT_COLUMNS, GATEWAY_COLUMNS, ScalingLog
 from twin.autoscaling.workload import LoadModel
 
 ARRAYS, MEANING = "application.npz", "application.json"
@@ -52,3 +53,24 @@ def load_application_twin(folder: Path) -> ApplicationTwin:
     like = {"laws": laws, "load": load, "coverage": coverage}
     found = load_arrays(folder / ARRAYS, like, growing=("laws", "load"))
     return ApplicationTwin(tuple(meaning["deployments"]), meaning["interval_s"], **found)
+
+
+LOG = "log.npz"
+
+
+def save_log(folder: Path, log: ScalingLog) -> None:
+    """Writes the log of a twin's training days beside the twin, which names its deployments."""
+    save_arrays(folder / LOG, {"time_s": log.time_s, "columns": log.columns, "gateway": log.gateway})
+
+
+def load_log(folder: Path) -> ScalingLog:
+    """Reads the log beside a twin."""
+    twin = load_application_twin(folder)
+    number = len(twin.deployments)
+    like = {
+        "time_s": np.zeros(0),
+        "columns": {name: np.zeros((0, number)) for name in DEPLOYMENT_COLUMNS},
+        "gateway": {name: np.zeros(0) for name in GATEWAY_COLUMNS},
+    }
+    found = load_arrays(folder / LOG, like, growing=("time_s", "columns", "gateway"))
+    return ScalingLog(twin.deployments, twin.interval_s, **found)

@@ -22,11 +22,11 @@ TABLE = "deployment_samples"
 DAY_S = 86400.0
 CENSORED_FAILURES = 0.02
 CENSORED_USE = 0.95
-_DEPLOYMENT_COLUMNS = (
+DEPLOYMENT_COLUMNS = (
     "cpu_cores", "memory_gib", "num_replicas", "ready_replicas", "cpu_cores_used", "memory_gib_used",
     "request_rate_per_s", "response_s", "num_failures",
 )  # fmt: skip
-_GATEWAY_COLUMNS = ("request_rate_per_s", "response_s", "response_p95_s", "response_p99_s", "num_failures")
+GATEWAY_COLUMNS = ("request_rate_per_s", "response_s", "response_p95_s", "response_p99_s", "num_failures")
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def read_scaling_log(
         values[row[chosen] - first_row, np.maximum(column[chosen], 0)] = _numbers(table[name])[chosen]
         return values
 
-    columns = {name: dense(name, of_deployment, len(deployments)) for name in _DEPLOYMENT_COLUMNS}
-    gateway = {name: dense(name, is_gateway, 1)[:, 0] for name in _GATEWAY_COLUMNS}
+    columns = {name: dense(name, of_deployment, len(deployments)) for name in DEPLOYMENT_COLUMNS}
+    gateway = {name: dense(name, is_gateway, 1)[:, 0] for name in GATEWAY_COLUMNS}
     if np.isnan(columns["ready_replicas"]).all():
         columns["ready_replicas"] = columns["num_replicas"].copy()
     _refuse_unknown(archive, deployments, columns)

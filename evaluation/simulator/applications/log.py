@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
-from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
-from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, horizontal_pod
+from evaluation.autoscalers.autoscaler import Played, follow
+from evaluation.autoscalers.horizontal_pod import horizontal_pod
+from evaluation.autoscalers.operated import operated
 from evaluation.simulator.applications.application import Application
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
@@ -25,11 +26,10 @@ from logs_schema.columns import INSTANT
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.tables import GATEWAY
-from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.rewards import cost_under_slo
-from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import Grants, quantile_s
-from twin.contracts import Array, PyTree
+from twin.autoscaling.types import quantile_s
+from twin.contracts import Array
 
 DAY_S = 86400
 WARM_UP_S = 1800
@@ -145,28 +145,6 @@ def _days(
         return follow(key, response, config, limits, autoscaler, cost_under_slo(), steps, (num_days,))
 
     return jax.tree.map(lambda leaf: np.asarray(leaf)[warm_up:], play(jax.random.key(seed)))
-
-
-def operated(
-    config: AutoscalingConfig, limits: GrantLimits, num_deployments: int, num_days: int, seed: int
-) -> Autoscaler:
-    """The pod autoscaler in the hands of an operator: [deployments, days] settings, and hands on the replicas."""
-    random = np.random.default_rng([seed, 0x0B5E])
-    shape = (num_deployments, num_days)
-    target = jnp.asarray(random.uniform(0.45, 0.85, shape), jnp.float32)
-    cores = jnp.asarray(random.choice([0.25, 0.5, 0.75, 1.0], shape, p=[0.1, 0.6, 0.15, 0.15]), jnp.float32)
-    rule = horizontal_pod(config, limits, PodAutoscalerConfig(target=target))
-
-    def decide(key: Array, memory: PyTree, state: ScalingState) -> tuple[PyTree, Grants]:
-        memory, wanted = rule.decide(key, memory, state)
-        key_hand, key_change = jax.random.split(key)
-        by_hand = jax.random.uniform(key_hand, wanted.replicas.shape) < 0.01
-        change = jax.random.randint(key_change, wanted.replicas.shape, -2, 4).astype(jnp.float32)
-        replicas = wanted.replicas + jnp.where(by_hand, change, 0.0)
-        replicas = jnp.clip(replicas, 1.0, limits.max_replicas[:, None])
-        return memory, wanted._replace(replicas=replicas, cpu_cores=cores)
-
-    return Autoscaler(rule.init, decide)
 
 
 def samples_table(

@@ -1,0 +1,1 @@
+"""The autoscaling problem for the commands: what each deployment of an application is granted."""

@@ -1,0 +1,169 @@
+"""How far the twin of an application may be believed: held-out days, lived again with the grants that they had.
+
+Load comes from outside, and grants are what the log says, so the twin has to say how fast the application answered and
+what it used. Members play side by side; every line is a share of what was measured, with an interval over days.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
+from evaluation.certify.certificate import Certificate, certificate_of
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.lines import about_zero
+from evaluation.comparison.bootstrap import Statistic
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from twin.autoscaling.answers import twin_response
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.fitting import rho_of
+from twin.autoscaling.persistence import ApplicationTwin
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.scaling_log import DAY_S, ScalingLog, read_scaling_log
+from twin.autoscaling.state import ScalingState
+from twin.autoscaling.types import Grants, quantile_s
+from twin.contracts import Array
+
+ABOUT = {
+    "answers": "What users saw on held-out days under the grants of the log, in the twin over the log, less one.",
+    "use": "Cores in use on held-out days, in the twin over the log, less one, by deployment.",
+    "coverage": "Share of held-out intervals whose load or grants lie beyond those of the training days.",
+}
+
+
+class LivedAgain(NamedTuple):
+    """Held-out intervals in the twin, means over members; leaves [intervals, ...]."""
+
+    mean_s: np.ndarray
+    p95_s: np.ndarray
+    cores_used: np.ndarray  # [intervals, deployments], in all replicas
+
+
+def as_logged(grants: Grants) -> Autoscaler:
+    """Whoever wrote a log: grants [intervals, deployments], one after the other."""
+    length = grants.replicas.shape[0]
+
+    def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
+        now = jax.tree.map(lambda leaf: leaf[jnp.minimum(memory, length - 1)], grants)
+        like = state.grants.replicas
+        return memory + 1, Grants(*(jnp.broadcast_to(leaf[:, None], like.shape) for leaf in now))
+
+    return Autoscaler(lambda _grants: jnp.int32(0), decide)
+
+
+def lived_again(twin: ApplicationTwin, log: ScalingLog) -> LivedAgain:
+    """The intervals of a log in the twin, under the grants of the log."""
+    members = np.asarray(twin.laws.work_s).shape[0]
+    asked = _without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
+    granted = [_without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
+    granted[1] = np.where(np.isfinite(granted[1]), granted[1], 1e3)  # memory that nobody tells is enough
+    grants = Grants(*(jnp.asarray(one, jnp.float32) for one in granted))
+    number, length = len(twin.deployments), len(asked)
+    free = GrantLimits(*(jnp.full(number, value) for value in (0.0, 1e3, 0.0, 1e6, 0.0, 1e4)))
+    config = AutoscalingConfig(interval_s=twin.interval_s, window=2)
+    first = jax.tree.map(lambda leaf: leaf[0], grants)
+    rates = np.concatenate([asked[:1], asked])  # the first interval is the one before
+    starts = np.zeros(members, int)
+    response = twin_response(twin.laws, config, free, rates, length, first, starts=starts)
+
+    @jax.jit
+    def play(key: Array) -> Played:
+        return follow(key, response, config, free, as_logged(grants), cost_under_slo(), length, (members,))
+
+    played = play(jax.random.key(0))
+    latency = jnp.moveaxis(played.gateway.latency, 1, 0)
+    used = played.measured.cpu_cores_used * played.measured.ready
+    return LivedAgain(
+        np.asarray(played.gateway.response_s).mean(axis=-1),
+        np.asarray(quantile_s(latency, 0.95)).mean(axis=-1),
+        np.asarray(used).mean(axis=-1),
+    )
+
+
+def certify(
+    twin: ApplicationTwin,
+    archive: Archive,
+    train_days: Sequence[dt.date],
+    days: Sequence[dt.date],
+    config: CertifyConfig,
+    twin_hash: str,
+) -> Certificate:
+    """Holds a twin against held-out days.
+
+    Raises:
+        ConfigError: There are no held-out days.
+    """
+    if not days:
+        raise ConfigError(
+            "there is no day after the training days to hold the twin against", where=str(archive.path),
+            allowed="one day or more with deployment_samples", advice="give a longer log, or fit on fewer days",
+        )  # fmt: skip
+    log = read_scaling_log(archive, days, twin.deployments)
+    found, limit = lived_again(twin, log), config.thresholds.run_bias_by_node
+    day = np.unique((log.time_s // DAY_S).astype(int), return_inverse=True)[1]
+    num_days = int(day.max()) + 1
+    usable = ~log.censored
+    measured = {
+        "mean response": (found.mean_s, log.gateway["response_s"]),
+        "95 % quantile of the response": (found.p95_s, log.gateway["response_p95_s"]),
+    }
+    used = log.columns["cpu_cores_used"] * log.columns["ready_replicas"]
+    lines = [
+        about_zero("answers", f"{name}, off by", "share", _ratio(day, mine, logged, usable), num_days, limit,
+                   config.intervals(), deciding=True)
+        for name, (mine, logged) in measured.items() if np.isfinite(logged).any()
+    ]  # fmt: skip
+    lines += [
+        about_zero("use", f"cores of {name}, off by", "share",
+                   _ratio(day, found.cores_used[:, one], used[:, one], usable), num_days, limit, config.intervals())
+        for one, name in enumerate(twin.deployments)
+    ]  # fmt: skip
+    beyond = _beyond(twin, log)
+    lines.append(
+        about_zero("coverage", "intervals beyond the training days", "share",
+                   _ratio(day, 1.0 + beyond, np.ones(len(beyond)), np.ones(len(beyond), bool)), num_days,
+                   config.thresholds.coverage, config.intervals(), one_sided=True)
+    )  # fmt: skip
+    notes = [f"{np.mean(~usable):.1%} of the held-out intervals were short of capacity and are left out."]
+    return certificate_of(
+        lines, ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash, train_days=train_days, days=days,
+        num_requests=int(np.nansum(log.gateway["request_rate_per_s"]) * log.interval_s), notes=notes,
+    )  # fmt: skip
+
+
+def _beyond(twin: ApplicationTwin, log: ScalingLog) -> np.ndarray:
+    """[intervals] 1 where some deployment was loaded or granted beyond the training days, else 0."""
+    laws, seen = twin.laws, twin.coverage
+    rho = rho_of(log, np.asarray(laws.work_s).mean(axis=0), np.asarray(laws.most_cores).mean(axis=0))
+    cores, replicas = log.columns["cpu_cores"], log.columns["num_replicas"]
+    with np.errstate(invalid="ignore"):
+        outside = (rho > seen.most_rho * 1.02) | (cores > seen.most_cores) | (cores < seen.least_cores)
+        return np.any(outside | (replicas > seen.most_replicas), axis=1).astype(float)
+
+
+def _without_gaps(values: np.ndarray) -> np.ndarray:
+    """Columns [rows, ...] with gaps filled by what stood before them (after them, at the beginning)."""
+    filled = values.copy()
+    for column in filled.T:
+        known = np.flatnonzero(np.isfinite(column))
+        if len(known):
+            place = np.clip(np.searchsorted(known, np.arange(len(column)), side="right") - 1, 0, None)
+            column[:] = column[known[place]]
+    return filled
+
+
+def _ratio(day: np.ndarray, mine: np.ndarray, logged: np.ndarray, usable: np.ndarray) -> Statistic:
+    """Sum over sum, less one, as a function of the days' weights."""
+    where = usable & np.isfinite(mine) & np.isfinite(logged)
+    above, below = (np.bincount(day, np.where(where, one, 0.0)) for one in (mine, logged))
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (weights @ above) / (weights @ below) - 1.0
+
+    return statistic

@@ -1,0 +1,39 @@
+"""Table [scale] of a configuration: what operators promise, and how to train."""
+
+from dataclasses import dataclass
+
+from logs_schema.errors import ConfigError
+
+SCALE_CODE = 1
+"""Raised when code changes what is learned of applications."""
+
+
+@dataclass(frozen=True)
+class ScaleConfig:
+    """What to learn of an application.
+
+    Attributes:
+        slo_s: Response time promised to 95 % of the requests; what the log kept in nine of ten intervals if None.
+        violation_weight: Price of a broken promise in cores, see `twin.autoscaling.rewards.cost_under_slo`.
+        replicas_beyond: Most replicas, as a multiple of the most that the log has seen.
+        updates: Trajectories that a teacher learns from; 0 leaves learning out, rules alone are calibrated.
+        trial_episodes: Episodes in the twin in which candidates are compared.
+        trial_steps: Intervals of each.
+    """
+
+    slo_s: float | None = None
+    violation_weight: float = 10.0
+    replicas_beyond: float = 1.5
+    updates: int = 150
+    trial_episodes: int = 10
+    trial_steps: int = 480
+
+    def __post_init__(self) -> None:
+        if self.slo_s is not None and self.slo_s <= 0.0:
+            raise ConfigError(f"slo_s = {self.slo_s:g}", where="[scale]", allowed="more than 0 s")
+        wrong = self.violation_weight < 0 or self.replicas_beyond < 1 or self.updates < 0
+        if wrong or min(self.trial_episodes, self.trial_steps) < 1:
+            raise ConfigError(
+                "a weight, factor, number of updates or trials that cannot be", where="[scale]",
+                allowed="violation_weight 0 or more, replicas_beyond 1 or more, updates 0 or more, trials 1 or more",
+            )  # fmt: skip

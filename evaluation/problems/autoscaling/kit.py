@@ -1,0 +1,210 @@
+"""The autoscaling problem's kit: what each deployment of an application is granted, interval by interval.
+
+Fitting, certificates and training are here. Comparing on days of a real log and exporting are not: they raise an error
+that says so. `schedtwin reproduce drpc` compares in the truth of simulated applications.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.persistence import KIND as CERTIFICATE
+from evaluation.certify.persistence import certification_in
+from evaluation.comparison.comparison import Comparison
+from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.autoscaling.certifying import certify
+from evaluation.problems.autoscaling.config import SCALE_CODE, ScaleConfig
+from evaluation.problems.autoscaling.training import build_policy
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from twin.autoscaling.fitting import coverage_of, fit_laws
+from twin.autoscaling.persistence import (
+    ApplicationTwin,
+    load_application_twin,
+    load_log,
+    save_application_twin,
+    save_log,
+)
+from twin.autoscaling.scaling_log import TABLE, read_scaling_log
+from twin.autoscaling.workload import fit_load
+from twin.problems import KEY
+
+NAME = "autoscaling"
+HELD_OUT = 5
+"""One day of so many at the end of a log is kept for its certificate, where nobody names the training days."""
+
+
+def lacking(archive: Archive) -> str:
+    """Why a log holds nothing to scale, in words; empty where it does."""
+    return "" if archive.num_rows(TABLE) else f"the archive has no {TABLE}"
+
+
+def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
+    """The configuration as it is; ConfigError where it names a pool."""
+    if options.pool is not None or options.processors is not None:
+        raise ConfigError(
+            "an application has no pool", where="--pool, --processors", allowed="no such option",
+            advice="they belong to the problem 'ordering'",
+        )  # fmt: skip
+    return config
+
+
+def train_days_of(archive: Archive, days: DaysConfig) -> list[dt.date]:
+    """The training days: those asked for, else all but the last fifth."""
+    present = archive.days(TABLE)
+    if days.first_day is None and days.last_day is None and days.num_days is None:
+        return present[: max(len(present) - max(len(present) // HELD_OUT, 1), 1)]
+    last = days.last_day or present[-1]
+    first = days.first_day or (last - dt.timedelta(days=days.num_days - 1) if days.num_days else present[0])
+    chosen = [day for day in present if first <= day <= last]
+    if not chosen:
+        raise ConfigError(
+            f"the log has no samples from {first} to {last}", where="[days]",
+            allowed=f"days from {present[0]} to {present[-1]}",
+        )  # fmt: skip
+    return chosen
+
+
+def fit_plan(config: RunConfig) -> StepPlan:
+    """Learns the laws of the application and its load from the training days."""
+
+    def build(out: Path, inputs: Inputs, _progress: Progress) -> Facts:
+        archive = Archive(inputs["archive"])
+        days = train_days_of(archive, config.days)
+        log = read_scaling_log(archive, days)
+        laws = fit_laws(log)
+        twin = ApplicationTwin(log.deployments, log.interval_s, laws, fit_load(log), coverage_of(log, laws))
+        save_application_twin(out, twin)
+        save_log(out, log)
+        return {
+            KEY: NAME,
+            "deployments": list(log.deployments),
+            "interval_s": log.interval_s,
+            "train_days": [day.isoformat() for day in days],
+            "train_days_hash": archive.days_hash(TABLE, days),
+            "num_intervals": len(log.time_s),
+            "censored": float(np.mean(log.censored)),
+        }
+
+    return StepPlan("twin", build, {"problem": NAME, "days": config.days}, config.seed, SCALE_CODE)
+
+
+def train_plan(config: RunConfig) -> StepPlan:
+    """Calibrates rules and trains a teacher and its students in the twin, for each seed."""
+    scale, seeds = config.scale or ScaleConfig(), tuple(config.train.seeds)
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        twin, facts = load_application_twin(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
+        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        found = build_policy(out, twin, load_log(inputs["twin"]), scale, seeds, progress)
+        return {KEY: NAME, "train_days": facts["train_days"], **found, **known}
+
+    return StepPlan("policy", build, {"scale": scale, "seeds": seeds}, config.seed, SCALE_CODE)
+
+
+def compare_plan(_config: RunConfig, _title: str, _policies: Mapping[str, UserPolicy]) -> StepPlan:
+    """ConfigError: policies of an application are compared in the truth of simulated ones alone."""
+    raise ConfigError(
+        "autoscalers are not compared on the days of a log yet", where="schedtwin compare",
+        allowed="the problems placement and ordering",
+        advice="schedtwin reproduce drpc compares them in the truth of a simulated application",
+    )  # fmt: skip
+
+
+def export(_out: Path, _policy: Path, _options: ExportOptions) -> Facts:
+    """ConfigError: there is no bundle of an autoscaler yet."""
+    raise ConfigError(
+        "an autoscaler cannot be exported yet", where="schedtwin export",
+        allowed="policies of the problems placement and ordering",
+        advice="the policy's folder holds the parameters of teacher and students (policies-SEED.npz)",
+    )  # fmt: skip
+
+
+def certifier(twin_path: Path, population: Path | None) -> Certifier:
+    """How a twin of an application is certified: on the days after training, where none are named."""
+    if population is not None:
+        raise ConfigError("an application has no population of agents", where=str(population))
+    manifest, twin = read_manifest(twin_path, "twin"), load_application_twin(twin_path)
+    train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
+
+    def make(
+        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
+    ) -> Certificate:
+        later = [day for day in archive.days(TABLE) if day > train_days[-1]] if days is None else list(days)
+        return certify(twin, archive, train_days, later, config, manifest.content_hash)
+
+    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
+        return certificate_of(
+            [], {}, {}, config, twin=manifest.content_hash, archive=archive.content_hash, train_days=train_days,
+            refusal=refusal_in_words(error),
+        )  # fmt: skip
+
+    return Certifier(make, refused)
+
+
+def refuse_other_application(archive: Archive, twin: Path) -> None:
+    """ConfigError where the archive lacks deployments of the twin."""
+    known = read_manifest(twin, "twin").extra["deployments"]
+    there = set(archive.read(TABLE, columns=["deployment"])["deployment"].to_pylist())
+    if missing := [name for name in known if name not in there]:
+        raise ConfigError(
+            f"the archive does not know {', '.join(missing)}", where=str(archive.path),
+            allowed="a log of the application that the twin is of", advice="fit a twin on this archive",
+        )  # fmt: skip
+
+
+def fitted(facts: Facts) -> list[str]:
+    """What a person is told of a fit."""
+    return [
+        f"{len(facts['deployments'])} deployments learned from {facts['num_intervals']:,} intervals of "
+        f"{facts['interval_s']:g} s; {facts['censored']:.1%} were short of capacity and are left out"
+    ]
+
+
+def trained(facts: Facts) -> list[str]:
+    """What a person is told of training."""
+    source = (
+        ""
+        if facts["objective_is_given"]
+        else ", which the log kept in nine of ten intervals ([scale] slo_s says)"
+    )
+    lines = [f"objective: 95 % of the requests within {facts['objective_s']:.3g} s{source}"]
+    for name, found in sorted(facts["tried"].items(), key=lambda pair: -pair[1]["reward"]):
+        lines.append(
+            f"{name}: reward {found['reward']:.2f}, {found['cpu_cores']:.1f} cores, mean response "
+            f"{found['mean_response_s']:.3f} s in the twin"
+        )
+    return [*lines, f"recommended: {facts['recommended']}"]
+
+
+def compared(_comparison: Comparison) -> list[str]:
+    """Nothing besides the table."""
+    return []
+
+
+AUTOSCALING_KIT = Kit(
+    name=NAME,
+    decides="what each deployment of an application is granted",
+    needs="deployment_samples: rate, response time and use of every deployment, and of the gateway",
+    lacking=lacking,
+    claims=lambda config: config.scale is not None,
+    ranks_in_job=False,
+    configured=configured,
+    refuse_other_system=refuse_other_application,
+    fit=fit_plan,
+    train=train_plan,
+    compare=compare_plan,
+    export=export,
+    certifier=certifier,
+    fitted=fitted,
+    trained=trained,
+    compared=compared,
+)

@@ -1,0 +1,127 @@
+"""Policies for an application: rules calibrated in its twin, a teacher, its students; the best of them in the twin."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.autoscalers.autoscaler import Autoscaler, follow, learned
+from evaluation.autoscalers.published import autoscalers, typical_grants
+from evaluation.problems.autoscaling.config import ScaleConfig
+from logs_schema.progress import Progress
+from offline_rl.autoscaling.students import StudentConfig, student_policy
+from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
+from twin.arrays import save_arrays
+from twin.autoscaling.answers import twin_response
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.persistence import ApplicationTwin
+from twin.autoscaling.problem import autoscaling_problem
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.scaling_log import ScalingLog
+from twin.autoscaling.workload import made_rates
+from twin.contracts import Array, PyTree
+from twin.environment import environment
+
+KEPT_SHARE = 0.9
+RULES = ("hpa", "hpa_calibrated", "rate_target", "lookahead")
+STUDENTS = {"students": StudentConfig(), "students_discrete": StudentConfig(discrete=True)}
+TRAINING_SEED, TRIAL_SEED, DAYS, EPISODE = 11, 12, 30, 240
+
+
+class ScalingTask(NamedTuple):
+    """What is decided about, and what counts."""
+
+    scaling: AutoscalingConfig
+    limits: GrantLimits
+
+
+def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> ScalingTask:
+    """Objective and limits: what was asked for, and where the log has been."""
+    slo_s = config.slo_s or float(np.nanquantile(log.gateway["response_p95_s"], KEPT_SHARE))
+    scaling = AutoscalingConfig(interval_s=twin.interval_s, slo_s=slo_s, reach=(1.0, 1.0, 2.0))
+    seen, memory = twin.coverage, log.columns["memory_gib"]
+    ends = [np.nan_to_num(end(memory, axis=0), nan=1.0) for end in (np.nanmin, np.nanmax)]
+    most = np.ceil(seen.most_replicas * config.replicas_beyond)
+    leaves = (seen.least_cores, seen.most_cores, *ends, np.ones(len(most)), most)
+    return ScalingTask(scaling, GrantLimits(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves)))
+
+
+def build_policy(
+    out: Path,
+    twin: ApplicationTwin,
+    log: ScalingLog,
+    config: ScaleConfig,
+    seeds: Sequence[int],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Calibrates and trains what there is, tries all of it in fresh days of the twin; facts of the product."""
+    setting = setting_of(config, twin, log)
+    rates = made_rates(twin.load, DAYS, TRIAL_SEED)
+    starts = np.linspace(0, len(rates) - config.trial_steps - 2, config.trial_episodes).astype(int)
+    candidates: dict[str, Autoscaler] = {}
+    chosen: dict[str, Mapping[str, float]] = {}
+    with progress.stage("calibrate", unit="rules") as stage:
+        rules = autoscalers(*setting, twin, log, config.trial_episodes, RULES)
+        for done, (name, make) in enumerate(rules.items(), 1):
+            made = make()
+            candidates[name], chosen[name] = made.autoscaler, made.chosen
+            stage(float(done), float(len(rules)))
+    with progress.stage("train", unit="seeds") as stage:
+        for done, seed in enumerate(seeds if config.updates else (), 1):
+            policies = _learned(out, twin, log, setting, config, seed)
+            candidates |= {f"{name}-{seed}": one for name, one in policies.items()}
+            stage(float(done), float(len(seeds)))
+    tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
+    best = max(tried, key=lambda name: tried[name]["reward"])
+    return {
+        "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None, "tried": tried,
+        "chosen": chosen, "recommended": best, "seeds": list(seeds),
+    }  # fmt: skip
+
+
+def _learned(
+    out: Path, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, seed: int
+) -> dict[str, Autoscaler]:
+    """A teacher and its students, their parameters written beside."""
+    scaling, limits = setting
+    rates = made_rates(twin.load, DAYS, TRAINING_SEED)
+    response = twin_response(twin.laws, scaling, limits, rates, EPISODE, typical_grants(log))
+    system = environment(
+        autoscaling_problem(scaling, limits, cost_under_slo(config.violation_weight)), response
+    )
+    teacher_config, key = TeacherConfig(updates=config.updates), jax.random.key(seed)
+    params: dict[str, PyTree] = {"teacher": train_teacher(key, system, teacher_config)[0]}
+    teacher = teacher_policy(system, params["teacher"], teacher_config)
+    policies = {"teacher": learned(scaling, limits, teacher)}
+    for name, student in STUDENTS.items():
+        params[name] = teach(key, system, scaling, teacher, student).params
+        policies[name] = learned(scaling, limits, student_policy(params[name], student))
+    save_arrays(out / f"policies-{seed}.npz", params)
+    return policies
+
+
+def _tried(
+    autoscaler: Autoscaler, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig,
+    rates: np.ndarray, starts: np.ndarray,
+) -> dict[str, float]:  # fmt: skip
+    """Mean figures of an autoscaler in the twin."""
+    scaling, limits = setting
+    response = twin_response(
+        twin.laws, scaling, limits, rates, config.trial_steps, typical_grants(log), starts=starts
+    )
+    reward = cost_under_slo(config.violation_weight)
+
+    @jax.jit
+    def play(key: Array) -> dict[str, Array]:
+        played = follow(key, response, scaling, limits, autoscaler, reward, config.trial_steps, starts.shape)
+        cores = jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1)
+        return {
+            "reward": jnp.mean(jnp.sum(played.reward, axis=1)),
+            "cpu_cores": jnp.mean(cores),
+            "mean_response_s": jnp.mean(played.gateway.response_s),
+        }
+
+    return {name: float(value) for name, value in play(jax.random.key(5)).items()}

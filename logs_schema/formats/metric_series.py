@@ -1,0 +1,170 @@
+"""Series of metrics as rows of `deployment_samples`: what importers of monitoring data share.
+
+A series belongs to one column and one deployment (or the gateway) and is a mapping from instants to numbers. Units are
+named, never guessed; counters become rates (or increases, where the column counts), and where a counter falls it was
+reset: what it shows then has come since. Instants are taken to the grid of intervals, all by the same shift; those far
+off their place are rejected.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from logs_schema.errors import FormatError
+from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
+
+UNITS: Mapping[str, Mapping[str, float]] = {
+    "cores": {"cores": 1.0, "millicores": 1e-3},
+    "GiB": {
+        "GiB": 1.0, "MiB": 2.0**-10, "KiB": 2.0**-20, "bytes": 2.0**-30, "GB": 1e9 / 2**30, "MB": 1e6 / 2**30,
+    },
+    "s": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
+    "1/s": {"1/s": 1.0, "1/min": 1.0 / 60.0},
+    "1": {"1": 1.0},
+}  # fmt: skip
+"""Unit of a column -> units that a metric may have, and what one of them is in the column's."""
+OFF_GRID = "off_the_grid_of_intervals"
+NOT_A_NUMBER = "not_a_number"
+FARTHEST_OFF = 0.25
+"""Of an interval: samples farther from the grid are rejected."""
+NOT_METRICS = ("time", "interval_s", "deployment", "action_brownout")
+COLUMNS = tuple(column.name for column in DEPLOYMENT_SAMPLES.columns if column.name not in NOT_METRICS)
+
+
+@dataclass(frozen=True)
+class MetricSeries:
+    """How numbers become a column.
+
+    Attributes:
+        column: Of `deployment_samples`.
+        unit: Of the numbers; that of the column if empty.
+        scale: The numbers are multiplied by this as well: 0.01 for per cent, replicas for sums over them.
+        counter: Whether they count up from a start.
+        where: Where the metric was declared, for messages.
+    """
+
+    column: str
+    unit: str = ""
+    scale: float = 1.0
+    counter: bool = False
+    where: str = ""
+
+    def __post_init__(self) -> None:
+        if self.column not in COLUMNS:
+            raise FormatError(
+                f"there is no column {self.column!r} of metrics", where=self.where, allowed=", ".join(COLUMNS),
+                advice="name a column of deployment_samples",
+            )  # fmt: skip
+        allowed = self._units()
+        if self.unit and self.unit not in allowed:
+            raise FormatError(
+                f"{self.column} cannot be told in {self.unit!r}", where=self.where, allowed=", ".join(allowed),
+                advice="name the unit of the metric",
+            )  # fmt: skip
+
+    def _units(self) -> Mapping[str, float]:
+        return UNITS[DEPLOYMENT_SAMPLES.column(self.column).unit or "1"]
+
+    @property
+    def factor(self) -> float:
+        """What a number is multiplied by."""
+        return self.scale * (self._units()[self.unit] if self.unit else 1.0)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the column counts per interval, so that a counter's increase is meant, not its rate."""
+        return self.column.startswith("num_")
+
+
+@dataclass
+class Samples:
+    """Rows in the making: (interval, deployment) -> column -> number."""
+
+    interval_s: float
+    shift_s: float = 0.0
+    rows: dict[tuple[int, str], dict[str, float]] = field(default_factory=dict)
+
+    def off_grid(self, time_s: float) -> bool:
+        """Whether an instant stands too far from its place on the grid."""
+        place = (time_s - self.shift_s) / self.interval_s
+        return abs(place - round(place)) > FARTHEST_OFF
+
+    def add(
+        self, metric: MetricSeries, deployment: str, times_s: Iterable[float], numbers: Iterable[float]
+    ) -> None:
+        """Takes a series whose instants stand on the grid.
+
+        Raises:
+            FormatError: The column has a number for this deployment and interval already.
+        """
+        values = np.asarray(list(numbers), float) * metric.factor
+        places = np.round((np.asarray(list(times_s), float) - self.shift_s) / self.interval_s).astype(
+            np.int64
+        )
+        if metric.counter:
+            places, values = self._increases(metric, places, values)
+        for place, value in zip(places.tolist(), values.tolist(), strict=True):
+            if not np.isfinite(value):
+                continue
+            row = self.rows.setdefault((place, deployment), {})
+            if metric.column in row:
+                raise FormatError(
+                    f"two series tell {metric.column} of '{deployment}' at one instant", where=metric.where,
+                    allowed="one series a deployment", advice="aggregate in the query: sum by (deployment) (...)",
+                )  # fmt: skip
+            row[metric.column] = value
+
+    def _increases(
+        self, metric: MetricSeries, places: np.ndarray, values: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(places)
+        places, values = places[order], values[order]
+        step = np.diff(values)
+        step = np.where(step < 0.0, values[1:], step)  # reset
+        together = np.diff(places)
+        per_interval = step / np.maximum(together, 1)
+        return places[:-1], per_interval if metric.counts else per_interval / self.interval_s
+
+    def as_rows(self) -> list[dict[str, Any]]:
+        """The rows in order of time, all with the same columns."""
+        names = sorted({name for row in self.rows.values() for name in row})
+        whole = {"num_replicas", "num_failures", "action_replicas"}
+
+        def value(row: Mapping[str, float], name: str) -> float | int | None:
+            number = row.get(name)
+            return None if number is None else round(number) if name in whole else number
+
+        return [
+            {"time": place * self.interval_s, "interval_s": self.interval_s, "deployment": deployment}
+            | {name: value(row, name) for name in names}
+            for (place, deployment), row in sorted(self.rows.items())
+        ]
+
+
+def shift_of(times_s: np.ndarray, interval_s: float) -> float:
+    """By how much most instants stand behind the grid, in [-interval / 2, interval / 2]."""
+    if not len(times_s):
+        return 0.0
+    first_s = times_s[0]
+    around_s = (times_s - first_s + 0.5 * interval_s) % interval_s - 0.5 * interval_s
+    behind_s = first_s + float(np.median(around_s))
+    return float((behind_s + 0.5 * interval_s) % interval_s - 0.5 * interval_s)
+
+
+def interval_of(times_s: np.ndarray, where: str) -> float:
+    """The usual distance of instants, in whole seconds; FormatError where there is none."""
+    steps, counts = np.unique(np.round(np.diff(np.unique(times_s))), return_counts=True)
+    usual = float(steps[len(counts) - 1 - np.argmax(counts[::-1])]) if len(steps) else 0.0
+    if usual < 1.0:
+        raise FormatError(
+            "the length of an interval cannot be told", where=where, allowed="instants at least a second apart",
+            advice="name interval_s in the mapping",
+        )  # fmt: skip
+    return usual
+
+
+def deployment_named(name: str, gateway: str | None) -> str:
+    """The name under which a deployment is filed: `gateway` for the one that the mapping says is it."""
+    return GATEWAY if gateway is not None and name == gateway else name

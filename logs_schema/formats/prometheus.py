@@ -1,0 +1,162 @@
+"""Answers of Prometheus to range queries (JSON), one file a metric, with a mapping (TOML) beside them.
+
+    curl "$PROMETHEUS/api/v1/query_range?query=...&start=...&end=...&step=30s" > cpu.json
+
+Readings of the format:
+
+* Every file is one answer with a matrix; its metric is the one whose `source` is the file's name without `.json`.
+  Files that the mapping does not name are not read.
+* The label that the mapping names tells the deployment; series of the gateway need none.
+* A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight.
+  NaN is no number and leaves the field empty.
+* Rows are made of samples of several files, so they stand for no line; only samples that are rejected count as lines.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from logs_schema.errors import FormatError, first
+from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
+from logs_schema.formats.files import find_files
+from logs_schema.formats.mapping import SUFFIX, MappedMetric, MetricsMapping, read_mapping
+from logs_schema.formats.metric_series import (
+    NOT_A_NUMBER,
+    OFF_GRID,
+    Samples,
+    deployment_named,
+    interval_of,
+    shift_of,
+)
+from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Item, Lines, ReadingOptions, Reject, tabulate
+from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
+
+NAME = "prometheus"
+DESCRIPTION = "answers to Prometheus range queries (JSON), a file a metric, with a mapping (TOML)"
+EXPECTED = '{"status": "success", "data": {"resultType": "matrix", "result": [...]}} and a mapping (.toml)'
+
+
+def data_files(paths: Sequence[Path]) -> list[Path]:
+    """The answers that the mapping names."""
+    mapping = mapping_of(paths)
+    answers = {
+        path.name.removesuffix(".json"): path
+        for path in find_files(paths, (".json",))
+        if path.suffix == ".json"
+    }
+    named = [one.source for one in mapping.metrics]
+    if missing := [name for name in named if name not in answers]:
+        raise FormatError(
+            f"the mapping names answers that are not here: {first(missing)}", where=str(mapping.path),
+            allowed=", ".join(sorted(answers)) or "files ending in .json",
+            advice="name the files, or leave their metrics out of the mapping",
+        )  # fmt: skip
+    return [answers[name] for name in dict.fromkeys(named)]
+
+
+def inventory_files(paths: Sequence[Path]) -> list[Path]:
+    """The mapping, which the archive depends on as well."""
+    return [mapping_of(paths).path]
+
+
+def looks_like(lines: Sequence[str]) -> bool:
+    """Whether a file begins as an answer of Prometheus does."""
+    head = "".join(lines)[:2000].replace(" ", "")
+    return '"resultType":"matrix"' in head or head.startswith('{"status":"success"')
+
+
+def mapping_of(paths: Sequence[Path]) -> MetricsMapping:
+    """The one mapping among the files; FormatError where there is none, or several."""
+    folders = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, paths)]
+    mappings = [path for entries in folders for path in entries if path.suffix == SUFFIX]
+    if len(mappings) != 1:
+        raise FormatError(
+            "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
+            where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the metrics",
+            advice="see logs_schema/formats/mapping.py for what it says",
+        )  # fmt: skip
+    return read_mapping(mappings[0])
+
+
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
+    """Reads all series, then files their rows."""
+    mapping = mapping_of(paths)
+    files = {path.name.removesuffix(".json"): path for path in data_files(paths)}
+    matrices = {name: matrix_in(path) for name, path in files.items()}
+    instants = [float(at) for series in matrices.values() for one in series for at, _ in one["values"]]
+    interval_s = mapping.interval_s or interval_of(np.asarray(instants), str(mapping.path))
+    samples = Samples(interval_s, shift_of(np.asarray(instants), interval_s))
+    num_rejected = dict.fromkeys(files, 0)
+    for mapped in mapping.metrics:
+        source = files[mapped.source].name
+        for series in matrices[mapped.source]:
+            times_s: list[float] = []
+            numbers: list[float] = []
+            for number, (at, text) in enumerate(series["values"], 1):
+                value = _number(text)
+                if value is None or samples.off_grid(float(at)):
+                    rule = NOT_A_NUMBER if value is None else OFF_GRID
+                    num_rejected[mapped.source] += 1
+                    yield Reject(DEPLOYMENT_SAMPLES.name, rule, source, number, json.dumps([at, text]))
+                    continue
+                times_s.append(float(at))
+                numbers.append(value)
+            samples.add(mapped.metric, _deployment(mapping, mapped, series, source), times_s, numbers)
+    if rows := samples.as_rows():
+        table = tabulate(DEPLOYMENT_SAMPLES, rows)
+        yield Chunk(DEPLOYMENT_SAMPLES.name, table, mapping.path.name, 1, None, derived=True)
+    for name, path in files.items():
+        yield Lines(path.name, num_rejected[name], 0, 0)
+
+
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
+    """That instants are dates."""
+    return describe(NAME, clock=ABSOLUTE_CLOCK)
+
+
+def matrix_in(path: Path) -> list[dict[str, Any]]:
+    """The series of an answer.
+
+    Raises:
+        FormatError: The file is no answer with a matrix.
+    """
+    try:
+        answer = json.loads(path.read_text(encoding="utf-8"))
+        data = answer["data"]
+        series = data["result"]
+        right = data["resultType"] == "matrix" and all(
+            isinstance(one["metric"], dict) and all(len(pair) == 2 for pair in one["values"])
+            for one in series
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError("this is no answer to a range query", where=str(path), allowed=EXPECTED) from error
+    if not right:
+        raise FormatError(
+            "this is no answer to a range query", where=str(path), allowed=EXPECTED,
+            advice="ask /api/v1/query_range, not /api/v1/query",
+        )  # fmt: skip
+    return list(series)
+
+
+def _number(text: Any) -> float | None:
+    """A value of a sample; NaN is kept, anything that is no number is None."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return None
+
+
+def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: dict[str, Any], source: str) -> str:
+    if mapped.of_gateway:
+        return GATEWAY
+    name = series["metric"].get(mapping.deployment_label)
+    if name is None:
+        raise FormatError(
+            f"a series has no label {mapping.deployment_label!r}", where=f"{source}: {series['metric']}",
+            allowed="a series a deployment, labelled with its name",
+            advice="name the label with deployment_label, or say of_gateway = true",
+        )  # fmt: skip
+    return deployment_named(str(name), mapping.gateway)

@@ -1,0 +1,150 @@
+"""The problem behind the commands: simulate, fit, certify, train, reproduce; and what is refused, in words."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pytest
+
+from evaluation.cli import main
+from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.problems.autoscaling.config import ScaleConfig
+from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
+from evaluation.problems.kit import ProblemOptions
+from evaluation.reproduction.drpc import DrpcConfig, table, traces_of
+from evaluation.simulator.applications.load import LoadConfig, made_rates, read_series
+from evaluation.simulator.applications.presets import application
+from logs_schema.errors import ConfigError, FormatError
+
+
+def test_load_has_its_mean_its_day_and_its_drift():
+    app = application("boutique")
+    rates = made_rates(app, 14, 300.0, 0, config=LoadConfig(bursts_per_day=0.0))
+    assert rates.shape == (14 * 288, len(app.users))
+    assert rates.sum(axis=1).mean() == pytest.approx(app.rate_per_s, rel=0.15)
+    by_hour = rates.sum(axis=1).reshape(14, 24, -1).mean(axis=(0, 2))
+    assert by_hour.max() > 1.8 * by_hour.min()
+    later = made_rates(app, 1, 300.0, 0, first_day=30)
+    share = (
+        rates[:288].mean(axis=0) / rates[:288].sum(axis=1).mean(),
+        later.mean(axis=0) / later.sum(axis=1).mean(),
+    )
+    checkout = [user.name for user in app.users].index("checkout")
+    assert share[1][checkout] > 1.4 * share[0][checkout]
+    np.testing.assert_array_equal(rates, made_rates(app, 14, 300.0, 0, config=LoadConfig(bursts_per_day=0.0)))
+
+
+def test_a_real_series_is_laid_under_the_load(tmp_path):
+    (tmp_path / "rates.txt").write_text("time;rate\n0;10\n1;30;\n")
+    series = read_series(tmp_path / "rates.txt")
+    np.testing.assert_array_equal(series, [10.0, 30.0])
+    rates = made_rates(application("chain"), 1, 3600.0, 0, series=series).sum(axis=1)
+    assert rates[1] / rates[0] == pytest.approx(3.0, rel=0.01)
+    (tmp_path / "rates.txt").write_text("1\n2\nthree\n")
+    with pytest.raises(FormatError, match="no series of request rates") as error:
+        read_series(tmp_path / "rates.txt")
+    assert "row 3" in str(error.value)
+
+
+def test_traces_are_paired_by_seed_and_shift():
+    config = DrpcConfig(preset="chain", log_days=2, minutes=60, shifts=(0, 30), num_seeds=2)
+    traces = traces_of(config)
+    assert len(traces.starts) == 4
+    assert traces.rates.shape == (4 * 2880, 2)
+    assert (traces.starts % 2880)[0] == (traces.starts % 2880)[1]  # a seed's shifts at one time of day
+    assert traces.starts[0] + traces.length <= 2880
+
+
+def test_the_table_has_a_row_for_every_autoscaler_and_shift():
+    config = DrpcConfig(preset="chain", shifts=(0, 30), num_seeds=2)
+    found = {name: np.array([1.0, 2.0, 3.0, 4.0]).tolist() for name in (
+        "mean_response_s", "p95_response_s", "p99_response_s", "p9999_response_s", "failures", "objective_kept",
+        "cpu_core_hours", "reward")}  # fmt: skip
+    made = table(
+        config, {"hpa": {"chosen": found, "frontier": [{"setting": {"target": 0.5}} | found], "setting": {}}}
+    )
+    assert [(row["autoscaler"], row["shift_days"], row["p99_response_s"]) for row in made["rows"]] == [
+        ("hpa", 0, 2.0), ("hpa", 30, 3.0),
+    ]  # fmt: skip
+    assert made["rows"][0]["p99_response_s_low"] < 2.0 < made["rows"][0]["p99_response_s_high"]
+    assert made["frontier"][0]["cpu_core_hours"] == 2.5
+
+
+class Days:
+    """An archive that knows its days alone."""
+
+    def __init__(self, number):
+        self.present = [dt.date(2024, 1, 1) + dt.timedelta(days=index) for index in range(number)]
+
+    def days(self, _table):
+        return self.present
+
+
+@pytest.mark.parametrize(("number", "kept"), [(1, 1), (2, 1), (7, 6), (10, 8)])
+def test_the_last_fifth_of_a_log_is_held_out(number, kept):
+    assert len(train_days_of(Days(number), DaysConfig())) == kept
+
+
+def test_days_that_are_asked_for_are_taken():
+    days = train_days_of(Days(10), DaysConfig(last_day=dt.date(2024, 1, 5), num_days=2))
+    assert days == [dt.date(2024, 1, 4), dt.date(2024, 1, 5)]
+    with pytest.raises(ConfigError, match="no samples from"):
+        train_days_of(Days(10), DaysConfig(first_day=dt.date(2025, 1, 1)))
+
+
+def test_what_is_not_there_says_so(tmp_path):
+    with pytest.raises(ConfigError, match="not compared on the days of a log"):
+        AUTOSCALING_KIT.compare(RunConfig(), "", {})
+    with pytest.raises(ConfigError, match="cannot be exported yet"):
+        AUTOSCALING_KIT.export(tmp_path, tmp_path, None)
+    with pytest.raises(ConfigError, match="no pool"):
+        AUTOSCALING_KIT.configured(RunConfig(), ProblemOptions(pool="cpu"))
+    with pytest.raises(ConfigError, match="slo_s"):
+        ScaleConfig(slo_s=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["reproduce", "drpc", "--preset", "zoo"], "no application 'zoo'"),
+        (["reproduce", "drpc", "--minutes", "5"], "traces that cannot be"),
+        (["simulate", "--preset", "chain", "--behaviour", "mix", "--out", "OUT"], "under 'mix'"),
+        (["simulate", "--preset", "chain", "--pattern", "logged", "--out", "OUT"], "series of request rates"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_words(tmp_path, monkeypatch, capsys, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert words in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_from_a_simulated_log_to_a_certified_twin_and_a_table(tmp_path, capsys):
+    log, twin, certificate = (str(tmp_path / name) for name in ("log", "twin", "certificate"))
+    assert main(["simulate", "--preset", "chain", "--days", "4", "--out", log, "--no-progress"]) == 0
+    assert main(["fit", log, "--out", twin, "--no-progress"]) == 0
+    assert "5 deployments learned" in capsys.readouterr().out
+    main(["certify", twin, log, "--out", certificate, "--json", "--no-progress"])
+    made = json.loads((tmp_path / "certificate" / "certificate.json").read_text())
+    answers = [line["value"]["value"] for line in made["lines"] if line["section"] == "answers"]
+    assert len(answers) == 2
+    assert max(abs(value) for value in answers) < 0.15
+    work = str(tmp_path / "work")
+    arguments = [
+        "--quick",
+        "--minutes",
+        "30",
+        "--seeds",
+        "2",
+        "--autoscalers",
+        "hpa,lookahead",
+        "--out",
+        work,
+    ]
+    capsys.readouterr()
+    assert main(["reproduce", "drpc", *arguments, "--json", "--no-progress"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["autoscaler"] for row in rows} == {"hpa", "lookahead"}
+    first = {row["autoscaler"]: row for row in rows if row["shift_days"] == 0}
+    assert first["lookahead"]["p95_response_s"] < first["hpa"]["p95_response_s"]

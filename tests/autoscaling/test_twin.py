@@ -1,0 +1,172 @@
+"""The twin of an application: laws recovered from a log made by known ones, queues that lose nothing, new load."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from logs_schema.errors import ConfigError, ProductError
+from twin.autoscaling import answers
+from twin.autoscaling.answers import twin_response
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
+from twin.autoscaling.laws import Laws, gamma_share_below, histogram, law_s, shape_of
+from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, save_application_twin
+from twin.autoscaling.problem import ScalingAction, autoscaling_problem
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.scaling_log import ScalingLog
+from twin.autoscaling.types import Grants, quantile_s
+from twin.autoscaling.workload import fit_load, made_rates
+from twin.environment import environment
+from twin.rollout import rollout
+
+CALLS, WORK_S, START_S = np.array([1.0, 2.0]), np.array([0.004, 0.01]), 45.0
+FLOOR_S, BETA = np.array([0.005, 0.012]), np.array([1.0, 2.0])
+
+
+def made_log(num_days=2, seed=0):
+    """A log whose every row follows a law; replicas that are ordered are ready after 45 s."""
+    random = np.random.default_rng(seed)
+    rows = num_days * 2880
+    time_s = np.arange(rows) * 30.0
+    asked = 60.0 * (1.3 - np.cos(2 * np.pi * time_s / 86400.0)) * np.exp(random.normal(0, 0.1, rows))
+    rate = asked[:, None] * CALLS
+    cores = np.repeat(random.choice([0.5, 1.0], (rows // 60, 2)), 60, axis=0)
+    use = np.repeat(random.uniform(0.3, 0.9, (rows // 20, 2)), 20, axis=0)
+    replicas = np.ceil(rate * WORK_S / cores / use)
+    new = np.maximum(np.diff(replicas, axis=0, prepend=replicas[:1]), 0.0)
+    ready = (
+        replicas - new - 0.5 * np.roll(new, 1, axis=0)
+    )  # none in the first 30 s, half of the next 30 s without
+    ready = np.maximum(np.minimum(ready, replicas), 0.5)
+    rho = rate * WORK_S / ready / cores
+    own = FLOOR_S / cores * (1.0 + BETA * rho**2 / np.maximum(1.0 - rho, 0.02))
+    own *= np.exp(random.normal(0, 0.02, own.shape))
+    mean_s = own @ CALLS
+    return ScalingLog(
+        ("a", "b"), 30.0, time_s,
+        {
+            "cpu_cores": cores, "memory_gib": np.full((rows, 2), 0.5), "num_replicas": replicas,
+            "ready_replicas": ready,
+            "cpu_cores_used": np.minimum(rate * WORK_S / ready, cores),
+            "request_rate_per_s": rate, "response_s": own,
+            "memory_gib_used": 0.1 + 0.01 * rate / ready * own, "num_failures": np.zeros((rows, 2)),
+        },
+        {
+            "request_rate_per_s": asked, "response_s": mean_s, "response_p95_s": 2.5 * mean_s,
+            "response_p99_s": 4.0 * mean_s, "num_failures": np.zeros(rows),
+        },
+    )  # fmt: skip
+
+
+LOG = made_log()
+
+
+@pytest.fixture(scope="module")
+def laws():
+    return fit_laws(LOG, LawsConfig(members=2))
+
+
+def test_what_a_log_says_is_recovered(laws):
+    np.testing.assert_allclose(laws.calls_per_request, [CALLS, CALLS], rtol=1e-3)
+    np.testing.assert_allclose(laws.work_s, [WORK_S, WORK_S], rtol=2e-2)
+    np.testing.assert_allclose(laws.start_up_s, START_S, rtol=0.15)
+    np.testing.assert_allclose(laws.memory_gib, 0.1, rtol=2e-2)
+    np.testing.assert_allclose(laws.memory_per_call_gib, 0.01, rtol=5e-2)
+    np.testing.assert_allclose(laws.weight, [CALLS, CALLS], rtol=0.15)
+    for rho in (0.3, 0.6, 0.85):
+        for cores in (0.5, 1.0):
+            true = FLOOR_S / cores * (1.0 + BETA * rho**2 / (1.0 - rho))
+            found = law_s(
+                laws.log_floor,
+                laws.gamma,
+                laws.log_beta,
+                laws.log_power,
+                jnp.float32(rho),
+                jnp.float32(cores),
+            )
+            np.testing.assert_allclose(found, [true, true], rtol=0.08)
+
+
+def test_a_log_that_never_kept_up_is_refused():
+    always = {**LOG.gateway, "num_failures": LOG.gateway["request_rate_per_s"] * 10.0}
+    with pytest.raises(ConfigError, match="0 intervals show how the application answers"):
+        fit_laws(ScalingLog(LOG.deployments, LOG.interval_s, LOG.time_s, LOG.columns, always))
+
+
+def test_the_gamma_tail_is_that_of_its_ratio():
+    for shape in (0.5, 1.0, 4.0):
+        times = np.random.default_rng(0).gamma(shape, 1.0 / shape, 400_000)
+        ratio = np.quantile(times, 0.95)
+        assert float(shape_of(jnp.float32(ratio))) == pytest.approx(shape, rel=0.1)
+        below = gamma_share_below(jnp.asarray([0.5, 1.0, 3.0]), jnp.float32(1.0), jnp.float32(shape))
+        np.testing.assert_allclose(below, [np.mean(times < edge) for edge in (0.5, 1.0, 3.0)], atol=0.015)
+    counts = histogram(jnp.float32(0.1), jnp.float32(0.3), jnp.float32(1000.0))
+    assert float(counts.sum()) == pytest.approx(1000.0, rel=1e-5)
+    assert float(quantile_s(counts, 0.95)) == pytest.approx(0.3, rel=0.05)
+
+
+LIMITS = GrantLimits(*(jnp.full(2, value) for value in (0.25, 2.0, 0.125, 1.0, 1.0, 20.0)))
+CONFIG = AutoscalingConfig(slo_s=0.1)
+
+
+def begin(replicas):
+    return Grants(jnp.full(2, 0.5), jnp.full(2, 0.5), jnp.asarray(replicas))
+
+
+def hold(_key, _observation, legal):
+    return ScalingAction(*(0.0 * one.low for one in legal))
+
+
+def test_queues_keep_what_was_not_done(laws):
+    """Without refusals the calls that arrived are those that were done and those that wait."""
+    wide = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], laws._replace(connections=laws.connections * 1e6))
+    grants, dt_s = begin([1.0, 1.0]), 10.0
+    state = answers.TwinApplicationState(
+        jnp.zeros(2),
+        grants.replicas,
+        jnp.zeros((answers.MOST_STARTS, 2)),
+        jnp.int32(0),
+        jnp.int32(0),
+        jnp.int32(9),
+    )
+    came = done = 0.0
+    for asked in (150.0, 150.0, 20.0, 20.0):
+        state, seen = answers._step(wide, state, grants, jnp.float32(asked), jnp.zeros(2), dt_s)
+        came += dt_s * seen.measured.rate_per_s
+        done += dt_s * seen.measured.cpu_cores_used / wide.work_s
+    np.testing.assert_allclose(done + state.queue, came, rtol=1e-4)
+    assert float(state.queue[1]) > 0.0
+
+
+def test_more_replicas_answer_faster_after_they_have_started(laws):
+    rates = np.full(200, 100.0, np.float32)
+    problem = autoscaling_problem(CONFIG, LIMITS, cost_under_slo())
+
+    @jax.jit
+    def mean_s(replicas):
+        system = environment(problem, twin_response(laws, CONFIG, LIMITS, rates, 20, begin(replicas)))
+        return rollout(jax.random.key(0), system, hold, 20, (4,)).outcome.gateway_response_s[:, 0].mean()
+
+    few, enough, many = (float(mean_s(jnp.asarray(one))) for one in ([1.0, 4.0], [2.0, 6.0], [4.0, 12.0]))
+    assert many < enough < few
+
+
+def test_new_days_ask_as_the_logged_ones_did():
+    load = fit_load(LOG)
+    rates = made_rates(load, 4, 0)
+    assert len(rates) == 4 * 2880
+    hours = rates.reshape(4, 24, -1).mean(axis=(0, 2))
+    logged = LOG.gateway["request_rate_per_s"].reshape(2, 24, -1).mean(axis=(0, 2))
+    np.testing.assert_allclose(hours, logged, rtol=0.12)
+    assert not np.array_equal(rates, made_rates(load, 4, 1))
+
+
+def test_a_twin_comes_back_as_it_was_kept(tmp_path, laws):
+    twin = ApplicationTwin(("a", "b"), 30.0, Laws(*laws), fit_load(LOG), coverage_of(LOG, laws))
+    save_application_twin(tmp_path, twin)
+    found = load_application_twin(tmp_path)
+    assert found.deployments == twin.deployments
+    jax.tree.map(np.testing.assert_array_equal, found[2:], twin[2:])
+    with pytest.raises(ProductError, match="no twin of an application"):
+        load_application_twin(tmp_path / "nowhere")

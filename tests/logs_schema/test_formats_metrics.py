@@ -1,0 +1,183 @@
+"""Metrics of monitoring systems as deployment samples: Prometheus' answers and CSV, with a mapping."""
+
+import json
+
+import pytest
+
+from logs_schema import Archive
+from logs_schema.errors import FormatError
+from logs_schema.importing import import_log
+
+STEP_S, BEGIN_S = 30, 1_700_000_010  # on the grid
+
+MAPPING = """
+deployment_label = "app"
+[metrics.cpu_cores_used]
+source = "cpu"
+unit = "millicores"
+[metrics.memory_gib_used]
+source = "memory"
+unit = "bytes"
+[metrics.num_failures]
+source = "errors"
+counter = true
+[metrics."response_s.gateway"]
+source = "latency"
+unit = "ms"
+of_gateway = true
+"""
+
+
+def series(values, app=None, step_s=STEP_S):
+    return {
+        "metric": {"app": app} if app else {},
+        "values": [[BEGIN_S + step_s * index, str(value)] for index, value in enumerate(values)],
+    }
+
+
+def answer(*found):
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": list(found)}})
+
+
+def write(folder, mapping=MAPPING, **answers):
+    usual = {
+        "cpu": answer(series([250, 500, 125], "web"), series([1000, 1000, "NaN"], "cart")),
+        "memory": answer(series([2**30, 2**29, 2**30], "web")),
+        "errors": answer(series([10, 13, 4], "web")),
+        "latency": answer(series([20, 40, 80])),
+    }
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(mapping)
+    for name, text in (usual | answers).items():
+        (folder / f"{name}.json").write_text(text)
+    return folder
+
+
+def imported(tmp_path, folder, form="prometheus"):
+    report = import_log(form, [folder], tmp_path / "archive")
+    table = Archive(tmp_path / "archive").read("deployment_samples").to_pylist()
+    return report, {(row["time"].timestamp(), row["deployment"]): row for row in table}
+
+
+def test_answers_become_samples_in_the_units_of_the_columns(tmp_path):
+    report, rows = imported(tmp_path, write(tmp_path / "metrics"))
+    web = [rows[BEGIN_S + STEP_S * index, "web"] for index in range(3)]
+    assert [row["cpu_cores_used"] for row in web] == [0.25, 0.5, 0.125]
+    assert [row["memory_gib_used"] for row in web] == [1.0, 0.5, 1.0]
+    assert [row["num_failures"] for row in web] == [3, 4, None]  # the counter was reset: 4 have come since
+    assert (BEGIN_S + 2 * STEP_S, "cart") not in rows  # NaN was all there was
+    assert rows[BEGIN_S, "gateway"]["response_s"] == pytest.approx(0.02)
+    assert {row["interval_s"] for row in rows.values()} == {30.0}
+    assert report.lines.derived == report.lines.kept == len(rows) == 8
+
+
+def test_samples_off_the_grid_and_no_numbers_are_quarantined(tmp_path):
+    odd = series([250, 500, 125, 250], "web")
+    odd["values"][1] = [BEGIN_S + 40, "1"]
+    odd["values"][2][1] = "many"
+    report, rows = imported(tmp_path, write(tmp_path / "metrics", cpu=answer(odd)))
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 1, "off_the_grid_of_intervals": 1}
+    assert report.lines.read == 2
+    assert rows[BEGIN_S + STEP_S, "web"]["cpu_cores_used"] is None
+
+
+def test_instants_beside_the_grid_are_all_taken_to_it(tmp_path):
+    late = answer(
+        {"metric": {"app": "web"}, "values": [[BEGIN_S + 12.3 + 30 * index, "500"] for index in range(9)]}
+    )
+    folder = write(tmp_path / "metrics", cpu=late, memory=late, errors=late, latency=late)
+    report, rows = imported(tmp_path, folder)
+    assert not report.quarantined
+    assert sorted(at for at, name in rows if name == "web") == [BEGIN_S + 30 * index for index in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mapping": MAPPING.replace("millicores", "MHz")}, "cannot be told in 'MHz'"),
+        ({"mapping": MAPPING.replace("metrics.memory_gib_used", "metrics.memory")}, "no column 'memory'"),
+        ({"mapping": MAPPING.replace("unit", "units")}, "units, which means nothing"),
+        ({"mapping": MAPPING.replace('"latency"', '"p99"')}, "not here: p99"),
+        ({"mapping": ""}, "maps nothing"),
+        ({"mapping": "= 1"}, "cannot be read"),
+        (
+            {"cpu": answer(series([1, 2], "web"), series([1, 2], "web"))},
+            "two series tell cpu_cores_used of 'web'",
+        ),
+        ({"cpu": answer(series([1, 2]))}, "no label 'app'"),
+        (
+            {"cpu": '{"status": "success", "data": {"resultType": "vector", "result": []}}'},
+            "no answer to a range",
+        ),
+        ({"cpu": "[1, 2]"}, "no prometheus log"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_guessed(tmp_path, change, words):
+    with pytest.raises(FormatError, match=words):
+        imported(tmp_path, write(tmp_path / "metrics", **change))
+    assert not (tmp_path / "archive").exists()
+
+
+CSV_MAPPING = """
+interval_s = 30
+time_column = "when"
+consecutive = true
+[metrics.cpu_cores]
+source = "grants"
+spread = true
+[metrics."request_rate_per_s.gateway"]
+source = "each"
+times = "replicas"
+scale = 2.0
+of_gateway = true
+"""
+CSV = """when,grants,each,replicas
+2024-01-01T00:00:01,"{'web': 0.5, 'cart': 2}",10,3
+2024-01-01T00:00:32,"{'web': 1.5}",20,1
+
+never,"{'web': 1}",1,1
+2024-01-01T00:01:05,"{'web': 1.0}",,1
+"""
+
+
+def test_lines_of_csv_are_spread_over_deployments(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(CSV_MAPPING)
+    (folder / "log.csv").write_text(CSV)
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    first_s = min(at for at, _ in rows)
+    assert first_s % 30 == 0
+    cores = [rows[first_s + 30 * index, "web"]["cpu_cores"] for index in range(3)]
+    assert cores == [0.5, 1.5, 1.0]
+    rate = [rows[first_s + 30 * index, "gateway"]["request_rate_per_s"] for index in range(2)]
+    assert rate == [60.0, 40.0]
+    assert (first_s + 60, "gateway") not in rows
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 1}
+    lines = report.lines
+    assert lines.read + lines.derived == lines.kept + lines.quarantined + lines.blank + lines.comments
+    assert (lines.read, lines.blank, lines.quarantined) == (6, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"replicas"', '"pods"', "no column pods"),
+        ("spread = true", "", "names no deployment"),
+        ("scale = 2.0", "counter = true", "is a counter"),
+        ('source = "grants"', 'source = "each"', "each holds '10'"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_the_file_is_refused(tmp_path, old, new, words):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(CSV_MAPPING.replace(old, new))
+    (folder / "log.csv").write_text(CSV)
+    with pytest.raises(FormatError, match=words):
+        imported(tmp_path, folder, "metrics_csv")
+
+
+def test_a_folder_without_a_mapping_is_refused(tmp_path):
+    (tmp_path / "log.csv").write_text(CSV)
+    with pytest.raises(FormatError, match="there is no mapping"):
+        imported(tmp_path, tmp_path, "metrics_csv")
