@@ -139,6 +139,29 @@ def greedy_policy(network: Actor, params: PyTree) -> Policy:
     return policy
 
 
+def near_best_policy(network: Actor, params: PyTree, margin: float = 0.05) -> Policy:
+    """The policy that draws evenly among choices whose logits are at most `margin` below the best.
+
+    Who sees other sites only in summary cannot tell their nodes apart. The first of equals would get everybody's
+    requests; any of them spreads the load.
+
+    Args:
+        network: Its action leaves are choices that depend on no other.
+        params: Of the network.
+        margin: In nats.
+    """
+
+    def policy(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
+        def even(logits: Array) -> Array:
+            return mask_logits(
+                jnp.zeros_like(logits), logits >= jnp.max(logits, axis=0, keepdims=True) - margin
+            )
+
+        return sample(key, jax.tree.map(even, network.logits(params, observation, legal)))
+
+    return policy
+
+
 def refuse_other_than_choices(example: Example, learner: str) -> None:
     """Makes sure that every action leaf is a choice that depends on no other.
 

@@ -128,26 +128,22 @@ def gpo(
         return GPOState(params, critics, actor_adam.init(params), critic_adam.init(critics))
 
     def values(critics: PyTree, seen: ScoredSteps) -> Array:
-        """[2, H, T, B]; contexts are data here."""
+        """[2, H, T, B]; contexts are data here, so that no gradient of the critics reaches the encoder."""
         contexts = jax.lax.stop_gradient((seen.node_context, seen.change_context))
         return jnp.stack([apply(critic, one, two)[0] for one, two in zip(critics, contexts, strict=True)])
 
-    def actor_loss(params: PyTree, batch: _Batch) -> tuple[Array, tuple[Array, ...]]:
+    def loss_of(both: tuple[PyTree, PyTree], batch: _Batch) -> tuple[Array, tuple[Array, ...]]:
+        params, critics = both
         seen = network.judge(params, batch.observation, batch.legal, batch.action)
         ratio = jnp.stack([seen.node_log_prob, seen.change_log_prob]) - batch.log_prob
         weight = shares(batch.weight)
-        both = jnp.broadcast_to(weight[None], ratio.shape)
-        loss = weighted_sum(clipped_surrogate(ratio, batch.advantage, config.clip), both)
+        twice = jnp.broadcast_to(weight[None], ratio.shape)
+        policy_loss = weighted_sum(clipped_surrogate(ratio, batch.advantage, config.clip), twice)
+        value_loss = 0.5 * weighted_sum((values(critics, seen) - batch.target) ** 2, twice)
         spread = weighted_sum(seen.node_entropy, weight), weighted_sum(seen.change_entropy, weight)
         impossible = weighted_sum(seen.impossible.astype(jnp.float32), weight)
-        return loss - config.entropy * sum(spread), (loss, *spread, impossible)
-
-    def critic_loss(critics: PyTree, params: PyTree, batch: _Batch) -> Array:
-        error = (
-            values(critics, network.judge(params, batch.observation, batch.legal, batch.action))
-            - batch.target
-        )
-        return 0.5 * weighted_mean(error**2, jnp.broadcast_to(batch.weight[None], error.shape))
+        total = policy_loss + value_loss - config.entropy * sum(spread)
+        return total, (policy_loss, value_loss, *spread, impossible)
 
     def prepared(state: GPOState, trajectory: Trajectory) -> _Batch:
         observation, legal, action, decided = time_as_stream(
@@ -182,11 +178,10 @@ def gpo(
 
         def update(state: GPOState, start: Array) -> tuple[GPOState, tuple[Array, ...]]:
             part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
-            loss, gradient = jax.value_and_grad(critic_loss)(state.critics, state.actor, part)
-            critics, critic_memory = descend(critic_adam, gradient, state.critic_optimizer, state.critics)
-            gradient, seen = jax.grad(actor_loss, has_aux=True)(state.actor, part)
-            params, memory = descend(actor_adam, gradient, state.actor_optimizer, state.actor)
-            return GPOState(params, critics, memory, critic_memory), (seen[0], loss, *seen[1:])
+            gradient, seen = jax.grad(loss_of, has_aux=True)((state.actor, state.critics), part)
+            params, memory = descend(actor_adam, gradient[0], state.actor_optimizer, state.actor)
+            critics, critic_memory = descend(critic_adam, gradient[1], state.critic_optimizer, state.critics)
+            return GPOState(params, critics, memory, critic_memory), seen
 
         state, seen = jax.lax.scan(update, state, starts)
         reward = weighted_mean(time_as_stream(rewards[0](trajectory)), batch.weight)

@@ -9,7 +9,16 @@ import pytest
 
 from offline_rl.distributions import agreement, greedy, joint_entropy, joint_kl, joint_log_prob, sample
 from offline_rl.losses import MASKED_LOGIT, mask_logits
-from offline_rl.networks import Example, actor, critic, example_of, greedy_policy, sampling_policy
+from offline_rl.networks import (
+    Actor,
+    Example,
+    actor,
+    critic,
+    example_of,
+    greedy_policy,
+    near_best_policy,
+    sampling_policy,
+)
 from tests.toys import JOINT, toy_problem, toy_response
 from twin.environment import environment
 
@@ -142,3 +151,12 @@ def test_positive_outputs_are_shares_of_the_legal_ones():
     found = jax.nn.softmax(shares.logits(params, seen, mask), axis=0)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
     assert output.max() > 1.5
+
+
+def test_choices_near_the_best_are_drawn_evenly_and_no_others():
+    logits = jnp.array([1.0, 0.97, 0.5, 0.99, 2.0])
+    legal = jnp.array([True, True, True, True, False])
+    network = Actor(lambda _key: None, lambda _params, seen, mask: mask_logits(seen, mask))
+    wide = [jnp.broadcast_to(leaf[:, None, None], (5, 1, 6000)) for leaf in (logits, legal)]
+    drawn = np.asarray(near_best_policy(network, None, 0.02)(jax.random.key(0), *wide))
+    np.testing.assert_allclose([np.mean(drawn == one) for one in range(5)], [0.5, 0, 0, 0.5, 0], atol=0.03)

@@ -149,6 +149,7 @@ def test_what_corrects_a_rule_begins_as_the_rule():
     np.testing.assert_allclose(judged.node_log_prob[0], 2.0 - np.log(np.exp(of_node).sum()), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_draws_have_the_probabilities_that_they_are_judged_by():
     view, actor = few()
     params = jax.tree.map(lambda leaf: 3.0 * leaf, actor.init(jax.random.key(2)))
@@ -166,3 +167,22 @@ def test_draws_have_the_probabilities_that_they_are_judged_by():
     best = np.asarray(judged.node_log_prob)[0].argmax()
     assert np.asarray(likeliest["a_node"])[0, 0] == drawn["a_node"][0, best]
     assert NUM_SERVICES == 3
+
+
+@pytest.mark.slow
+def test_no_gradient_of_the_critics_reaches_the_actor():
+    """With an advantage of zero everywhere only the critics have something to learn: the actor stays as it was."""
+    system, actor = built(2, 3)
+    learner = gpo(actor, GPOConfig(horizon_s=0.01, entropy=0.0, gae_lambda=0.0), equal_reward, equal_reward)
+    state = jax.jit(learner.init)(KEY)
+    state = state._replace(critics=jax.tree.map(jnp.zeros_like, state.critics))
+    lived = jax.jit(lambda key: rollout(key, system, learner.policy(state), 4, (8,)))(KEY)
+    following, _ = jax.jit(learner.step)(KEY, state, lived)
+    for before, after in zip(*map(jax.tree.leaves, (state.actor, following.actor)), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(following.critics))
+
+
+def equal_reward(trajectory):
+    """The same for every decision: no choice is better than another."""
+    return jnp.ones(trajectory.active.shape)
