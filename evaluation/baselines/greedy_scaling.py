@@ -11,16 +11,12 @@ Source: KMPS, section IV, baseline 3 of service orchestration ("Greedy", figure 
 import jax
 import jax.numpy as jnp
 
-from evaluation.baselines.orchestration_baseline import (
-    Orchestrate,
-    OrchestrationBaseline,
-    any_largest,
-    host_score,
-)
+from evaluation.baselines.orchestration_baseline import OrchestrationBaseline
 from twin.contracts import Array
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import FrameState, Scaling
+from twin.orchestration.orchestrating import Orchestrate, any_largest, host_score
 from twin.placement.features import one_hot
 
 

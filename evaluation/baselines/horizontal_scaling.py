@@ -28,18 +28,13 @@ from math import ceil
 import jax
 import jax.numpy as jnp
 
-from evaluation.baselines.orchestration_baseline import (
-    Orchestrate,
-    OrchestrationBaseline,
-    any_largest,
-    host_score,
-    row_of,
-)
+from evaluation.baselines.orchestration_baseline import OrchestrationBaseline
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig, history_frames
 from twin.orchestration.frame_state import FrameState, Measured, Scaling, removable, specified
+from twin.orchestration.orchestrating import Orchestrate, any_largest, host_score, row_of
 from twin.placement.features import one_hot
 
 

@@ -2,11 +2,12 @@
 
 import jax.numpy as jnp
 
-from evaluation.baselines.orchestration_baseline import Orchestrate, OrchestrationBaseline
+from evaluation.baselines.orchestration_baseline import OrchestrationBaseline
 from twin.contracts import Array
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import FrameState, Scaling
+from twin.orchestration.orchestrating import Orchestrate
 
 
 def _rule(_case: EdgeCloud, config: FrameConfig) -> Orchestrate:

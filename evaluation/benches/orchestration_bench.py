@@ -5,9 +5,8 @@ what orchestration is for. All pairs of policies live the same requests: what is
 decisions. One program is compiled for a day; which policies decide is an argument, and only those are computed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,29 +14,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES, gsp_ss_dispatch
+from evaluation.benches.orchestration_references import REFERENCES, reference
+from evaluation.benches.pairs import PairProgram, pair_program
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
 from evaluation.simulator.frames import (
     Dispatch,
     FrameConfig,
-    FrameState,
-    Scaling,
     deployed_on,
-    frame_environment,
     observing,
 )
 from evaluation.simulator.slots import Counts, SlotConfig, time_scaled
+from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, EnvironmentState
+from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import validate_frames
-from twin.orchestration.slots import SlotState
+from twin.orchestration.orchestrating import Orchestrate
+from twin.placement.types import Cluster
 
 GSP_SS_NAME = "gsp_ss"
 DISPATCHERS = (*(one.name for one in BASELINES), GSP_SS_NAME)
 """Who can dispatch."""
-ORCHESTRATORS = tuple(one.name for one in ORCHESTRATION_BASELINES)
-"""Who can orchestrate."""
+ORCHESTRATORS = (*(one.name for one in ORCHESTRATION_BASELINES), *REFERENCES)
+"""Who can orchestrate; the last two know the truth's rates and laws, and say what can be reached."""
 STATIC = "static"
 MEASURES = ("on_time", "on_time_per_s", "scheduling_mib", "pulled_mib", "energy_j")
 """On-time throughput (001 and 003, eq. 1: of all requests that arrived) and per second; for each request that arrived,
@@ -79,6 +79,26 @@ class OrchestrationBenchConfig:
             )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Entrants:
+    """Policies of one's own beside the baselines; of equal names they take the reference's place.
+
+    Attributes:
+        dispatch: Name -> makes the dispatcher for a cluster.
+        orchestration: Name -> makes the orchestrator for a cluster, frames, and who dispatches beside it.
+        cluster: Whose vocabulary they speak; the world's own by default.
+    """
+
+    dispatch: Mapping[str, Callable[[EdgeCloud], Dispatch]] = field(default_factory=dict)
+    orchestration: Mapping[str, Callable[[EdgeCloud, FrameConfig, Dispatch], Orchestrate]] = field(
+        default_factory=dict
+    )
+    cluster: Cluster | None = None
+
+
+NOBODY = Entrants()
+
+
 class PairScore(NamedTuple):
     """What came of a pair on a day."""
 
@@ -87,10 +107,6 @@ class PairScore(NamedTuple):
     measures: dict[str, Estimate]
     gain: Estimate  # in on_time, over the same dispatch with the static deployment; paired
     per_run: np.ndarray  # [seeds * days_per_seed] on_time
-
-
-Program = Callable[[Array, Array, Array], Counts]
-"""(key, index of the dispatcher, index of the orchestrator) -> totals at the end of the run [seeds * days_per_seed]."""
 
 
 def default_pairs(
@@ -108,6 +124,7 @@ def bench_orchestration(
     pairs: Sequence[Pair],
     config: OrchestrationBenchConfig | None = None,
     progress: Callable[[int, str], None] = lambda done, what: None,
+    entrants: Entrants = NOBODY,
 ) -> list[PairScore]:
     """Scores every pair on every day.
 
@@ -117,6 +134,7 @@ def bench_orchestration(
         pairs: Who dispatches and who orchestrates; the static deployment under the same dispatch is added as reference.
         config: How much to simulate.
         progress: Told how many pairs have been scored, and what comes next.
+        entrants: Policies beside the baselines.
 
     Returns:
         One score a pair and day.
@@ -125,15 +143,15 @@ def bench_orchestration(
         ConfigError: an unknown policy, no days, a negative day.
     """
     config = config or OrchestrationBenchConfig()
-    validate_pairs(days, pairs)
+    validate_pairs(days, pairs, entrants)
     validate_frames(config.slots, config.frames)
     played = list(dict.fromkeys([*(pair._replace(orchestration=STATIC) for pair in pairs), *pairs]))
     pace = time_scaled(world, config.slots)
     scores: list[PairScore] = []
     for day in days:
-        case = deployed_on(pace, config.slots, day)
+        case = deployed_on(pace, config.slots, day, cluster=entrants.cluster)
         program, frame_s = (
-            bench_program(case, config, played),
+            bench_program(case, config, played, entrants),
             config.slots.slot_s * config.slots.slots_per_frame,
         )
         num_s = frame_s * num_frames_of(case, config)
@@ -148,34 +166,44 @@ def bench_orchestration(
     return scores
 
 
-def bench_program(case: Instance, config: OrchestrationBenchConfig, pairs: Sequence[Pair]) -> Program:
+def bench_program(
+    case: Instance, config: OrchestrationBenchConfig, pairs: Sequence[Pair], entrants: Entrants = NOBODY
+) -> PairProgram:
     """The compiled day, in which the pairs' dispatchers and orchestrators can act, in the order of their first use."""
-    dispatchers = [dispatcher(case, name) for name in _first_uses(pair.dispatch for pair in pairs)]
-    named = {one.name: one for one in ORCHESTRATION_BASELINES}
-    rules = [
-        named[name].rule(case.public, config.frames)
-        for name in _first_uses(pair.orchestration for pair in pairs)
-    ]
+    dispatchers = [_dispatcher(case, name, entrants) for name in _first_uses(pair.dispatch for pair in pairs)]
+    rules = [_rule(case, config, pair, entrants) for pair in _different_rules(pairs)]
     streams = (config.num_seeds * config.days_per_seed,)
+    num_frames = num_frames_of(case, config)
+    chance = true_chance(case)
+    return pair_program(case.public, chance, config.frames, dispatchers, rules, num_frames, streams)
 
-    def run(key: Array, dispatch_kind: Array, rule_kind: Array) -> Counts:
-        def dispatch(key: Array, state: SlotState, legal: Array) -> Array:
-            return jax.lax.switch(dispatch_kind, [partial(one, key, state, legal) for one in dispatchers])
 
-        def orchestrate(key: Array, state: FrameState) -> Scaling:
-            return jax.lax.switch(rule_kind, [partial(one, key, state) for one in rules])
+_BASELINE_RULES = {one.name: one for one in ORCHESTRATION_BASELINES}
 
-        system = frame_environment(case, dispatch, config.frames)
 
-        def frame(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
-            key_rule, key_frame = jax.random.split(key)
-            return system.step(key_frame, state, orchestrate(key_rule, state.problem))[0], None
+def _different_rules(pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs whose orchestrators differ: that of a baseline is the same whoever dispatches."""
+    first = {_rule_key(pair): pair for pair in reversed(pairs)}
+    return [first[key] for key in dict.fromkeys(map(_rule_key, pairs))]
 
-        key_reset, key_frames = jax.random.split(key)
-        keys = jax.random.split(key_frames, num_frames_of(case, config))
-        return jax.lax.scan(frame, system.reset(key_reset, streams), keys)[0].problem.counts
 
-    return jax.jit(run)
+def _rule_key(pair: Pair) -> Pair:
+    return pair._replace(dispatch="") if pair.orchestration in _BASELINE_RULES else pair
+
+
+def _rule(case: Instance, config: OrchestrationBenchConfig, pair: Pair, entrants: Entrants) -> Orchestrate:
+    name = pair.orchestration
+    if name in _BASELINE_RULES:
+        return _BASELINE_RULES[name].rule(case.public, config.frames)
+    dispatch = _dispatcher(case, pair.dispatch, entrants)
+    if name in entrants.orchestration:
+        return entrants.orchestration[name](case.public, config.frames, dispatch)
+    return reference(name, case, dispatch, config.frames)
+
+
+def _dispatcher(case: Instance, name: str, entrants: Entrants) -> Dispatch:
+    own = entrants.dispatch.get(name)
+    return dispatcher(case, name) if own is None else own(case.public)
 
 
 def dispatcher(case: Instance, name: str) -> Dispatch:
@@ -198,11 +226,11 @@ def _first_uses(names: Iterable[str]) -> list[str]:
 
 
 def _simulated(
-    program: Program, config: OrchestrationBenchConfig, pair: Pair, pairs: Sequence[Pair]
+    program: PairProgram, config: OrchestrationBenchConfig, pair: Pair, pairs: Sequence[Pair]
 ) -> Counts:
     kinds = (
         _first_uses(one.dispatch for one in pairs).index(pair.dispatch),
-        _first_uses(one.orchestration for one in pairs).index(pair.orchestration),
+        list(map(_rule_key, _different_rules(pairs))).index(_rule_key(pair)),
     )
     return program(jax.random.key(config.seed), *(jnp.int32(kind) for kind in kinds))
 
@@ -231,7 +259,7 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
     )
 
 
-def validate_pairs(days: Sequence[int], pairs: Sequence[Pair]) -> None:
+def validate_pairs(days: Sequence[int], pairs: Sequence[Pair], entrants: Entrants = NOBODY) -> None:
     """Refuses days and policies that there are not.
 
     Raises:
@@ -242,7 +270,11 @@ def validate_pairs(days: Sequence[int], pairs: Sequence[Pair]) -> None:
             f"days {list(days)}", where="bench orchestration", allowed="one or more days, 0 and later",
             advice="name at least one day",
         )  # fmt: skip
-    for kind, allowed in (("dispatch", DISPATCHERS), ("orchestration", ORCHESTRATORS)):
+    everybody = (
+        ("dispatch", (*DISPATCHERS, *entrants.dispatch)),
+        ("orchestration", (*ORCHESTRATORS, *entrants.orchestration)),
+    )
+    for kind, allowed in everybody:
         for pair in pairs:
             name = getattr(pair, kind)
             if name not in allowed:

@@ -2,7 +2,13 @@
 
 from argparse import Namespace, _SubParsersAction
 
-from evaluation.commands.bench_arguments import add_output_arguments, numbers, word, words
+from evaluation.commands.bench_arguments import (
+    add_output_arguments,
+    add_world_arguments,
+    numbers,
+    word,
+    words,
+)
 
 NAME = "orchestration"
 HELP = "score dispatch by slots and orchestration by frames in a simulated cluster"
@@ -12,7 +18,7 @@ def add_bench(benches: _SubParsersAction) -> None:
     """Declare the bench and its arguments."""
     parser = benches.add_parser(NAME, help=HELP, description=HELP)
     parser.set_defaults(bench=run)
-    parser.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
+    add_world_arguments(parser, "kais")
     parser.add_argument(
         "--days", metavar="LIST", type=numbers, default=(0, 30),
         help="days simulated, with commas; all begin with the deployment of day 0 (default: 0,30)",
@@ -50,9 +56,9 @@ def run(arguments: Namespace) -> int:
     )
     from evaluation.benches.orchestration_table import as_json, as_table
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.simulator.presets import preset
+    from evaluation.simulator.world_files import chosen_world
 
-    world = preset(arguments.preset)
+    world = chosen_world(arguments.preset, arguments.world)
     pairs = default_pairs(arguments.dispatch, arguments.orchestration or ORCHESTRATORS, arguments.frozen)
     config = OrchestrationBenchConfig(num_seeds=arguments.seeds, num_frames=arguments.frames)
     config = with_changes(config, arguments.changes)

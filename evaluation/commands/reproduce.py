@@ -5,6 +5,7 @@ from argparse import ArgumentParser, Namespace
 from evaluation.commands.reproduce_corais import add_table as add_corais
 from evaluation.commands.reproduce_drpc import add_table as add_drpc
 from evaluation.commands.reproduce_figure4 import add_table as add_figure4
+from evaluation.commands.reproduce_orchestration import add_tables as add_orchestration
 from evaluation.commands.reproduce_table1 import add_table as add_table1
 from evaluation.commands.reproduce_table2 import add_table as add_table2
 
@@ -20,6 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_figure4(tables)
     add_drpc(tables)
     add_corais(tables)
+    add_orchestration(tables)
 
 
 def run(arguments: Namespace) -> int:

@@ -64,6 +64,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--rates", metavar="FILE", type=Path,
         help="of applications: a series of request rates, a line an interval, in place of the daily pattern",
     )  # fmt: skip
+    parser.add_argument(
+        "--slots", action="store_true",
+        help="run the cluster by slots, with access points and replicas, so that orchestration can be learned",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dispatch", metavar="NAME", default="least_loaded",
+        help="with --slots: who dispatches (default: least_loaded)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--orchestration", metavar="NAME", default="random_scaling",
+        help="with --slots: who orchestrates (default: random_scaling)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--explored", metavar="SHARE", type=float, default=0.3,
+        help="with --slots: share of requests that are sent to any legal node (default: 0.3)",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
     parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
 
@@ -110,6 +126,8 @@ def _cluster(arguments: Namespace) -> int:
     from evaluation.simulator.world_files import chosen_world
     from logs_schema.errors import ConfigError
 
+    if arguments.slots:
+        return _run_slots(arguments)
     if arguments.pattern and not arguments.arrivals:
         raise ConfigError(
             "a pattern of arrival without arrivals",
@@ -135,6 +153,34 @@ def _cluster(arguments: Namespace) -> int:
         f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
         f"{report.num_on_time * share:.1%} on time, {report.num_rejected * share:.1%} rejected\n"
         f"{report.archive} written, propensities in {report.truth}; next: schedtwin check {report.archive}"
+    )
+    show_result(arguments, report.to_json(), text)
+    return 0
+
+
+def _run_slots(arguments: Namespace) -> int:
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
+    from evaluation.simulator.world_files import chosen_world
+    from logs_schema.errors import ConfigError
+
+    if arguments.arrivals:
+        raise ConfigError(
+            "requests of another log by slots", where="simulate --slots --arrivals",
+            allowed="drawn requests by slots, or --arrivals by event", advice="leave one of the two out",
+        )  # fmt: skip
+    config = SlotLogConfig(arguments.dispatch, arguments.orchestration, arguments.explored)
+    world = chosen_world(arguments.preset, arguments.world)
+    with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
+        report = simulate_slots(
+            world, arguments.days, config, arguments.seed, arguments.out,
+            first_day=arguments.first_day, replace=arguments.replace, progress=stage,
+        )  # fmt: skip
+    share = 1.0 / max(report.num_requests, 1)
+    text = (
+        f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
+        f"{report.num_on_time * share:.1%} on time, {report.num_never_sent * share:.1%} never sent\n"
+        f"{report.archive} written; next: schedtwin fit --problem orchestration {report.archive} --out twin"
     )
     show_result(arguments, report.to_json(), text)
     return 0

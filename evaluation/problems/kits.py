@@ -5,6 +5,7 @@ from pathlib import Path
 from evaluation.configuration import RunConfig
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT
 from evaluation.problems.kit import Kit, ProblemOptions
+from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.problems.ordering.kit import ORDERING_KIT
 from evaluation.problems.placement.kit import PLACEMENT_KIT
 from logs_schema import Archive
@@ -12,7 +13,7 @@ from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest
 from twin.problems import problem_of
 
-KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT, AUTOSCALING_KIT)
+KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT, AUTOSCALING_KIT, ORCHESTRATION_KIT)
 """The first that an archive supports is what its log is taken for, where nobody says."""
 
 

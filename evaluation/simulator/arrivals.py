@@ -75,7 +75,7 @@ def ask(
     trailing = (1,) * time_of_day_s.ndim
     agent = draw_index(jnp.reshape(today.agent_cumulative, (-1, *trailing)), uniforms[0])
     scenario = jnp.asarray(today.agent_scenario)[agent]
-    service = draw_index(jnp.asarray(today.service_cumulative)[:, scenario], uniforms[1])
+    service = draw_index(services_now(world, today, agent, time_of_day_s), uniforms[1])
     zero = jnp.zeros_like(time_of_day_s)
     day_fraction = time_of_day_s / CALENDAR_DAY_S
     memory_gib = jnp.asarray(today.memory_gib)[service]
@@ -95,6 +95,19 @@ def ask(
         week_fraction=(weekday + day_fraction) / DAYS_A_WEEK,
         **accepting(names, agent),
     )
+
+
+def services_now(world: World, today: DayConditions, agent: Array, time_of_day_s: Array) -> Array:
+    """[services, *streams] the distribution function over services of the submitting user at a time of day."""
+    cumulative = jnp.asarray(today.service_cumulative)[:, jnp.asarray(today.agent_scenario)[agent]]
+    if not world.tides.any:
+        return cumulative
+    phase = jnp.asarray(today.tide_phase)[:, jnp.asarray(today.agent_site)[agent]]
+    cycles = world.tides.per_day * time_of_day_s / today.day_s
+    share = jnp.diff(cumulative, axis=0, prepend=0.0)
+    share = share * jnp.exp(world.tides.strength * jnp.cos(TWO_PI * (cycles[None] - phase)))
+    total = jnp.cumsum(share, axis=0)
+    return total / total[-1:]
 
 
 def declare(world: World, today: DayConditions, agent: Array, service: Array, size: Array) -> Array:

@@ -58,6 +58,7 @@ class DayConditions(NamedTuple):
     asks: np.ndarray  # [agents]: factor of what an agent declares over what it expects
     known_size: np.ndarray  # []: mean of size ** informative
     rate_variance: np.ndarray  # []: of the day's mean rate, relative, from bursts
+    tide_phase: np.ndarray  # [services, sites]: when each is hot, in cycles
     asked: DayRequests | None = (
         None  # the day's requests, where they are listed and not drawn (`simulator.workloads`)
     )
@@ -155,6 +156,7 @@ def conditions(world: World, day: float) -> DayConditions:
         pressure=np.array([service.pressure for service in world.services], np.float32),
         sensitivity=np.array([service.sensitivity for service in world.services], np.float32),
         asks=_asks(world),
+        tide_phase=_tide_phase(world),
         known_size=_known_size(world),
         rate_variance=np.asarray(world.bursts.variance_of_mean(world.day_s), np.float32),
         slowdown=np.array([[one.slowdown for one in world.link_faults]] * NUM_LINKS, np.float32),
@@ -234,6 +236,12 @@ def _accepts(world: World, population: WorldAgents, months: float) -> np.ndarray
     drawn = population.accepts[1:]
     shifted = drawn * odds_factor / (1.0 - drawn + drawn * odds_factor)
     return np.concatenate([population.accepts[:1], shifted]).astype(np.float32)
+
+
+def _tide_phase(world: World) -> np.ndarray:
+    """[services, sites] in cycles, drawn from the world's own seed."""
+    phase = np.random.default_rng([world.seed, 0x71DE]).uniform(size=len(world.services))
+    return (phase[:, None] + world.tides.lag * np.arange(len(world.sites))[None]).astype(np.float32)
 
 
 def _asks(world: World) -> np.ndarray:

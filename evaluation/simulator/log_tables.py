@@ -17,7 +17,7 @@ from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema.columns import INSTANT
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Fate
 
-_EPOCH = dt.date(1970, 1, 1)
+EPOCH = dt.date(1970, 1, 1)
 
 
 def nodes_table(world: World) -> pa.Table:
@@ -44,9 +44,9 @@ def requests_table(
     """
     request = rows.request
     fate = _reported(world, rows.fate, np.random.default_rng([seed, day.toordinal(), 0x4E90]))
-    midnight_s = (day - _EPOCH).days * CALENDAR_DAY_S
-    arrival = _instants(midnight_s, rows.arrival_s)
-    node = _labels([node.name for node in world.nodes], rows.node)
+    midnight_s = (day - EPOCH).days * CALENDAR_DAY_S
+    arrival = instants(midnight_s, rows.arrival_s)
+    node = labels([node.name for node in world.nodes], rows.node)
     accepted = np.asarray(fate.accepted)
     count = len(accepted)
     agents, agent = _agents(world, rows, generation)
@@ -54,10 +54,10 @@ def requests_table(
         {
             "request_id": [f"{day:%Y%m%d}-{index:06d}" for index in range(count)],
             "arrival": arrival,
-            "site": _labels(world.sites, request.site),
-            "scenario": _labels([one.name for one in world.scenarios], request.scenario),
-            "service": _labels([one.name for one in world.services], request.service),
-            "agent": _labels(agents, agent),
+            "site": labels(world.sites, request.site),
+            "scenario": labels([one.name for one in world.scenarios], request.scenario),
+            "service": labels([one.name for one in world.services], request.service),
+            "agent": labels(agents, agent),
             "cpu_cores": pa.array(np.asarray(request.demand)[:, 0], pa.float64()),
             "memory_gib": pa.array(np.asarray(request.demand)[:, 1], pa.float64()),
             "num_nodes": pa.array(np.ones(count), pa.int32()),
@@ -67,8 +67,8 @@ def requests_table(
             "decided": arrival,
             "offered_node": node,
             "accepted": pa.array(accepted),
-            "start": _instants(midnight_s, fate.start_s),
-            "finish": _instants(midnight_s, fate.finish_s),
+            "start": instants(midnight_s, fate.start_s),
+            "finish": instants(midnight_s, fate.finish_s),
             "status": _status(fate),
             "ran_node": pa.DictionaryArray.from_arrays(
                 pa.array(np.asarray(rows.node), mask=~(accepted & np.isfinite(fate.start_s))), node.dictionary
@@ -84,7 +84,7 @@ def _status(fate: Fate) -> pa.DictionaryArray:
     if np.any(status == UNKNOWN):
         names[UNKNOWN] = "unknown"
     place = np.argsort(list(names))  # of every code, in their order, among the names
-    return _labels(list(names.values()), place[np.searchsorted(np.sort(list(names)), status)])
+    return labels(list(names.values()), place[np.searchsorted(np.sort(list(names)), status)])
 
 
 def _reported(world: World, fate: Fate, random: np.random.Generator) -> Fate:
@@ -131,7 +131,7 @@ def left_for_good(world: World, rows: History) -> np.ndarray:
 
 def node_samples_table(world: World, day: float, date: dt.date) -> pa.Table:
     """Which nodes can take requests: at midnight, and whenever that changes, as the archive's `node_samples`."""
-    midnight_s = (date - _EPOCH).days * CALENDAR_DAY_S
+    midnight_s = (date - EPOCH).days * CALENDAR_DAY_S
     samples = []
     for node in world.nodes:
         outages = [one for one in world.outages if one.node == node.name and int(day) in one.days]
@@ -142,7 +142,7 @@ def node_samples_table(world: World, day: float, date: dt.date) -> pa.Table:
     moments, names, available = zip(*sorted(samples), strict=True)
     return pa.table(
         {
-            "time": _instants(midnight_s, np.array(moments)),
+            "time": instants(midnight_s, np.array(moments)),
             "node_id": list(names),
             "available": list(available),
         }
@@ -168,11 +168,12 @@ def _agents(world: World, rows: History, generation: np.ndarray | None) -> tuple
     return names, agent
 
 
-def _labels(names: list[str] | tuple[str, ...], index: Any) -> pa.DictionaryArray:
+def labels(names: list[str] | tuple[str, ...], index: Any) -> pa.DictionaryArray:
+    """Labels of rows, by their index among the names."""
     return pa.DictionaryArray.from_arrays(pa.array(np.asarray(index, np.int32)), pa.array(names, pa.string()))
 
 
-def _instants(midnight_s: float, seconds: Any) -> pa.Array:
+def instants(midnight_s: float, seconds: Any) -> pa.Array:
     """Instants from seconds since midnight; null where they are inf."""
     seconds = np.asarray(seconds, np.float64)
     known = np.isfinite(seconds)

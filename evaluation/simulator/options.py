@@ -78,6 +78,32 @@ class Periods:
 
 
 @dataclass(frozen=True)
+class Tides:
+    """How the popularity of services comes and goes within a day, each at a time of its own: hot services move.
+
+    A request at a site is for service s with a probability proportional to
+
+        share * exp(strength * cos(2 pi (per_day * t / day_s - phase[s] - lag * site)))
+
+    with phases drawn from the world's own seed: the same every day, so that a log of some days tells them.
+
+    Attributes:
+        strength: Largest logarithm of a share over its mean one, >= 0; 0: shares stay.
+        per_day: Times that each comes and goes in a nominal day, > 0.
+        lag: Of a cycle, by which every site follows the one before.
+    """
+
+    strength: float = 0.0
+    per_day: float = 1.0
+    lag: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """Whether shares change within a day."""
+        return self.strength > 0.0
+
+
+@dataclass(frozen=True)
 class Declared:
     """What users say of their work before it runs, where it is only a limit.
 

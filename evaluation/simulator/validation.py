@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LEAST_PERIOD_S = 60.0
 """Shortest mean length of a hidden period: every replication of a day draws all of its changes at once."""
-MOST_FACTOR = 1_000.0
+MOST_FACTOR, MOST_TIDE = 1_000.0, 10.0
 DISCIPLINES = (FIFO, PROCESSOR_SHARING)
 
 
@@ -48,6 +48,7 @@ def check(world: World) -> None:
     _validate_reactions(world)
     _validate_failures(world)
     _validate_hidden(world)
+    _validate_tides(world)
     _validate_declared(world)
 
 
@@ -202,6 +203,13 @@ def _validate_hidden(world: World) -> None:
     _within(world.name, "reports.delay_s", world.reports.delay_s, 0.0, open_lower=True)
     _within(world.name, "taken_cores", world.taken_cores, 0.0, 1.0)
     _within(world.name, "taken_mean_s", world.taken_mean_s, 0.0, open_lower=True)
+
+
+def _validate_tides(world: World) -> None:
+    tides = world.tides
+    _within(world.name, "tides.strength", tides.strength, 0.0, MOST_TIDE)
+    _within(world.name, "tides.per_day", tides.per_day, 0.0, open_lower=True)
+    _within(world.name, "tides.lag", tides.lag, 0.0, 1.0)
 
 
 def _validate_declared(world: World) -> None:

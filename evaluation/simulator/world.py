@@ -20,6 +20,7 @@ from evaluation.simulator.options import (
     Periods,
     Reactions,
     Reports,
+    Tides,
 )
 from evaluation.simulator.validation import check
 
@@ -156,6 +157,7 @@ class World:
         slow_nodes, slow_sites: Periods in which a node, or all nodes of a site together, run slower (hidden).
         regimes: Periods in which the work of arriving requests is larger or smaller (hidden); of mean one over time.
         bursts: Periods in which requests arrive faster or slower; of mean one over time.
+        tides: Services that are hot at some times of the day.
         declared: What users say of their work.
         reports: What logs are told of the ends of runs.
         taken_cores: Share of the cores that work of the day before, which no log tells of, has at the beginning.
@@ -193,6 +195,7 @@ class World:
     slow_sites: Periods = field(default_factory=Periods)
     regimes: Periods = field(default_factory=Periods)
     bursts: Periods = field(default_factory=Periods)
+    tides: Tides = field(default_factory=Tides)
     declared: Declared = field(default_factory=Declared)
     reports: Reports = field(default_factory=Reports)
     taken_cores: float = 0.0

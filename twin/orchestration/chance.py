@@ -23,7 +23,7 @@ class SlotAnswer(NamedTuple):
 class Chance(NamedTuple):
     """All chance of a day; `begin_s` is the time of day at which the episode's clock is zero."""
 
-    begin_s: float
+    begin_s: float | Array
     day_s: float  # time of day at which requests end to come, and the episode with them
     weekday: int  # 0 for Monday
     numbers: Callable[

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from twin.contracts import Array, EnvironmentState, Outcome, Policy, Response, Streams
 from twin.environment import environment
 from twin.orchestration.chance import Chance
+from twin.orchestration.deployment import Deployment
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import FrameEvents, FrameState, Load, Scaling, as_orchestration
@@ -31,7 +32,13 @@ def observing(case: EdgeCloud, policy: Policy) -> Dispatch:
     return lambda key, state, legal: policy(key, problem.observe(state), legal)
 
 
-def frame_response(case: EdgeCloud, chance: Chance, dispatch: Dispatch, config: FrameConfig) -> Response:
+def frame_response(
+    case: EdgeCloud,
+    chance: Chance,
+    dispatch: Dispatch,
+    config: FrameConfig,
+    deployed: Callable[[Streams], Deployment] | None = None,
+) -> Response:
     """What comes of the changes of a frame.
 
     Args:
@@ -39,6 +46,7 @@ def frame_response(case: EdgeCloud, chance: Chance, dispatch: Dispatch, config: 
         chance: What is by chance; episodes begin with an empty system.
         dispatch: Plays the slots.
         config: See `FrameConfig`.
+        deployed: What is deployed when episodes begin; the cluster's first deployment by default.
 
     Returns:
         The response to `frame_problem(case, config)`; the same key gives the same arrivals whatever is decided.
@@ -48,7 +56,8 @@ def frame_response(case: EdgeCloud, chance: Chance, dispatch: Dispatch, config: 
     num_slots = case.config.slots_per_frame // num_samples
 
     def init(key: Array, streams: Streams) -> tuple[EnvironmentState, Outcome]:
-        state = environment(problem, slot_response(case, chance)).reset(key, streams)
+        response = slot_response(case, chance, deployed=deployed)
+        state = environment(problem, response).reset(key, streams)
         nothing = jax.tree.map(jnp.zeros_like, load_now(case, state.response))
         zero_s = jnp.zeros(streams, jnp.float32)
         return state, Outcome(zero_s, state.terminated, state.done, _news(state, nothing))

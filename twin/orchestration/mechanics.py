@@ -47,13 +47,19 @@ class Private(NamedTuple):
     estimates: Estimates | None
 
 
-def slot_response(case: EdgeCloud, chance: Chance, orchestrator: Orchestrator | None = None) -> Response:
+def slot_response(
+    case: EdgeCloud,
+    chance: Chance,
+    orchestrator: Orchestrator | None = None,
+    deployed: Callable[[Streams], Deployment] | None = None,
+) -> Response:
     """The mechanics of a cluster by slots.
 
     Args:
         case: The cluster.
         chance: What is by chance, with the time of day at which episodes begin, with empty queues.
         orchestrator: Who changes the deployment; nobody by default.
+        deployed: What is deployed when episodes begin; the cluster's first deployment by default.
 
     Returns:
         The response to `slot_problem(case)`. Episodes are truncated at the end of the day.
@@ -66,7 +72,8 @@ def slot_response(case: EdgeCloud, chance: Chance, orchestrator: Orchestrator | 
         nobody = jnp.full(waiting.next_s.shape, config.queue_places, jnp.int32)
         private = Private(jnp.int32(0), waiting, nobody, held, first_estimates(case, streams))
         clock_s = jnp.zeros(streams, jnp.float32)
-        view = _view(case, private, first_deployed(case, streams), nothing_counted(streams), clock_s)
+        deployment = first_deployed(case, streams) if deployed is None else deployed(streams)
+        view = _view(case, private, deployment, nothing_counted(streams), clock_s)
         observed_events = _news(case, chance, private, view, clock_s, chance.available(None, None, clock_s))
         no = clock_s > 0.0
         return private, Outcome(clock_s, no, no, observed_events)

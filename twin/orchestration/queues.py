@@ -71,15 +71,30 @@ def enter(
         its time and enters with the next slot.
     """
     arrived = turned_away = jnp.zeros(until_s.shape, jnp.int32)
-    until = until_s[None]
     for one in range(case.config.arrivals_per_slot):
-        comes = (queues.next_s <= until) & (chance.begin_s + queues.next_s < chance.day_s)
-        request, gap_s = chance.arrival(numbers, one, queues.next_s)
+        comes, request, following_s = next_arrival(chance, queues.next_s, numbers, one, until_s)
         queues, entered = _insert(case, queues, request, comes, estimate_s)
         arrived += jnp.sum(comes, axis=0, dtype=jnp.int32)
         turned_away += jnp.sum(comes & ~entered, axis=0, dtype=jnp.int32)
-        queues = queues._replace(next_s=jnp.where(comes, queues.next_s + gap_s, queues.next_s))
+        queues = queues._replace(next_s=following_s)
     return queues, Entered(arrived, turned_away)
+
+
+def next_arrival(
+    chance: Chance, next_s: Array, numbers: PyTree, one: int, until_s: Array
+) -> tuple[Array, Requests, Array]:
+    """Whether the arrival due at `next_s` [sites, *streams] comes by `until_s`, its request, and when the next is due.
+
+    Args:
+        chance: Says who arrives, and when the next one does.
+        next_s: [sites, *streams].
+        numbers: Of the slot.
+        one: Which of the slot's arrivals it would be.
+        until_s: [*streams].
+    """
+    comes = (next_s <= until_s[None]) & (chance.begin_s + next_s < chance.day_s)
+    request, gap_s = chance.arrival(numbers, one, next_s)
+    return comes, request, jnp.where(comes, next_s + gap_s, next_s)
 
 
 def _insert(

@@ -12,6 +12,7 @@ from twin.orchestration.frame_config import FrameConfig, validate_frames
 from twin.orchestration.frame_mechanics import Dispatch, frame_response
 from twin.orchestration.frame_state import FrameOutcome
 from twin.orchestration.frames import frame_problem, on_time_share
+from twin.placement.types import Cluster
 
 
 def frame_environment(
@@ -43,7 +44,9 @@ def frame_environment(
     return environment(frame_problem(public, config, worth), response)
 
 
-def deployed_on(world: World, config: SlotConfig, day: float, deployed_day: float = 0.0) -> Instance:
+def deployed_on(
+    world: World, config: SlotConfig, day: float, deployed_day: float = 0.0, cluster: Cluster | None = None
+) -> Instance:
     """A day of a world that begins with the deployment made for another day: what drift leaves to orchestration.
 
     Args:
@@ -51,9 +54,11 @@ def deployed_on(world: World, config: SlotConfig, day: float, deployed_day: floa
         config: See `SlotConfig`.
         day: The day that is simulated.
         deployed_day: The day that the first deployment was made for.
+        cluster: Whose vocabulary to speak; the world's own by default.
 
     Returns:
         The instance.
     """
-    case, deployed = instance(world, config, day), instance(world, config, deployed_day).public.replicas
+    case = instance(world, config, day, cluster)
+    deployed = instance(world, config, deployed_day, cluster).public.replicas
     return case._replace(public=case.public._replace(replicas=deployed))

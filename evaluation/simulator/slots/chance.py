@@ -34,12 +34,12 @@ def draw(case: Instance, key: Array, streams: Streams) -> Array:
     return uniforms(key, number, (case.public.num_seats, *streams))
 
 
-def true_chance(case: Instance, begin_s: float = 0.0) -> Chance:
+def true_chance(case: Instance, begin_s: float | Array = 0.0) -> Chance:
     """The chance of a world's day.
 
     Args:
         case: The day.
-        begin_s: Time of day at which episodes begin.
+        begin_s: Time of day at which episodes begin, one or [*streams].
 
     Returns:
         See `Chance`. Arrivals form a Poisson process at every site, exactly.

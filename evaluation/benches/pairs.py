@@ -1,0 +1,61 @@
+"""Pairs of dispatcher and orchestrator, played by one program that only computes who decides."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import jax
+
+from twin.contracts import Array, EnvironmentState, Streams
+from twin.environment import environment
+from twin.orchestration.chance import Chance
+from twin.orchestration.counts import Counts
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_mechanics import Dispatch, frame_response
+from twin.orchestration.frame_state import FrameState, Scaling
+from twin.orchestration.frames import frame_problem
+from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.slots import SlotState
+
+PairProgram = Callable[[Array, Array, Array], Counts]
+"""(key, index of the dispatcher, index of the orchestrator) -> totals at the end of the run [*streams]."""
+
+
+def pair_program(
+    case: EdgeCloud,
+    chance: Chance,
+    frames: FrameConfig,
+    dispatchers: Sequence[Dispatch],
+    rules: Sequence[Orchestrate],
+    num_frames: int,
+    streams: Streams,
+) -> PairProgram:
+    """The compiled day in which any of the dispatchers and of the orchestrators can act.
+
+    Args:
+        case: The cluster.
+        chance: Of the truth or of a twin.
+        frames: See `FrameConfig`.
+        dispatchers, rules: Who can act.
+        num_frames: Frames of a run.
+        streams: Independent runs.
+    """
+
+    def run(key: Array, dispatch_kind: Array, rule_kind: Array) -> Counts:
+        def dispatch(key: Array, state: SlotState, legal: Array) -> Array:
+            return jax.lax.switch(dispatch_kind, [partial(one, key, state, legal) for one in dispatchers])
+
+        def orchestrate(key: Array, state: FrameState) -> Scaling:
+            return jax.lax.switch(rule_kind, [partial(one, key, state) for one in rules])
+
+        system = environment(frame_problem(case, frames), frame_response(case, chance, dispatch, frames))
+
+        def frame(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
+            key_rule, key_frame = jax.random.split(key)
+            return system.step(key_frame, state, orchestrate(key_rule, state.problem))[0], None
+
+        key_reset, key_frames = jax.random.split(key)
+        keys = jax.random.split(key_frames, num_frames)
+        return jax.lax.scan(frame, system.reset(key_reset, streams), keys)[0].problem.counts
+
+    return jax.jit(run)

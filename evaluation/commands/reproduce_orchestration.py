@@ -1,0 +1,57 @@
+"""`schedtwin reproduce kais` and `schedtwin reproduce kmps`: dispatch and orchestration, judged in the truth."""
+
+from argparse import Namespace, _SubParsersAction
+from pathlib import Path
+
+from evaluation.commands.bench_arguments import add_output_arguments, numbers
+
+TABLES = {
+    "kais": "dispatch and orchestration as KaiS compares them (Han et al. 2021)",
+    "kmps": "dispatch and orchestration as KMPS compares them (Huang et al.)",
+}
+
+
+def add_tables(tables: _SubParsersAction) -> None:
+    """Declare both tables and their arguments."""
+    for name, text in TABLES.items():
+        parser = tables.add_parser(name, help=text, description=text)
+        parser.set_defaults(reproduce=run, table=name)
+        parser.add_argument(
+            "--world", metavar="WORLD.toml", type=Path,
+            help=f"file that declares another cluster than the preset {name}",
+        )  # fmt: skip
+        parser.add_argument("--days", metavar="LIST", type=numbers, help="days judged (default: 0,1,7,30)")
+        parser.add_argument("--frames", metavar="N", type=int, help="frames of a judged day (default: 60)")
+        parser.add_argument(
+            "--seeds", metavar="N", type=int, help="repetitions of every judged day (default: 5)"
+        )
+        parser.add_argument("--quick", action="store_true", help="two days, 3 seeds, 10 frames")
+        parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path(name),
+                            help=f"work folder (default: ./{name})")  # fmt: skip
+        add_output_arguments(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Log, fit, learn, judge, and print the table; 0."""
+    import json
+    from dataclasses import replace
+
+    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.reproduction.orchestration import OrchestrationConfig, quick, reproduce
+    from evaluation.reproduction.orchestration_learners import TrainingBudget, learned_pairs
+    from evaluation.reproduction.showing_orchestration import as_table
+    from evaluation.simulator.world_files import chosen_world
+
+    config = OrchestrationConfig()
+    config = quick(config) if arguments.quick else config
+    asked = {"num_frames": arguments.frames, "num_seeds": arguments.seeds}
+    bench = replace(config.bench, **{name: value for name, value in asked.items() if value is not None})
+    config = replace(config, bench=bench, days=arguments.days or config.days)
+    budget = TrainingBudget(num_updates=4, num_streams=16) if arguments.quick else TrainingBudget()
+    world = chosen_world(arguments.table, arguments.world)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with progress_of(arguments) as progress:
+        found = reproduce(world, config, arguments.out, learned_pairs(budget), progress)
+    (arguments.out / f"{arguments.table}.json").write_text(json.dumps(found, indent=1) + "\n")
+    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    return 0

@@ -1,0 +1,195 @@
+"""Compares pairs of dispatcher and orchestrator on shifted days, in twins of those days and in the truth.
+
+A pair plays the first frames of a day from an empty midnight and the training days' first deployment, several times;
+each time is a unit of the intervals, and all pairs meet the same requests. The twin that judges a shift is fitted to
+that shift's days alone, in the vocabulary of the trained one; the policies plan with the trained one's tables.
+"""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES
+from evaluation.benches.orchestration_bench import Pair
+from evaluation.benches.orchestration_references import LOOKAHEAD, PLANNED
+from evaluation.benches.pairs import pair_program
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.decisions import Decisions, plain_decisions
+from evaluation.comparison.shifts import ShiftPlan
+from evaluation.jobs.products import archive_facts
+from evaluation.metrics import ON_TIME
+from evaluation.problems.orchestration.rivals import rivals
+from evaluation.simulator.frames.environment import deployed_on
+from evaluation.simulator.slots.chance import true_chance
+from evaluation.simulator.slots.worlds import time_scaled
+from evaluation.simulator.world_files import world_of
+from logs_schema import Archive
+from logs_schema.progress import Progress
+from offline_rl.contract import EXPECTED_ON_TIME
+from twin.orchestration.chance import Chance
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.encode import read_replicas, read_rows, read_samples
+from twin.orchestration.fit import ChanceFitConfig, FittedCluster, fit_rows
+from twin.orchestration.frame_mechanics import observing
+from twin.orchestration.learned import learned_chance
+
+COMPARED = (
+    Pair("random", "static"), Pair("least_loaded", "static"), Pair("firmament", "static"),
+    Pair("least_loaded", "random_scaling"), Pair("least_loaded", "hpa"), Pair("firmament", "hpa"),
+    Pair("least_loaded", "hpa_requests"), Pair("least_loaded", "greedy_scaling"),
+    Pair(EXPECTED_ON_TIME, "static"), Pair(EXPECTED_ON_TIME, PLANNED), Pair(EXPECTED_ON_TIME, LOOKAHEAD),
+)  # fmt: skip
+"""Who stands in every comparison; what plans does so with the twin's tables."""
+REFERENCE = Pair("least_loaded", "static")
+TWIN, TRUTH = "twin of shifted days", "truth"
+_ABOUT = {
+    TWIN: "a twin fitted to the judged days themselves, which no policy has seen",
+    TRUTH: "the simulated truth that wrote the log",
+}
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    """How much a judge plays.
+
+    Attributes:
+        num_frames: Frames of a day, from midnight.
+        num_runs: Times that a day is played.
+        seed: Of everything drawn.
+    """
+
+    num_frames: int = 40
+    num_runs: int = 8
+    seed: int = 0
+
+
+def name_of(pair: Pair) -> str:
+    """A pair's name in reports."""
+    return f"{pair.dispatch}+{pair.orchestration}"
+
+
+def compare_pairs(
+    archive: Archive,
+    plan: ShiftPlan,
+    fitted: FittedCluster,
+    config: PlayConfig,
+    intervals: IntervalConfig,
+    progress: Progress,
+    pairs: Sequence[Pair] = COMPARED,
+) -> Comparison:
+    """Judges the pairs on every shift that the log can answer.
+
+    Args:
+        archive: With the shifted days.
+        plan: Which days they are.
+        fitted: The trained twin.
+        config: See `PlayConfig`.
+        intervals: See there.
+        progress: Where to show how far it is.
+        pairs: Who is compared.
+    """
+    runs: list[Run] = []
+    with progress.stage("judge", unit="shifts") as stage:
+        for done, shift in enumerate(plan.shifts):
+            stage(done)
+            if not shift.days:
+                continue
+            for judge, (edge, chance) in judges(archive, fitted, shift.days).items():
+                counts = play_pairs(edge, chance, fitted, pairs, config)
+                runs += [
+                    Run(
+                        judge, shift.shift_days, name_of(pair), _decisions(*counts[pair], shift.days[0]), None
+                    )
+                    for pair in pairs
+                ]
+    names = dict.fromkeys(run.policy for run in runs)
+    return compare(
+        runs, archive=archive_facts(archive), train_days=[day.isoformat() for day in plan.train_days],
+        unit_kind="runs", policies=[PolicyFacts(name, "baseline", _in_words(name)) for name in names],
+        judges=[JudgeFacts(name, _ABOUT[name]) for name in dict.fromkeys(run.judge for run in runs)],
+        shifts=[ShiftFacts(one.shift_days, tuple(day.isoformat() for day in one.days), one.num_requests, one.note)
+                for one in plan.shifts],
+        metrics=(ON_TIME,), references=(name_of(REFERENCE),), config=intervals,
+        notes=[f"Every day is played for {config.num_frames} frames from midnight, {config.num_runs} times."],
+    )  # fmt: skip
+
+
+def judges(
+    archive: Archive, fitted: FittedCluster, days: Sequence[dt.date]
+) -> dict[str, tuple[EdgeCloud, Chance]]:
+    """Judge -> the cluster and its chance on some days; the truth where the archive says what it is."""
+    shifted = twin_of_days(archive, fitted, days)
+    found = {TWIN: (fitted.edge, learned_chance(fitted.edge, shifted.tables))}
+    if (truth := archive.facts.get("ground_truth")) is None:
+        return found
+    world = time_scaled(world_of(truth), fitted.edge.config)
+    day = (days[0] - dt.date.fromisoformat(truth["first_day"])).days
+    case = deployed_on(world, fitted.edge.config, day, cluster=fitted.edge.cluster)
+    public = case.public._replace(replicas=fitted.edge.replicas)
+    return found | {TRUTH: (public, true_chance(case))}
+
+
+def twin_of_days(archive: Archive, fitted: FittedCluster, days: Sequence[dt.date]) -> FittedCluster:
+    """A twin of other days, in the vocabulary and with the first deployment of one that stands."""
+    cluster = fitted.edge.cluster
+    return fit_rows(
+        archive, fitted.edge, fitted.frames, read_rows(archive, days, cluster),
+        read_replicas(archive, days, cluster), read_samples(archive, days, cluster), len(days), ChanceFitConfig(),
+    )  # fmt: skip
+
+
+def play_pairs(
+    edge: EdgeCloud, chance: Chance, fitted: FittedCluster, pairs: Sequence[Pair], config: PlayConfig
+) -> Mapping[Pair, tuple[np.ndarray, np.ndarray]]:
+    """Pair -> requests that arrived and that were answered in time, in every run [runs]."""
+    own, frames = rivals(fitted), fitted.frames
+    named = {one.name: one for one in BASELINES}
+    dispatch = {
+        name: own.dispatch[name](edge)
+        if name in own.dispatch
+        else observing(edge, named[name].policy(edge.cluster))
+        for name in dict.fromkeys(pair.dispatch for pair in pairs)
+    }
+    scaling = {one.name: one for one in ORCHESTRATION_BASELINES}
+    rules = {
+        pair: own.orchestration[pair.orchestration](edge, frames, dispatch[pair.dispatch])
+        if pair.orchestration in own.orchestration
+        else scaling[pair.orchestration].rule(edge, frames)
+        for pair in pairs
+    }
+    program = pair_program(
+        edge,
+        chance,
+        frames,
+        list(dispatch.values()),
+        list(rules.values()),
+        config.num_frames,
+        (config.num_runs,),
+    )
+    found = {}
+    for index, pair in enumerate(pairs):
+        kind = list(dispatch).index(pair.dispatch)
+        counts = program(jax.random.key(config.seed), jnp.int32(kind), jnp.int32(index))
+        found[pair] = np.asarray(counts.arrived), np.asarray(counts.on_time)
+    return found
+
+
+def _decisions(arrived: np.ndarray, on_time: np.ndarray, day: dt.date) -> Decisions:
+    """Requests as rows of which it is known whether they were answered in time, and nothing else."""
+    unit = np.repeat(np.arange(len(arrived)), arrived)
+    place = np.arange(len(unit)) - np.repeat(np.cumsum(arrived) - arrived, arrived)
+    finish_s = np.where(place < np.repeat(on_time, arrived), 0.0, 2.0)
+    days = np.full(len(unit), day.toordinal())
+    found = plain_decisions(unit, days, np.zeros(len(unit), np.int64), np.zeros(len(unit)), finish_s)
+    missing = {need: why for need, why in found.missing.items() if need not in ("deadlines", "statuses")}
+    return replace(found, deadline_s=np.ones(len(unit)), missing=missing)
+
+
+def _in_words(name: str) -> str:
+    dispatch, orchestration = name.split("+")
+    return f"{dispatch} dispatches, {orchestration} orchestrates"

@@ -1,0 +1,173 @@
+"""The orchestration problem's kit: what the commands fit, certify and compare are given."""
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.config import CertifyConfig
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.training_days import plan_of, train_days_of
+from evaluation.configuration import RunConfig
+from evaluation.jobs.products import refuse_other_days
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from evaluation.problems.orchestration.certifying import certify_twin
+from evaluation.problems.orchestration.comparing import PlayConfig, compare_pairs
+from evaluation.problems.orchestration.generating import generate_slots
+from evaluation.report import Report, write_report
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from twin.orchestration.encode import missing_from
+from twin.orchestration.fit import fit_orchestration
+from twin.orchestration.persistence import load_fitted, save_fitted
+from twin.problems import KEY
+
+NAME = "orchestration"
+
+
+def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
+    """The configuration as it is; ConfigError where processors or a pool are named."""
+    if options.processors is not None or options.pool is not None:
+        raise ConfigError(
+            "orchestration knows its nodes from the archive",
+            where="--pool" if options.processors is None else "--processors",
+            allowed="--pool and --processors together with --problem ordering",
+        )
+    return config
+
+
+def refuse_other_nodes(archive: Archive, twin: Path) -> None:
+    """ConfigError where the archive has other nodes than the twin, or other requests on its days of training."""
+    known, found = read_manifest(twin, "twin").extra["nodes"], archive.nodes()["node_id"].to_pylist()
+    if sorted(known) != sorted(found):
+        raise ConfigError(
+            "the archive has other nodes than the twin", where=f"{archive.path}: {', '.join(found)}",
+            allowed=", ".join(known), advice="fit a twin on this archive",
+        )  # fmt: skip
+    refuse_other_days(archive, twin)
+
+
+def fit_plan(config: RunConfig) -> StepPlan:
+    """Learns the chance of slot mode from the training days."""
+
+    def build(out: Path, inputs: Inputs, _progress: Progress) -> Facts:
+        archive = Archive(inputs["archive"])
+        days = train_days_of(archive, config.days, config.shifts)
+        fitted = fit_orchestration(archive, days)
+        save_fitted(out, fitted)
+        return {
+            KEY: NAME,
+            "nodes": list(fitted.edge.cluster.node_names),
+            "services": list(fitted.edge.cluster.services[1:]),
+            "train_days": [day.isoformat() for day in days],
+            "train_days_hash": archive.days_hash("requests", days),
+            "num_requests": len(fitted.tables.requested_run_s),
+        }
+
+    return StepPlan("twin", build, {"days": config.days, "shifts": config.shifts}, config.seed)
+
+
+def train_plan(_config: RunConfig) -> StepPlan:
+    """ConfigError: what is learned of both groups is not kept as a product yet."""
+    raise ConfigError(
+        "dispatchers and orchestrators are not trained by this command", where="schedtwin train",
+        allowed="twins of placement and ordering",
+        advice="schedtwin compare judges what plans with this twin; schedtwin reproduce kais trains in one",
+    )  # fmt: skip
+
+
+def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
+    """Judges pairs of dispatcher and orchestrator on shifted days."""
+    if policies:
+        raise ConfigError(
+            f"policies of one's own among dispatchers and orchestrators: {', '.join(policies)}",
+            where="--policy", allowed="problems with one group of seats", advice="leave --policy out",
+        )  # fmt: skip
+    play = PlayConfig(seed=config.judge.seed)
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        archive, fitted = Archive(inputs["archive"]), load_fitted(inputs["twin"])
+        days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"]).extra["train_days"]]
+        plan = plan_of(archive, days, config.shifts)
+        comparison = compare_pairs(archive, plan, fitted, play, config.intervals, progress)
+        (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+        write_report(Report(title, comparison), out)
+        return {"main_metric": comparison.main_metric}
+
+    settings = {"shifts": config.shifts, "intervals": config.intervals, "play": play, "title": title}
+    return StepPlan("comparison", build, settings, config.judge.seed)
+
+
+def certifier(twin: Path, _population: Path | None) -> Certifier:
+    """How a twin is certified: on all days after training, where none are named."""
+    manifest, fitted = read_manifest(twin, "twin"), load_fitted(twin)
+    train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
+
+    def make(
+        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
+    ) -> Certificate:
+        later = [day for day in archive.days("requests") if day > train_days[-1]]
+        held_out = later[: config.max_days] if days is None else days
+        if not held_out:
+            raise ConfigError(
+                "the archive has no day after training to certify on", where=str(archive.path),
+                allowed="at least one later day", advice="log more days, or fit on fewer",
+            )  # fmt: skip
+        return certify_twin(fitted, archive, train_days, held_out, config, manifest.content_hash)
+
+    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
+        return certificate_of(
+            [], {}, {}, config, twin=manifest.content_hash, archive=archive.content_hash, train_days=train_days,
+            refusal=refusal_in_words(error),
+        )  # fmt: skip
+
+    return Certifier(make, refused)
+
+
+def export(_out: Path, _policy: Path, _options: ExportOptions) -> Facts:
+    """ConfigError: there is no bundle of two policies yet."""
+    raise ConfigError(
+        "a dispatcher and an orchestrator are not exported", where="schedtwin export",
+        allowed="policies of placement and ordering",
+    )  # fmt: skip
+
+
+def fitted_lines(facts: Facts) -> list[str]:
+    """What a person is told of a fit."""
+    nodes, services = len(facts["nodes"]), len(facts["services"])
+    return [f"{nodes} nodes and {services} services learned from {facts['num_requests']:,} requests"]
+
+
+def trained_lines(_facts: Facts) -> list[str]:
+    """Nothing: nothing is trained."""
+    return []
+
+
+def compared(_comparison: Comparison) -> list[str]:
+    """Nothing besides the table."""
+    return []
+
+
+ORCHESTRATION_KIT = Kit(
+    name=NAME,
+    decides="where requests of access points go every slot, and which replicas change every frame",
+    needs="requests with access points and dispatch times, replicas, node_samples and the settings of slots",
+    lacking=lambda archive: missing_from(archive),
+    claims=lambda config: False,
+    ranks_in_job=False,
+    configured=configured,
+    refuse_other_system=refuse_other_nodes,
+    fit=fit_plan,
+    train=train_plan,
+    compare=compare_plan,
+    export=export,
+    certifier=certifier,
+    fitted=fitted_lines,
+    trained=trained_lines,
+    compared=compared,
+    generate=generate_slots,
+)

@@ -1,0 +1,64 @@
+"""Policies that need no training, made of a twin's tables: what anything learned in the twin has to beat."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from evaluation.baselines.baseline import any_best_legal
+from evaluation.benches.orchestration_bench import Entrants
+from evaluation.benches.orchestration_references import LOOKAHEAD, PLANNED, planning
+from offline_rl.contract import EXPECTED_ON_TIME
+from offline_rl.rules.on_time_by_replicas import replica_rule, replica_rule_params
+from twin.contracts import Array, Policy
+from twin.orchestration.chance import Chance
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.fit import CLOUD, ELSEWHERE, LOCAL, FittedCluster
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_mechanics import Dispatch, observing
+from twin.orchestration.learned import learned_chance, learned_forecast
+from twin.orchestration.orchestrating import Orchestrate
+from twin.placement.types import Observation
+
+
+def rivals(fitted: FittedCluster) -> Entrants:
+    """The rule of expected on-time dispatch, the planned deployment and the lookahead, all of one twin."""
+    forecast = learned_forecast(fitted.edge, fitted.tables)
+
+    def planner(name: str) -> Callable[[EdgeCloud, FrameConfig, Dispatch], Orchestrate]:
+        def make(case: EdgeCloud, frames: FrameConfig, dispatch: Dispatch) -> Orchestrate:
+            model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
+
+            def chance_at(begin_s: Array) -> Chance:
+                return learned_chance(model, fitted.tables, begin_s)
+
+            return planning(name, model, forecast, chance_at, dispatch, frames)
+
+        return make
+
+    rule = dispatch_rule(fitted)
+    return Entrants(
+        {EXPECTED_ON_TIME: lambda case: observing(case, rule)},
+        {name: planner(name) for name in (PLANNED, LOOKAHEAD)},
+        fitted.edge.cluster,
+    )
+
+
+def dispatch_rule(fitted: FittedCluster) -> Policy:
+    """The expected on-time rule with the log's numbers; of nodes that look alike, any."""
+    spread = max(float(np.std(fitted.tables.scatter)), 0.05)
+    params, actor = replica_rule_params(latencies(fitted), spread=spread), replica_rule()
+
+    def decide(key: Array, observation: Observation, legal: Array) -> Array:
+        return any_best_legal(key, actor.logits(params, observation, legal), legal)
+
+    return decide
+
+
+def latencies(fitted: FittedCluster) -> tuple[float, float, float]:
+    """Mean time of a way at home, to another site, to the cloud."""
+    forecast, kind = learned_forecast(fitted.edge, fitted.tables), fitted.tables.way_kind
+    home, elsewhere, cloud = (
+        float(forecast.latency_s[kind == one].mean()) if (kind == one).any() else 0.0
+        for one in (LOCAL, ELSEWHERE, CLOUD)
+    )
+    return home, elsewhere, cloud

@@ -1,0 +1,187 @@
+"""KaiS's and KMPS's comparisons: dispatch and orchestration by whoever, judged in a truth that the twin never saw.
+
+A day of log is written by slots, a twin is fitted to it, and what plans or learns does so in the twin. The truth of the
+same day and of later ones judges everybody on the same requests, days beginning with the deployment of day 0.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.benches.orchestration_bench import (
+    Entrants,
+    OrchestrationBenchConfig,
+    Pair,
+    PairScore,
+    bench_orchestration,
+    with_changes,
+)
+from evaluation.benches.orchestration_references import LOOKAHEAD, PLANNED
+from evaluation.comparison.bootstrap import IntervalConfig, estimate
+from evaluation.problems.orchestration.rivals import rivals
+from evaluation.problems.orchestration.simulating import FIRST_DAY, SlotLogConfig, simulate_slots
+from evaluation.simulator.world import World
+from logs_schema import Archive
+from logs_schema.progress import Progress
+from offline_rl.contract import EXPECTED_ON_TIME
+from twin.orchestration.fit import FittedCluster, fit_orchestration
+
+BASELINE_PAIRS = (
+    Pair("random", "static"), Pair("least_loaded", "static"), Pair("gsp_ss", "static"), Pair("firmament", "static"),
+    Pair("k8s_default", "static"), Pair("least_loaded", "random_scaling"), Pair("least_loaded", "hpa"),
+    Pair("firmament", "hpa"), Pair("least_loaded", "hpa_requests"), Pair("least_loaded", "greedy_scaling"),
+)  # fmt: skip
+"""The papers' baselines: Greedy is least_loaded, Native is hpa, Greedy-Native and Firmament_Native are their pairs."""
+RIVAL_PAIRS = (
+    Pair(EXPECTED_ON_TIME, "static"), Pair(EXPECTED_ON_TIME, "hpa_requests"), Pair(EXPECTED_ON_TIME, PLANNED),
+    Pair(EXPECTED_ON_TIME, LOOKAHEAD),
+)  # fmt: skip
+"""What the papers lack: the strongest rule from logs, and orchestrators that plan with the log's tables or the twin."""
+
+Learn = Callable[[FittedCluster, int, Progress], Entrants]
+"""(twin, seed, progress) -> one learned dispatcher and one learned orchestrator, under their names."""
+
+
+class LearnedPair(NamedTuple):
+    """A pair that is trained."""
+
+    pair: Pair
+    learn: Learn
+
+
+@dataclass(frozen=True)
+class OrchestrationConfig:
+    """How much is simulated, learned and judged.
+
+    Attributes:
+        days: Days that are judged, since day 0.
+        train_days: Days of log that the twin is fitted to, from day 0 on.
+        train_seeds: Of everything that is trained.
+        num_changes: Replicas that a frame may change.
+        bench: How much is judged.
+        seed: Of the log.
+    """
+
+    days: tuple[int, ...] = (0, 1, 7, 30)
+    train_days: int = 1
+    train_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    num_changes: int = 2
+    bench: OrchestrationBenchConfig = field(
+        default_factory=lambda: OrchestrationBenchConfig(days_per_seed=2, num_frames=60)
+    )
+    seed: int = 0
+
+
+def quick(config: OrchestrationConfig) -> OrchestrationConfig:
+    """The same in minutes: one day, two seeds, a few frames."""
+    bench = replace(config.bench, num_seeds=3, days_per_seed=2, num_frames=10)
+    return replace(config, days=(0, 30), train_seeds=(0,), bench=bench)
+
+
+def reproduce(
+    world: World,
+    config: OrchestrationConfig,
+    out: Path,
+    learned: Sequence[LearnedPair],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Logs, fits, learns and judges.
+
+    Args:
+        world: At its own pace.
+        config: See there.
+        out: Folder for the log.
+        learned: What is trained in the twin.
+        progress: Where to show how far it is.
+
+    Returns:
+        Plain data with `rows`, baselines first.
+    """
+    bench = with_changes(config.bench, config.num_changes)
+    fitted = twin_of(world, config, bench, out, progress)
+    untrained = [*BASELINE_PAIRS, *RIVAL_PAIRS]
+    with progress.stage("judge baselines", unit="scores") as stage:
+        found = bench_orchestration(
+            world, config.days, untrained, bench, lambda done, what: stage(done, text=what), rivals(fitted)
+        )
+    rows = [as_row(score, _source(score.pair)) for score in found if score.pair in untrained]
+    for one in learned:
+        rows += _learned_rows(world, config, bench, fitted, one, progress)
+    return {
+        "world": world.name,
+        "frames": bench.num_frames,
+        "changes_per_frame": config.num_changes,
+        "judge": "the simulated truth, by slots, from an empty midnight and the deployment of day 0",
+        "rows": rows,
+    }
+
+
+def twin_of(
+    world: World, config: OrchestrationConfig, bench: OrchestrationBenchConfig, out: Path, progress: Progress
+) -> FittedCluster:
+    """The twin of the first days of a world, logged by slots."""
+    log = SlotLogConfig(slots=bench.slots, frames=bench.frames)
+    with progress.stage("log", unit="days") as stage:
+        simulate_slots(world, config.train_days, log, config.seed, out / "log", replace=True, progress=stage)
+    days = [FIRST_DAY + dt.timedelta(days=day) for day in range(config.train_days)]
+    with progress.stage("fit the twin"):
+        return fit_orchestration(Archive(out / "log"), days)
+
+
+def _learned_rows(
+    world: World,
+    config: OrchestrationConfig,
+    bench: OrchestrationBenchConfig,
+    fitted: FittedCluster,
+    one: LearnedPair,
+    progress: Progress,
+) -> list[dict[str, Any]]:
+    """One row a day: the mean over training seeds, with an interval over seeds and days."""
+    by_day: dict[int, list[PairScore]] = {}
+    for seed in config.train_seeds:
+        entrants = one.learn(fitted, seed, progress)
+        own = replace(rivals(fitted), dispatch={**rivals(fitted).dispatch, **entrants.dispatch},
+                      orchestration={**rivals(fitted).orchestration, **entrants.orchestration})  # fmt: skip
+        with progress.stage(
+            f"judge {one.pair.dispatch} and {one.pair.orchestration}, seed {seed}", unit="scores"
+        ):
+            for score in bench_orchestration(world, config.days, [one.pair], bench, entrants=own):
+                if score.pair == one.pair:
+                    by_day.setdefault(score.day, []).append(score)
+    return [as_row_of_seeds(scores) for scores in by_day.values()]
+
+
+def as_row(score: PairScore, trained_in: str) -> dict[str, Any]:
+    """A score as plain data."""
+    on_time, cost = score.measures["on_time"], score.measures["scheduling_mib"]
+    return {
+        **_named(score), "on_time": on_time.value, "low": on_time.low, "high": on_time.high, "cost_mib": cost.value,
+        "trained_in": trained_in, "seeds": None,
+    }  # fmt: skip
+
+
+def as_row_of_seeds(scores: Sequence[PairScore]) -> dict[str, Any]:
+    """Scores of one pair and day by training seed as one row; the seeds are the units of the interval."""
+    per_seed = np.array([score.per_run.mean() for score in scores])
+    mean = estimate(
+        lambda weights: weights @ per_seed / weights.sum(axis=-1), len(per_seed), IntervalConfig()
+    )
+    cost = float(np.mean([score.measures["scheduling_mib"].value for score in scores]))
+    return {
+        **_named(scores[0]), "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost,
+        "trained_in": "twin", "seeds": len(scores),
+    }  # fmt: skip
+
+
+def _named(score: PairScore) -> dict[str, Any]:
+    return {"dispatch": score.pair.dispatch, "orchestration": score.pair.orchestration, "day": score.day}
+
+
+def _source(pair: Pair) -> str:
+    """Where a policy that was not trained comes from: the twin's tables, or nothing but the cluster."""
+    names: Mapping[str, str] = dict.fromkeys((EXPECTED_ON_TIME, PLANNED, LOOKAHEAD), "twin")
+    return names.get(pair.orchestration, names.get(pair.dispatch, ""))

@@ -1,0 +1,66 @@
+"""The orchestration problem through the commands: a log of slots, its twin, a certificate, a comparison, new days."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evaluation.cli import main
+from evaluation.problems.orchestration.simulating import simulate_slots
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from tests.evaluation.test_slot_logs import LOG, WORLD
+from twin.orchestration.fit import fit_orchestration
+
+pytestmark = pytest.mark.slow
+CONFIG = """
+[days]
+num_days = 1
+[shifts]
+shifts = "0d,1d"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of four days, and the twin of its first."""
+    folder = tmp_path_factory.mktemp("orchestration")
+    simulate_slots(WORLD, 4, LOG, 0, folder / "log")
+    (folder / "settings.toml").write_text(CONFIG)
+    words = ["fit", "--problem", "orchestration", str(folder / "log"), "--out", str(folder / "twin")]
+    assert main([*words, "--config", str(folder / "settings.toml")]) == 0
+    return folder
+
+
+def test_a_certificate_holds_the_twin_against_later_days(folder: Path) -> None:
+    main(["certify", str(folder / "twin"), str(folder / "log"), "--out", str(folder / "certificate")])
+    told = json.loads((folder / "certificate" / "certificate.json").read_text())
+    lines = {line["name"]: line for line in told["lines"]}
+    assert {"closed_loop", "arrivals", "runs"} <= {line["section"] for line in told["lines"]}
+    assert abs(lines["share on time, off by"]["value"]["value"]) < 0.06
+
+
+def test_a_comparison_holds_pairs_against_each_other_in_twin_and_truth(folder: Path) -> None:
+    words = ["compare", str(folder / "log"), str(folder / "twin"), "--out", str(folder / "comparison")]
+    assert main([*words, "--config", str(folder / "settings.toml")]) == 0
+    told = json.loads((folder / "comparison" / "comparison.json").read_text())
+    assert {cell["judge"] for cell in told["cells"]} == {"twin of shifted days", "truth"}
+    assert "expected_on_time+lookahead" in {cell["policy"] for cell in told["cells"]}
+
+
+def test_a_twin_makes_up_days_that_are_a_log_again(folder: Path) -> None:
+    out = folder / "generated"
+    words = ["generate", str(folder / "twin"), "--days", "1", "--out", str(out)]
+    assert main(words) == 0
+    archive = Archive(out)
+    again = fit_orchestration(archive, archive.days("requests"))
+    assert again.edge.num_nodes == len(WORLD.nodes)
+    assert main([*words, "--policy", "nobody+hpa", "--replace"]) != 0
+
+
+def test_training_says_that_it_is_not_there(folder: Path) -> None:
+    from evaluation.configuration import RunConfig
+    from evaluation.problems.orchestration.kit import train_plan
+
+    with pytest.raises(ConfigError, match="not trained by this command"):
+        train_plan(RunConfig())

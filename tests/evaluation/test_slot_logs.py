@@ -1,0 +1,154 @@
+"""Logs of slot mode: what they tell is possible, a twin fitted to them finds its laws, and what lacks is named."""
+
+import datetime as dt
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
+from evaluation.problems.orchestration.simulating import SlotLogConfig, SlotLogReport, simulate_slots
+from evaluation.simulator.frames import FrameConfig, deployed_on
+from evaluation.simulator.logs import simulate
+from evaluation.simulator.slots import SlotConfig, time_scaled
+from evaluation.simulator.slots.forecast import true_forecast
+from evaluation.simulator.slots.instance import Instance
+from logs_schema import Archive
+from logs_schema.errors import ArchiveError, ConfigError
+from tests.evaluation.slot_runs import small_kais
+from twin.orchestration.behaviour import fit_clone
+from twin.orchestration.encode import SlotRows, read_replicas, read_rows
+from twin.orchestration.fit import FittedCluster, fit_orchestration
+from twin.orchestration.learned import learned_forecast
+from twin.orchestration.persistence import load_fitted, save_fitted
+from twin.placement.types import COMPLETED, DROPPED
+
+SLOTS = SlotConfig(node_places=6, queue_places=8, slots_per_frame=20, image_mib_per_gib=20.0)
+LOG = SlotLogConfig(slots=SLOTS, frames=FrameConfig(samples_per_frame=5))
+WORLD = small_kais(2, 2)
+
+
+class Logged(NamedTuple):
+    """A log of two days, what was said of it, and the twin of its first day."""
+
+    archive: Archive
+    report: SlotLogReport
+    fitted: FittedCluster
+    rows: SlotRows
+    truth: Instance
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Logged:
+    out = tmp_path_factory.mktemp("slots") / "log"
+    report = simulate_slots(WORLD, 2, LOG, 1, out)
+    archive = Archive(out)
+    days = archive.days("requests")
+    fitted = fit_orchestration(archive, days)
+    truth = deployed_on(time_scaled(WORLD, SLOTS), SLOTS, 0, cluster=fitted.edge.cluster)
+    return Logged(archive, report, fitted, read_rows(archive, days, fitted.edge.cluster), truth)
+
+
+def test_a_log_says_what_can_be(logged: Logged) -> None:
+    rows, edge = logged.rows, logged.fitted.edge
+    assert len(rows.day) == logged.report.num_requests > 2000
+    assert rows.on_time.sum() == logged.report.num_on_time
+    sent, served = rows.node >= 0, np.isfinite(rows.start_s)
+    assert (~sent).sum() == logged.report.num_never_sent
+    assert (rows.decided_s[sent] >= rows.arrival_s[sent]).all()
+    assert (rows.start_s[served] >= rows.decided_s[served] + SLOTS.slot_s - 1e-3).all()
+    assert set(rows.status[~sent]) <= {DROPPED}
+    turns = np.stack([rows.day, rows.site, np.rint(rows.decided_s / SLOTS.slot_s)])[:, sent]
+    assert np.unique(turns, axis=1).shape[1] == sent.sum()  # an access point sends one request a slot
+    for node in range(edge.num_nodes):
+        mine = served & (rows.node == node) & (rows.day == 0) & np.isfinite(rows.finish_s)
+        running = rows.start_s[mine][:, None] + 1e-3
+        busy = (running > rows.start_s[mine]) & (running < rows.finish_s[mine] - 1e-3)
+        assert busy.sum(axis=1).max() <= edge.cores[node]
+
+
+def test_nothing_of_it_lands_in_quarantine(logged: Logged) -> None:
+    for table in ("requests", "replicas", "node_samples"):
+        assert logged.archive.num_rows(table) > 0
+        assert not logged.archive.quarantined(table)
+
+
+def test_the_description_of_the_cluster_is_that_of_the_world(logged: Logged) -> None:
+    edge, public = logged.fitted.edge, logged.truth.public
+    np.testing.assert_array_equal(edge.replicas, public.replicas)
+    np.testing.assert_array_equal(edge.cores, public.cores)
+    np.testing.assert_allclose(edge.memory_gib, public.memory_gib)
+    np.testing.assert_allclose(edge.replica_gib[1:], public.replica_gib[1:], rtol=1e-5)
+    assert edge.config == SLOTS
+
+
+def test_a_fit_finds_the_laws_of_the_world(logged: Logged) -> None:
+    """Runs are cut by deadlines, so that a mean of the completed ones would be too short."""
+    learned, true = learned_forecast(logged.fitted.edge, logged.fitted.tables), true_forecast(logged.truth)
+    assert learned.rate_per_s.sum(axis=(1, 2)).mean() == pytest.approx(
+        true.rate_per_s.sum(axis=(1, 2)).mean(), rel=0.1
+    )
+    rows = logged.rows
+    seen = np.zeros(true.run_s.shape)
+    np.add.at(seen, (rows.service[rows.node >= 0], rows.node[rows.node >= 0]), 1.0)
+    often = seen >= 60
+    ratio = np.log(learned.run_s[often] / true.run_s[often])
+    assert often.sum() > 10
+    assert abs(ratio.mean()) < 0.05
+    assert ratio.std() < 0.12
+    ended = (rows.status == COMPLETED) & (rows.node >= 0)
+    naive = (rows.finish_s - rows.start_s)[ended] / rows.requested_run_s[ended]
+    expected = (
+        true.run_s[rows.service[ended], rows.node[ended]] / logged.truth.public.work_s[rows.service[ended]]
+    )
+    assert abs(np.log(naive.mean() / expected.mean())) > abs(ratio.mean())
+
+
+def test_how_long_images_take_is_seen_in_replicas_and_samples(logged: Logged) -> None:
+    edge, public = logged.fitted.edge, logged.truth.public
+    off_s = np.abs(edge.pull_s - public.pull_s)[1:][:, ~edge.cluster.is_cloud]
+    assert np.median(off_s) <= LOG.sample_slots * SLOTS.slot_s
+
+
+def test_a_twin_is_kept_whole(logged: Logged, tmp_path: Path) -> None:
+    save_fitted(tmp_path, logged.fitted)
+    again = load_fitted(tmp_path)
+    assert again.edge.config == logged.fitted.edge.config
+    assert again.frames == logged.fitted.frames
+    for one, two in zip(again.tables, logged.fitted.tables, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(again.edge.cluster.run_ratio, logged.fitted.edge.cluster.run_ratio)
+
+
+@pytest.mark.slow
+def test_what_a_log_lacks_is_named(tmp_path: Path) -> None:
+    simulate("small", 1, "mix", 0, tmp_path / "log")
+    archive = Archive(tmp_path / "log")
+    lacking = ORCHESTRATION_KIT.lacking(archive)
+    assert "table replicas is empty" in lacking
+    assert "node_samples" in lacking
+    with pytest.raises(ArchiveError, match="replicas"):
+        fit_orchestration(archive, [dt.date(2024, 1, 1)])
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        (SlotLogConfig(dispatch="nobody"), "dispatch"),
+        (SlotLogConfig(orchestration="nobody"), "orchestration"),
+        (SlotLogConfig(explored=1.5), "explored"),
+    ],
+)
+def test_who_cannot_write_a_log_is_refused(config: SlotLogConfig, named: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=named):
+        simulate_slots(WORLD, 1, config, 0, tmp_path / "log")
+
+
+def test_who_wrote_a_log_is_cloned(logged: Logged) -> None:
+    """Thirty per cent went anywhere, the others where least was waiting for each core."""
+    edge = logged.fitted.edge
+    replicas = read_replicas(logged.archive, logged.archive.days("requests"), edge.cluster)
+    clone = fit_clone(edge, logged.rows, replicas)
+    assert 0.15 < clone.explored < 0.6
+    assert (clone.weights[:2] < -0.5).all()  # load repels, at home and elsewhere

@@ -1,0 +1,49 @@
+"""A twin of slot mode as files of a product's folder: the cluster, the settings, the tables of chance."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from twin.arrays import load_structure, save_arrays
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.fit import FittedCluster
+from twin.orchestration.learned import ChanceTables
+from twin.orchestration.settings import SETTINGS, as_facts, from_facts
+from twin.placement.types import Cluster
+
+CLUSTER, ARRAYS, TABLES = "cluster.json", "cluster.npz", "chance.npz"
+_OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "cluster"))
+_NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
+_OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in _NAMES)
+
+
+def save_fitted(folder: Path, fitted: FittedCluster) -> None:
+    """Writes a twin into a product's folder."""
+    edge, cluster = fitted.edge, fitted.edge.cluster
+    plain: dict[str, Any] = {name: getattr(cluster, name) for name in _NAMES}
+    plain[SETTINGS] = as_facts(edge.config, fitted.frames)
+    (folder / CLUSTER).write_text(json.dumps(plain, indent=1) + "\n")
+    arrays = {
+        "edge": {name: getattr(edge, name) for name in _OF_EDGE},
+        "cluster": {name: np.asarray(getattr(cluster, name)) for name in _OF_CLUSTER},
+    }
+    save_arrays(folder / ARRAYS, arrays)
+    save_arrays(folder / TABLES, fitted.tables)
+
+
+def load_fitted(folder: Path) -> FittedCluster:
+    """Reads it; ProductError where it is damaged."""
+    plain = json.loads((folder / CLUSTER).read_text())
+    slots, frames = from_facts(plain, str(folder / CLUSTER))
+    structure = {"edge": dict.fromkeys(_OF_EDGE, 0), "cluster": dict.fromkeys(_OF_CLUSTER, 0)}
+    arrays = load_structure(folder / ARRAYS, structure)
+    told: dict[str, Any] = {
+        name: tuple(plain[name]) if isinstance(plain[name], list) else plain[name] for name in _NAMES
+    }
+    cluster = Cluster(**told, **arrays["cluster"])
+    edge = EdgeCloud(config=slots, cluster=cluster, **arrays["edge"])
+    tables = load_structure(folder / TABLES, ChanceTables(*range(len(ChanceTables._fields))))
+    return FittedCluster(edge, frames, ChanceTables(*tables))

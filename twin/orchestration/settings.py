@@ -1,0 +1,49 @@
+"""The settings of a system run by slots, as public facts of an archive: its operator knows them."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from logs_schema.errors import ConfigError
+from twin.orchestration.config import Power, SlotConfig, validate_config
+from twin.orchestration.dequeue import DELAY_GREEDY, FIFO, HYBRID
+from twin.orchestration.frame_config import FrameConfig, validate_frames
+
+SETTINGS = "slots"
+"""Key in an archive's facts."""
+_STRATEGIES = {one.name: one for one in (FIFO, DELAY_GREEDY, HYBRID)}
+_QUEUES = ("eap_queue", "node_queue")
+
+
+def as_facts(slots: SlotConfig, frames: FrameConfig) -> dict[str, Any]:
+    """The settings as plain values."""
+    plain = {item.name: getattr(slots, item.name) for item in fields(slots)}
+    plain |= {name: plain[name].name for name in _QUEUES} | {"power": asdict(slots.power)}
+    return plain | asdict(frames)
+
+
+def from_facts(facts: Mapping[str, Any], where: str) -> tuple[SlotConfig, FrameConfig]:
+    """The settings of an archive.
+
+    Raises:
+        ConfigError: they are missing, unknown or out of range.
+    """
+    told = dict(facts.get(SETTINGS, {}))
+    if "slot_s" not in told:
+        raise ConfigError(
+            "the log does not say how its system is run by slots", where=f"{where}, facts, {SETTINGS}",
+            allowed="slot_s, slots_per_frame and the other settings of SlotConfig and FrameConfig",
+            advice="write them into the archive's facts; `schedtwin simulate --slots` does",
+        )  # fmt: skip
+    try:
+        for name in _QUEUES:
+            told[name] = _STRATEGIES[told.get(name, FIFO.name)]
+        told["power"] = Power(**told.get("power", {}))
+        of_frames = {item.name: told.pop(item.name) for item in fields(FrameConfig) if item.name in told}
+        slots = validate_config(SlotConfig(**told))
+    except (KeyError, TypeError) as error:
+        raise ConfigError(
+            f"settings that this version does not know: {error}", where=f"{where}, facts, {SETTINGS}",
+            allowed="those of SlotConfig and FrameConfig",
+        ) from error  # fmt: skip
+    return slots, validate_frames(slots, FrameConfig(**of_frames))
