@@ -41,14 +41,14 @@ def share_of_reference(mine: np.ndarray, rule: np.ndarray, ceiling: np.ndarray) 
     return np.where(room > 0.0, (mine - rule) / np.where(room > 0.0, room, 1.0), np.nan)
 
 
-def beaten(gaps: Mapping[tuple[str, int], Estimate]) -> list[str]:
-    """The policies that beat the reference by more than `TOLERANCE` with confidence, one line each.
+def beaten(gaps: Mapping[tuple[str, int], Estimate]) -> list[dict[str, Any]]:
+    """The policies that beat the reference by more than `TOLERANCE` with confidence, one row each.
 
     Args:
         gaps: (policy, shift) -> its on-time share less the reference's, paired by simulated day.
     """
     return [
-        f"{policy} after {shift} days: {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
+        {"policy": policy, "shift_days": shift, "gap": gap.value, "low": gap.low, "high": gap.high}
         for (policy, shift), gap in gaps.items()
         if policy != REFERENCE and gap.low is not None and gap.low > TOLERANCE
     ]
@@ -64,9 +64,13 @@ def refuse_beaten(found: Mapping[str, Any], where: str) -> None:
     Raises:
         BeatenReferenceError: One does.
     """
-    if found["beaten"]:
+    beating = [
+        f"{one['policy']} after {one['shift_days']} days: {one['gap']:+.4f} [{one['low']:+.4f}, {one['high']:+.4f}]"
+        for one in found["beaten"]
+    ]
+    if beating:
         raise BeatenReferenceError(
-            "the reference is no ceiling: policies beat it", where=f"{where}: {first(found['beaten'])}",
+            "the reference is no ceiling: policies beat it", where=f"{where}: {first(beating)}",
             allowed=f"differences whose interval does not lie above {TOLERANCE:g} on-time share",
             advice="train the references for longer (--reference-updates), or leave them out (--no-reference)",
         )  # fmt: skip

@@ -10,7 +10,7 @@ truth of that very day (`evaluation.benches.reference`). It is a ceiling, or the
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from evaluation.jobs.job import run_job
 from evaluation.judges.descriptions import LADDER
 from evaluation.problems.placement.kit import fit_plan, train_plan
 from evaluation.reproduction.ceiling import beaten, best_rule, failures_avoided, share_of_reference
+from evaluation.reproduction.entrants import RANDOM, TWIN, by_need, dealt, entrants, together
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.seeds import named
 from evaluation.reproduction.simulated_days import KINDS, DayShares, policy_program, reference_program
@@ -42,11 +43,10 @@ from offline_rl.recipes.schedulers import (
     load_schedulers,
     network_for,
     policy_of,
-    policy_params,
 )
 from offline_rl.recipes.training import TrainingConfig
 from offline_rl.rules.in_twin import DESCRIPTIONS
-from twin.contracts import PyTree
+from twin.contracts import Array
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin
@@ -55,7 +55,6 @@ from twin.population import PopulationConfig
 DAYS = (0, 1, 7, 30)
 FEWEST_REQUESTS = 300
 """Of a log: 15 % of it is held out of the fit, which refuses fewer than 200 offers."""
-TWIN, RANDOM = "twin", "random"
 LEARNED = ("cql", "iql", "td3_bc", "awr", "direct_method")
 RIVALS = (RANDOM, "behaviour", "bc", "bc_greedy", "least_loaded", *LEARNED, *DESCRIPTIONS)
 """Policies that the twin-trained one is compared with, paired by simulated day."""
@@ -166,14 +165,6 @@ def unguarded(config: Table2Config) -> Table2Config:
     return replace(config, twin=replace(config.twin, num_members=1), train=train)
 
 
-class Entrant(NamedTuple):
-    """A policy of the table: how it decides, and its parameters, leaves [seeds, ...]."""
-
-    name: str
-    kind: str
-    params: PyTree
-
-
 def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mapping[str, Path]:
     """The products that the table is made from: archive, twin, policy; what stands is not made again."""
     log = LogConfig(
@@ -198,26 +189,6 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
     return run_job(steps, workdir, progress)
 
 
-def entrants(schedulers: Schedulers) -> list[Entrant]:
-    """Every policy that observes or knows the system, the reference apart."""
-    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], schedulers.clone)
-    plain = [
-        Entrant(name, name, one)
-        for name in (RANDOM, "least_loaded", "behaviour", "least_expected_delay", *schedulers.rules)
-    ]
-    learned = [Entrant(name, "greedy", params) for name, params in schedulers.from_logs.items()]
-    clones = [Entrant("bc", "sampled", one), Entrant("bc_greedy", "greedy", one)]
-    found = [*plain, *clones, *learned, Entrant(TWIN, "greedy", schedulers.trained)]
-    if schedulers.ladder:
-        name, row = schedulers.chosen
-        is_rule = name in schedulers.rules
-        params = one if is_rule else jax.tree.map(
-            lambda leaf: np.asarray(leaf)[None], policy_params(schedulers, name, row)
-        )  # fmt: skip
-        found.append(Entrant(LADDER, name if is_rule else "greedy", params))
-    return found
-
-
 def simulate_days(
     config: Table2Config, products: Mapping[str, Path], references: Sequence[Kept], progress: Progress
 ) -> dict[tuple[str, int], DayShares]:
@@ -240,52 +211,48 @@ def simulate_days(
         )
         for mixed in (False, True)
     )
-    networks, others = _by_need(entrants(schedulers))
+    networks, others = by_need(entrants(schedulers))
     known = (*KINDS, *rules)
-    references_program = reference_program(
-        world, config.num_replications, twin.encoding.problem.depth, most_requests=config.max_requests
-    )
     found: dict[tuple[str, int], DayShares] = {}
     with progress.stage("live the days", total=len(config.days), unit="days") as stage:
         for done, (shift, day) in enumerate(zip(config.days, config.simulated_days, strict=True)):
             today, weekday = conditions(world, day), jnp.int32(day % 7)
-            key = jax.random.fold_in(jax.random.key(config.seed + 1), day)
+            key = _key_of(config, day)
             stage(done, text=f"day {day}, rules")
             kinds = jnp.array([known.index(one.kind) for one in others])
-            found |= _dealt(mixed(key, kinds, _together(others), today, weekday), others, shift)
+            found |= dealt(mixed(key, kinds, together(others), today, weekday), others, shift)
             stage(done, text=f"day {day}, networks")
             kind = jnp.int32(known.index("greedy"))
-            found |= _dealt(alike(key, kind, _together(networks), today, weekday), networks, shift)
-            mine = [kept.reference for kept in references if kept.reference.day == day]
-            if mine:
-                simulated = references_program(key, mine[0].params, today, weekday)
-                found[REFERENCE, shift] = DayShares(*(np.asarray(leaf, float)[None] for leaf in simulated))
+            found |= dealt(alike(key, kind, together(networks), today, weekday), networks, shift)
         stage(len(config.days))
+    return found | simulate_references(config, products, references, progress)
+
+
+def simulate_references(
+    config: Table2Config, products: Mapping[str, Path], references: Sequence[Kept], progress: Progress
+) -> dict[tuple[str, int], DayShares]:
+    """The references' days, on the very requests that the policies meet: (name, shift) -> shares [1, replications]."""
+    world, twin = config.simulated, PlacementTwin.load(products["twin"])
+    depth = twin.encoding.problem.depth
+    program = reference_program(world, config.num_replications, depth, most_requests=config.max_requests)
+    found = {}
+    with progress.stage("live the references' days", total=len(references), unit="days") as stage:
+        for done, kept in enumerate(references):
+            day = kept.reference.day
+            if day not in config.simulated_days:
+                continue
+            stage(done, text=f"day {day}")
+            shares = program(
+                _key_of(config, day), kept.reference.params, conditions(world, day), jnp.int32(day % 7)
+            )
+            found[REFERENCE, day - config.train_day] = DayShares(
+                *(np.asarray(leaf, float)[None] for leaf in shares)
+            )
     return found
 
 
-def _by_need(policies: Sequence[Entrant]) -> tuple[list[Entrant], list[Entrant]]:
-    """Greedy networks, and the others; those have one seed each."""
-    return (
-        [one for one in policies if one.kind == "greedy"],
-        [one for one in policies if one.kind != "greedy"],
-    )
-
-
-def _together(policies: Sequence[Entrant]) -> PyTree:
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(one.params for one in policies))
-
-
-def _dealt(simulated: DayShares, members: Sequence[Entrant], shift: int) -> dict[tuple[str, int], DayShares]:
-    """The rows of one call, given back to their policies."""
-    first, dealt = 0, {}
-    for one in members:
-        size = len(jax.tree.leaves(one.params)[0])
-        dealt[one.name, shift] = DayShares(
-            *(np.asarray(leaf[first : first + size], float) for leaf in simulated)
-        )
-        first += size
-    return dealt
+def _key_of(config: Table2Config, day: int) -> Array:
+    return jax.random.fold_in(jax.random.key(config.seed + 1), day)
 
 
 def table(

@@ -207,6 +207,7 @@ def test_a_table_whose_reference_is_beaten_with_confidence_is_refused():
         (REFERENCE, 0): Estimate(0.0, 0.0, 0.0, 6),
     }
     found = {"beaten": beaten(gaps)}
+    assert [(one["policy"], one["shift_days"]) for one in found["beaten"]] == [("ladder", 7)]
     with pytest.raises(BeatenReferenceError, match=r"no ceiling.*\n.*ladder after 7 days: \+0.0100"):
         refuse_beaten(found, "table2.json")
     assert beaten({case: gap for case, gap in gaps.items() if case[0] != "ladder"}) == []

@@ -40,7 +40,9 @@ TINY = Table2Config(
 
 @pytest.mark.slow
 def test_the_whole_table_from_nothing(tmp_path):
-    config = ReferenceConfig(num_updates=1, requests_per_update=400, least_steps=20)
+    config = ReferenceConfig(
+        num_updates=1, most_updates=1, updates_per_look=1, requests_per_update=400, least_steps=20
+    )
     references = [kept_reference(preset("small"), day, config, tmp_path / "references") for day in TINY.days]
     products = train_all(TINY, tmp_path / "work", SilentProgress())
     simulated = simulate_days(TINY, products, references, SilentProgress())
@@ -72,11 +74,15 @@ def test_the_whole_table_from_nothing(tmp_path):
         > by_policy["random"]["on_time"]
     )
     assert by_policy["expected_on_time"]["on_time"] > by_policy["least_expected_delay"]["on_time"]
-    assert by_policy["expected_on_time"]["failures_avoided"] == pytest.approx(0.0)
+    best = by_policy["random"]["best_rule"]
+    assert by_policy[best]["on_time"] == max(by_policy[name]["on_time"] for name in DESCRIPTIONS)
+    assert by_policy[best]["failures_avoided"] == pytest.approx(0.0)
     assert by_policy["ladder"]["promised"] in {
         by_policy[name]["promised"] for name in (*DESCRIPTIONS, "twin", "residual", "cql")
     }
-    assert by_policy["reference"]["share_of_reference"] == pytest.approx(1.0)
+    assert (
+        by_policy["reference"]["on_time"] >= by_policy[best]["on_time"]
+    )  # hardly trained, and already no worse
     assert {one["reference"] for one in found["differences"]} >= {"random", "bc", "behaviour", "cql"}
     json.dumps(found, allow_nan=False)
     assert as_table(found)
@@ -107,11 +113,20 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
         0.7 + seeds + replications[None], 0.4 + 0 * seeds + 0 * replications[None]
     )
     simulated["reference", 0] = DayShares(0.9 + replications[None], 0.5 + 0 * replications[None])
+    simulated["expected_on_time", 0] = DayShares(0.6 + replications[None], 0.5 + 0 * replications[None])
+    simulated["least_expected_response", 0] = DayShares(
+        0.2 + replications[None], 0.5 + 0 * replications[None]
+    )
     config = Table2Config("small", days=(0,), num_replications=12)
     found = table(config, simulated, told, ())
     twin = next(row for row in found["rows"] if row["policy"] == "twin")
     assert twin["on_time_over_random"] == pytest.approx(0.22)
-    assert twin["share_of_reference"] == pytest.approx(0.55)
+    assert twin["best_rule"] == "expected_on_time"
+    assert twin["share_of_reference"] == pytest.approx(
+        0.4
+    )  # .12 of the .3 between the best rule and the reference
+    assert twin["failures_avoided"] == pytest.approx(0.12 / (0.4 - replications.mean()), rel=0.05)
+    assert found["beaten"] == []
     width, paired = (
         twin[f"{name}_high"] - twin[f"{name}_low"] for name in ("on_time", "on_time_over_random")
     )
@@ -119,8 +134,12 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     assert paired > 0.01
     assert found["in_model_on_time"] == pytest.approx(0.9)
     assert (twin["promised"], twin["low"], twin["high"]) == (0.88, twin["on_time_low"], twin["on_time_high"])
-    (difference,) = found["differences"]
-    assert difference["verdict"] == "better"
+    assert {one["reference"]: one["verdict"] for one in found["differences"]} == {
+        "random": "better", "expected_on_time": "better", "least_expected_response": "better"
+    }  # fmt: skip
+    low = simulated | {("reference", 0): simulated["expected_on_time", 0]}
+    (row,) = (one for one in table(config, low, told, ())["beaten"] if one["policy"] == "twin")
+    assert row["gap"] == pytest.approx(0.12)
 
 
 @pytest.mark.slow

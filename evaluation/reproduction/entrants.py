@@ -1,0 +1,68 @@
+"""The policies of the main table: how each decides, and how several of them are played by one compiled program."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.judges.descriptions import LADDER
+from evaluation.reproduction.simulated_days import DayShares
+from offline_rl.recipes.schedulers import Schedulers, policy_params
+from twin.contracts import PyTree
+
+TWIN, RANDOM = "twin", "random"
+
+
+class Entrant(NamedTuple):
+    """A policy of the table: how it decides, and its parameters, leaves [seeds, ...]."""
+
+    name: str
+    kind: str
+    params: PyTree
+
+
+def entrants(schedulers: Schedulers) -> list[Entrant]:
+    """Every policy that observes or knows the system, the reference apart."""
+    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], schedulers.clone)
+    plain = [
+        Entrant(name, name, one)
+        for name in (RANDOM, "least_loaded", "behaviour", "least_expected_delay", *schedulers.rules)
+    ]
+    learned = [Entrant(name, "greedy", params) for name, params in schedulers.from_logs.items()]
+    clones = [Entrant("bc", "sampled", one), Entrant("bc_greedy", "greedy", one)]
+    found = [*plain, *clones, *learned, Entrant(TWIN, "greedy", schedulers.trained)]
+    if schedulers.ladder:
+        name, row = schedulers.chosen
+        is_rule = name in schedulers.rules
+        params = one if is_rule else jax.tree.map(
+            lambda leaf: np.asarray(leaf)[None], policy_params(schedulers, name, row)
+        )  # fmt: skip
+        found.append(Entrant(LADDER, name if is_rule else "greedy", params))
+    return found
+
+
+def by_need(policies: Sequence[Entrant]) -> tuple[list[Entrant], list[Entrant]]:
+    """Greedy networks, and the others; those have one seed each."""
+    return (
+        [one for one in policies if one.kind == "greedy"],
+        [one for one in policies if one.kind != "greedy"],
+    )
+
+
+def together(policies: Sequence[Entrant]) -> PyTree:
+    """The parameters of some policies side by side, leaves [all their seeds, ...]."""
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(one.params for one in policies))
+
+
+def dealt(simulated: DayShares, members: Sequence[Entrant], shift: int) -> dict[tuple[str, int], DayShares]:
+    """The rows of one call, given back to their policies."""
+    first, dealt = 0, {}
+    for one in members:
+        size = len(jax.tree.leaves(one.params)[0])
+        dealt[one.name, shift] = DayShares(
+            *(np.asarray(leaf[first : first + size], float) for leaf in simulated)
+        )
+        first += size
+    return dealt
