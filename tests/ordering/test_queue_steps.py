@@ -80,7 +80,7 @@ def test_rules_and_index_are_compared_and_the_certificate_is_mentioned(trained, 
     )
     assert run("compare", *words) == 0
     comparison = load_comparison(out)
-    assert len(comparison.policies) == 17
+    assert len(comparison.policies) == 19
     assert {judge.name for judge in comparison.judges} == {"replay", "training twin"}
     assert {shift.shift_days for shift in comparison.shifts} == {0, 7}
     facts = read_manifest(folder / "twin").extra

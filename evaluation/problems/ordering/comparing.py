@@ -27,7 +27,7 @@ from evaluation.metrics import (
     UTILISATION,
     WAIT_P99,
 )
-from evaluation.problems.ordering.playing import BLOCKS, OrderPolicy, played
+from evaluation.problems.ordering.playing import BEST_RULE, BLOCKS, LADDER, OrderPolicy, played
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.problems.ordering.weeks import TestWeek, WeekPlan, WeeksConfig
 from logs_schema.layout import date_of
@@ -136,6 +136,8 @@ def ranking(runs: Sequence[Run]) -> list[JudgeTrust]:
     values: dict[tuple[str, int], dict[str, float]] = {}
     for run in runs:
         value = BOUNDED_SLOWDOWN.compute(run.decisions)
+        if run.policy in (BEST_RULE, LADDER):
+            continue  # others' orders under another name
         if isinstance(value, float) and np.isfinite(value):
             values.setdefault((run.judge, run.shift_days), {})[run.policy] = value
     told = values.get((TWIN, 0), {})

@@ -22,7 +22,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from evaluation.problems.ordering.playing import BLOCK_DAYS, EASY, OrderPolicy, rule_policies
+from evaluation.problems.ordering.playing import (
+    BEST_RULE,
+    BLOCK_DAYS,
+    EASY,
+    LADDER,
+    OrderPolicy,
+    rule_policies,
+)
 from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, cut_week, earlier, warm_earlier
 from twin.ordering.population import DAY_S
 from twin.ordering.population_cutoff import known_by
@@ -32,7 +39,6 @@ from twin.ordering.rules import LOGGED_ORDER, RULES, Rule
 from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 
-BEST_RULE, LADDER = "best_rule", "ladder"
 MOST_P99 = 1.05
 """Times the rule's 99th percentile of waits that a member of the family may have."""
 LEAST_FAIR = 0.9
