@@ -7,7 +7,8 @@ that meet the same requests.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,19 +20,21 @@ from evaluation.problems.orchestration.rivals import dispatch_rule, latencies
 from evaluation.reproduction.orchestration import LearnedPair
 from logs_schema.progress import Progress
 from offline_rl.algorithm import Algorithm
+from offline_rl.algorithms.cmmac import CMMACConfig, cmmac
 from offline_rl.algorithms.gpg import GPGConfig, gpg
 from offline_rl.algorithms.gpo import GPOConfig, gpo
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.graph_encoder import GraphConfig
-from offline_rl.networks import example_of
+from offline_rl.networks import Actor, Example, actor, example_of, near_best_policy
 from offline_rl.orchestration_view import orchestration_actor, queue_rule
+from offline_rl.rewards import KaisDispatchReward, KmpsDispatchReward, rewarded
 from offline_rl.rules.on_time_by_replicas import replica_residual, replica_rule_params
 from offline_rl.rules.orchestration.planned import planned
 from offline_rl.scorer import ScorerConfig
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.training_loop import in_twin, train
-from twin.contracts import Array, Policy
+from twin.contracts import Array, Policy, PyTree
 from twin.environment import environment
 from twin.orchestration.chance import Chance
 from twin.orchestration.deployment import Orchestration
@@ -71,37 +74,19 @@ class TrainingBudget:
     num_slots: int = 300
 
 
-def learned_pairs(budget: TrainingBudget) -> tuple[LearnedPair, ...]:
-    """Every pair of which one side is trained."""
-    gpg_config = GPGConfig(horizon_s=150.0, copies=COPIES, learning_rate=2e-3)
-    gpo_config = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9)
-    return (
-        LearnedPair(Pair(RESIDUAL, PLANNED), lambda *given: learn_dispatch(*given, budget=budget)),
-        LearnedPair(
-            Pair(EXPECTED_ON_TIME, "gpg"),
-            lambda *given: learn_orchestration(
-                "gpg", lambda one: gpg(one, gpg_config), *given, budget=budget
-            ),
-        ),
-        LearnedPair(
-            Pair(EXPECTED_ON_TIME, "gpo"),
-            lambda *given: learn_orchestration(
-                "gpo", lambda one: gpo(one, gpo_config), *given, budget=budget
-            ),
-        ),
-    )
+class DispatchLearner(NamedTuple):
+    """How a dispatcher is trained, and whose parameters it is made of."""
+
+    algorithm: Algorithm
+    network: Actor
 
 
-def learn_dispatch(
-    fitted: FittedCluster, seed: int, progress: Progress, *, budget: TrainingBudget
-) -> Entrants:
-    """PPO from the expected on-time rule, in slots under the planned deployment."""
-    edge = fitted.edge
-    begin_s = _begins(fitted, budget.num_streams)
-    spread = max(float(np.std(fitted.tables.scatter)), 0.05)
-    rule = replica_rule_params(latencies(fitted), spread=spread)
-    problem = slot_problem(edge)
-    example = example_of(environment(problem, slot_response(edge, learned_chance(edge, fitted.tables))))
+MakeDispatch = Callable[[Example, PyTree], DispatchLearner]
+"""(shapes, numbers of the expected on-time rule) -> how to train."""
+
+
+def residual(example: Example, rule: PyTree) -> DispatchLearner:
+    """PPO from the expected on-time rule: a small scorer, shared by all nodes, corrects it."""
     network = replica_residual(example, rule, ScorerConfig((32, 16), identity=False, pooled=False))
     config = PPOConfig(
         horizon_s=10.0,
@@ -111,14 +96,66 @@ def learn_dispatch(
         entropy=0.003,
         critic_hidden=(64, 32),
     )
-    algorithm = ppo(example, config, network=network)
+    return DispatchLearner(ppo(example, config, network=network), network)
+
+
+def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
+    """MAPPO with the network, the filtering and the reward of KMPS (Huang et al., section III-A)."""
+    network = actor(example, positive=True)
+    algorithm = ppo(example, PPOConfig(horizon_s=25.0, num_minibatches=8), network=network)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network)
+
+
+def coordinated(example: Example, _rule: PyTree) -> DispatchLearner:
+    """cMMAC with the network, the filtering and the reward of KaiS (Han et al. 2021, section III-A)."""
+    network = actor(example, positive=True)
+    algorithm = cmmac(example, CMMACConfig(num_minibatches=8), network)
+    return DispatchLearner(rewarded(algorithm, KaisDispatchReward()), network)
+
+
+def learned_pairs(budget: TrainingBudget) -> tuple[LearnedPair, ...]:
+    """Every pair of which one side is trained."""
+    gpg_config = GPGConfig(horizon_s=150.0, copies=COPIES, learning_rate=2e-3)
+    gpo_config = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9)
+    dispatchers = {RESIDUAL: residual, "mappo": mappo, "cmmac": coordinated}
+    orchestrators: dict[str, Callable[[StepwiseActor], Algorithm]] = {
+        "gpg": lambda one: gpg(one, gpg_config),
+        "gpo": lambda one: gpo(one, gpo_config),
+    }
+    return (
+        *(
+            LearnedPair(Pair(name, PLANNED), partial(learn_dispatch, name, make, budget))
+            for name, make in dispatchers.items()
+        ),
+        *(
+            LearnedPair(Pair(EXPECTED_ON_TIME, name), partial(learn_orchestration, name, make, budget))
+            for name, make in orchestrators.items()
+        ),
+    )
+
+
+def learn_dispatch(
+    name: str,
+    make: MakeDispatch,
+    budget: TrainingBudget,
+    fitted: FittedCluster,
+    seed: int,
+    progress: Progress,
+) -> Entrants:
+    """A dispatcher, in slots under the planned deployment; it draws among the nodes near the best."""
+    edge = fitted.edge
+    begin_s = _begins(fitted, budget.num_streams)
+    spread = max(float(np.std(fitted.tables.scatter)), 0.05)
+    problem = slot_problem(edge)
+    example = example_of(environment(problem, slot_response(edge, learned_chance(edge, fitted.tables))))
+    algorithm, network = make(example, replica_rule_params(latencies(fitted), spread=spread))
     chance = learned_chance(edge, fitted.tables, begin_s)
     system = environment(problem, slot_response(edge, chance, _planned_by_slots(fitted, begin_s)))
-    with progress.stage(f"train {RESIDUAL}, seed {seed}"):
+    with progress.stage(f"train {name}, seed {seed}"):
         experience = in_twin(system, budget.num_slots, (budget.num_streams,))
         state, _ = train(jax.random.key(seed), algorithm, experience, budget.num_updates)
-    policy = algorithm.greedy(state)
-    return Entrants({RESIDUAL: lambda case: observing(case, policy)})
+    policy = near_best_policy(network, state.params.actor)
+    return Entrants({name: lambda case: observing(case, policy)})
 
 
 def _planned_by_slots(fitted: FittedCluster, begin_s: Array) -> Orchestrator:
@@ -137,11 +174,10 @@ def _planned_by_slots(fitted: FittedCluster, begin_s: Array) -> Orchestrator:
 def learn_orchestration(
     name: str,
     make: Callable[[StepwiseActor], Algorithm],
+    budget: TrainingBudget,
     fitted: FittedCluster,
     seed: int,
     progress: Progress,
-    *,
-    budget: TrainingBudget,
 ) -> Entrants:
     """An algorithm from the rule of queues, in frames over the expected on-time rule."""
     edge, frames = fitted.edge, fitted.frames
