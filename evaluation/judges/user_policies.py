@@ -8,7 +8,7 @@ cannot trace (plain NumPy, a table looked up) is called on the host at every ste
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
 from offline_rl.networks import Actor, Example
 from twin.contracts import Array, Policy
+from twin.ordering.rules import Rule
 from twin.placement.encoding import Encoding
 
 SIGNATURE = (
@@ -41,8 +42,8 @@ _UNTRACEABLE = (
 )
 
 
-UserPolicy = Policy | Baseline | Trained | Path
-"""A function, a rule that is made for a cluster, what `offline_rl.training_loop` yields, or the folder of a bundle."""
+UserPolicy = Policy | Baseline | Rule | Trained | Path
+"""A function, a rule made for a cluster, a rule of a queue, what `offline_rl.train` yields, or a bundle's folder."""
 
 
 def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserPolicy]:
@@ -78,7 +79,7 @@ def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserP
     return found
 
 
-def _imported(name: str, module: str, function: str, here: Path) -> Policy | Baseline:
+def _imported(name: str, module: str, function: str, here: Path) -> Policy | Baseline | Rule:
     where = f"--policy {name}={module}:{function}"
     sys.path.insert(0, str(here.resolve()))
     try:
@@ -89,7 +90,7 @@ def _imported(name: str, module: str, function: str, here: Path) -> Policy | Bas
         raise ConfigError(f"policy {name!r} cannot be imported: {_said(error)}", where=where) from error
     finally:
         sys.path.pop(0)
-    if not callable(policy) and not isinstance(policy, Baseline):
+    if not callable(policy) and not isinstance(policy, Baseline | Rule):
         raise ConfigError(f"policy {name!r} is no function", where=where, allowed=SIGNATURE)
     return policy
 
@@ -138,6 +139,15 @@ class PolicyEntries:
         return {**self.players, **{name: bundle.player(name) for name, bundle in self.bundles.items()}}
 
 
+def refuse_taken(policies: Collection[str], taken: Collection[str]) -> None:
+    """Makes sure that no policy of the user's has the name of another one; ConfigError."""
+    if clash := sorted(set(policies) & set(taken)):
+        raise ConfigError(
+            f"the name {clash[0]!r} stands for a policy of the comparison", where="--policy",
+            allowed=f"any name but {', '.join(taken)}",
+        )  # fmt: skip
+
+
 def enter(
     policies: Mapping[str, UserPolicy], encoding: Encoding, example: Example, taken: Sequence[str]
 ) -> PolicyEntries:
@@ -155,11 +165,7 @@ def enter(
     Raises:
         ConfigError: a name is taken.
     """
-    if clash := sorted(set(policies) & set(taken)):
-        raise ConfigError(
-            f"the name {clash[0]!r} stands for a policy of the comparison", where="--policy",
-            allowed=f"any name but {', '.join(taken)}",
-        )  # fmt: skip
+    refuse_taken(policies, taken)
     entered = PolicyEntries()
     for name, policy in policies.items():
         try:
@@ -182,9 +188,11 @@ def _enter_one(
         entered.words[name] = f"{policy.name}; all seeds"
         entered.trained[name] = policy
         return
+    if isinstance(policy, Rule):
+        raise ConfigError(f"policy {name!r} is a rule of queues", allowed=SIGNATURE)
     if not isinstance(policy, Path):
         rule = policy.policy(encoding.cluster) if isinstance(policy, Baseline) else policy
-        ready = _tried(name, rule, example)
+        ready = tried(name, rule, example)
         entered.players[name] = of_policy(ready)
         if isinstance(ready, HostPolicy):
             entered.hosted[name] = ready
@@ -198,8 +206,15 @@ def _enter_one(
         entered.bundles[name] = bundle
 
 
-def _tried(name: str, policy: Policy, example: Example) -> Policy:
-    """The policy, or it called on the host; ConfigError with its name where it raises or answers in another shape."""
+def tried(name: str, policy: Policy, example: Example, signature: str = SIGNATURE) -> Policy:
+    """The policy, or it called on the host; ConfigError with its name where it raises or answers in another shape.
+
+    Args:
+        name: Of the policy.
+        policy: What the user gave.
+        example: Shapes of what a policy of the problem sees.
+        signature: What a policy of the problem is, in words.
+    """
     streams = 3
     seen, legal = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct((*leaf.shape, streams), leaf.dtype),
@@ -209,23 +224,25 @@ def _tried(name: str, policy: Policy, example: Example) -> Policy:
     try:
         answer = jax.eval_shape(policy, jax.random.key(0), seen, legal)
     except _UNTRACEABLE:
-        return _tried_on_host(name, HostPolicy(policy), seen, legal)
+        return _tried_on_host(name, HostPolicy(policy), seen, legal, signature)
     except Exception as error:  # of a function of the user's: anything
-        raise _raised(name, error) from error
+        raise raised(name, error, signature=signature) from error
     if getattr(answer, "shape", None) != wanted.shape or not np.issubdtype(answer.dtype, np.integer):
         raise ConfigError(
             f"policy {name!r} answers with {form_of(answer)} where whole numbers {list(wanted.shape)} are wanted",
-            where=f"observations of {legal.shape[0]} nodes, {legal.shape[1]} seat and {streams} streams",
-            allowed=SIGNATURE,
+            where=f"observations of {legal.shape[0]} choices, {legal.shape[1]} seat and {streams} streams",
+            allowed=signature,
         )
     return lambda key, observation, legal: policy(key, observation, legal).astype(jnp.int32)
 
 
-def _tried_on_host(name: str, policy: HostPolicy, seen: Any, legal: jax.ShapeDtypeStruct) -> HostPolicy:
+def _tried_on_host(
+    name: str, policy: HostPolicy, seen: Any, legal: jax.ShapeDtypeStruct, signature: str
+) -> HostPolicy:
     observation = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), seen)
     jax.block_until_ready(policy(jax.random.key(0), observation, jnp.ones(legal.shape, legal.dtype)))
     if policy.error is not None:
-        raise _raised(name, policy.error) from policy.error
+        raise raised(name, policy.error, signature=signature) from policy.error
     return policy
 
 
@@ -246,7 +263,7 @@ def evaluate(
         result = judge.evaluate(key, [one])[0]
         host = entered.hosted.get(one.name)
         if host is not None and host.error is not None:
-            entered.refused[one.name] = _raised(one.name, host.error, where)
+            entered.refused[one.name] = raised(one.name, host.error, where)
             continue
         if result.num_illegal:
             entered.refused[one.name] = ConfigError(
@@ -260,8 +277,9 @@ def evaluate(
     return found
 
 
-def _raised(name: str, error: Exception, where: str = "") -> ConfigError:
-    return ConfigError(f"policy {name!r} raised {_said(error)}", where=where, allowed=SIGNATURE)
+def raised(name: str, error: Exception, where: str = "", signature: str = SIGNATURE) -> ConfigError:
+    """The error for a policy that raised one."""
+    return ConfigError(f"policy {name!r} raised {_said(error)}", where=where, allowed=signature)
 
 
 def _said(error: Exception) -> str:

@@ -13,15 +13,15 @@ import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
-from offline_rl.networks import Actor, example_of
+from offline_rl.networks import Actor, Example, example_of
 from offline_rl.ordering.predicting import SCORER_HIDDEN, TIME_UNIT_S
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.training_loop import from_logs, updates
-from twin.contracts import Array, Environment, PyTree, Trajectory
+from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
 from twin.ordering.job_windows import JobWindows, replayed_jobs
 from twin.ordering.orders import by_area, by_priority
-from twin.ordering.play import actions_of, by_order, by_scorer, play
+from twin.ordering.play import actions_of, by_order, by_policy, by_scorer, play
 from twin.ordering.problem import OrderingConfig, ordering
 from twin.ordering.responses import queue_response, starts_of
 from twin.ordering.types import Pool
@@ -170,24 +170,46 @@ def _finish_program(
     pool: Pool, windows: JobWindows, config: OrderTrainingConfig
 ) -> Callable[[Array, PyTree, JobWindows, Array], tuple[Array, Array]]:
     """Whole weeks under a scorer that sees more of the queue: its weights do not know how long that is."""
-    settings = problem_config(replace(config, num_visible=config.num_judged))
-    system_of = partial(_system, pool, settings)
-    example = example_of(system_of(jax.tree.map(jnp.asarray, windows)))
-    network = scorer(example, SCORER)
+    settings = judged_config(config)
+    network = scorer(example_in_windows(pool, windows, config), SCORER)
 
     @jax.jit
     def finish(key: Array, params: PyTree, windows: JobWindows, sampled: Array) -> tuple[Array, Array]:
-        system = system_of(windows)
-
         choose = by_scorer(pool, settings, partial(network.logits, params), sampled)
-        last = play(key, system, choose, (windows.length.shape[0],))
+        last, _ = play(key, _system(pool, settings, windows), choose, (windows.length.shape[0],))
         return starts_of(last, settings), jnp.sum(last.problem.num_late)
 
     return finish
 
 
+def policy_program(
+    pool: Pool, config: OrderTrainingConfig, policy: Policy
+) -> Callable[[Array, JobWindows], tuple[Array, Array, Array]]:
+    """Whole weeks under any policy: (key, windows) -> starts [N, W], how many jobs found the queue full, how many
+    choices were not legal."""
+    pool, settings = Pool(pool.processors, easy=True), judged_config(config)
+
+    @jax.jit
+    def finish(key: Array, windows: JobWindows) -> tuple[Array, Array, Array]:
+        system = _system(pool, settings, windows)
+        last, num_illegal = play(key, system, by_policy(system, policy), (windows.length.shape[0],))
+        return starts_of(last, settings), jnp.sum(last.problem.num_late), num_illegal
+
+    return finish
+
+
+def example_in_windows(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -> Example:
+    """Shapes of what policies see where they are judged."""
+    return example_of(_system(pool, judged_config(config), jax.tree.map(jnp.asarray, windows)))
+
+
 def _system(pool: Pool, settings: OrderingConfig, windows: JobWindows) -> Environment:
     return environment(ordering(pool, settings), queue_response(pool, settings, replayed_jobs(windows)))
+
+
+def judged_config(config: OrderTrainingConfig) -> OrderingConfig:
+    """The ordering problem as policies are judged in it: they see more of the queue than in training."""
+    return problem_config(replace(config, num_visible=config.num_judged))
 
 
 def problem_config(config: OrderTrainingConfig) -> OrderingConfig:

@@ -90,7 +90,7 @@ def by_scorer(pool: Pool, config: OrderingConfig, logits: Logits, sampled: Array
 
 def play(
     key: Array, environment: Environment, choose: Choose, streams: Streams, max_steps: int = 2**30
-) -> EnvironmentState:
+) -> tuple[EnvironmentState, Array]:
     """Plays until every stream is done.
 
     Args:
@@ -101,18 +101,22 @@ def play(
         max_steps: Most decisions of a stream.
 
     Returns:
-        How the episodes ended; `responses.starts_of` says who started when.
+        How the episodes ended (`responses.starts_of` says who started when), and [] int32, how many actions were not
+        legal: the first legal one took their place.
     """
     key_reset, key_steps = jax.random.split(key)
 
-    def go_on(state: EnvironmentState) -> Array:
+    def go_on(carry: tuple[EnvironmentState, Array]) -> Array:
+        state, _ = carry
         return ~jnp.all(state.done) & (state.step < max_steps)
 
-    def one(state: EnvironmentState) -> EnvironmentState:
+    def one(carry: tuple[EnvironmentState, Array]) -> tuple[EnvironmentState, Array]:
+        state, num_illegal = carry
         key_choose, key_step = jax.random.split(jax.random.fold_in(key_steps, state.step))
-        return environment.step(key_step, state, choose(key_choose, state.problem))[0]
+        state, transition = environment.step(key_step, state, choose(key_choose, state.problem))
+        return state, num_illegal + jnp.sum(transition.illegal, dtype=jnp.int32)
 
-    return jax.lax.while_loop(go_on, one, environment.reset(key_reset, streams))
+    return jax.lax.while_loop(go_on, one, (environment.reset(key_reset, streams), jnp.int32(0)))
 
 
 def actions_of(

@@ -84,25 +84,17 @@ def train_plan(config: RunConfig) -> StepPlan:
 
 
 def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
-    """Judges orders by exact replay of later weeks and in generated ones.
-
-    Raises:
-        ConfigError: There are policies of the user's: they are not judged on a queue yet.
-    """
-    if policies:
-        raise ConfigError(
-            "policies of one's own are not judged on a queue yet", where="--policy",
-            allowed="twins of the problem 'placement'", advice="schedtwin replay --policy RULE plays a known rule",
-        )  # fmt: skip
+    """Judges orders by exact replay of later weeks and in generated ones."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         policy = inputs.get("policy")
         return build_queue_comparison(
-            out, inputs["archive"], inputs["twin"], policy, config, progress, title=title
+            out, inputs["archive"], inputs["twin"], policy, config, progress, title=title, users=policies
         )
 
     order = None if config.order is None else as_settings(config.order)
-    settings = {"shifts": config.shifts, "order": order, "title": title}
+    settings: dict[str, Any] = {"shifts": config.shifts, "order": order, "title": title}
+    settings |= {"policies": sorted(policies)} if policies else {}
     return StepPlan("comparison", build, settings, code_version=ORDER_CODE)
 
 

@@ -16,7 +16,7 @@ from offline_rl.ordering.learning import joined
 from offline_rl.ordering.predicting import TIME_UNIT_S, Index, score_of
 from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from twin.contracts import PyTree
-from twin.ordering.job_windows import cut_job_windows
+from twin.ordering.job_windows import JobWindows, cut_job_windows
 from twin.ordering.population import DAY_S
 from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.rules import SAF
@@ -76,7 +76,7 @@ def learned_policies(
                 *found, late = keep.unit(f"{name} {seed}, anchor {anchor}", make, save_starts, load_starts)
                 starts |= {week.label: start_s for week, start_s in zip(own, found, strict=True)}
                 num_late += int(late)
-            plays.append(partial(_look_up, starts))
+            plays.append(partial(look_up, starts))
         if plays:
             policies.append(OrderPolicy(name, kind, description, tuple(plays)))
     return [*policies, index_policy([one.indices for one in learned], pool)], num_late
@@ -112,8 +112,37 @@ def _play_index(indices: Sequence[Index], pool: Pool, weeks: Sequence[TestWeek])
     return starts
 
 
-def _look_up(starts: dict[str, np.ndarray], weeks: Sequence[TestWeek]) -> list[np.ndarray]:
+def look_up(starts: dict[str, np.ndarray], weeks: Sequence[TestWeek]) -> list[np.ndarray]:
+    """What was played already, by the labels of weeks."""
     return [starts[week.label] for week in weeks]
+
+
+def windows_of(weeks: Sequence[TestWeek], pool: Pool, config: OrderTrainingConfig) -> JobWindows:
+    """Some weeks side by side, as programs play them; the places of their jobs are those of `starts_of_weeks`."""
+    return joined([windows for windows, _ in _cut(weeks, pool, config)])
+
+
+def starts_of_weeks(
+    start_s: np.ndarray, weeks: Sequence[TestWeek], pool: Pool, config: OrderTrainingConfig
+) -> list[np.ndarray]:
+    """For each week [jobs] the starts of its own jobs, from those [N, W] of its window."""
+    starts = []
+    for column, (week, (_, place)) in enumerate(zip(weeks, _cut(weeks, pool, config), strict=True)):
+        everybody = np.full(len(week.whole.arrival_s), np.nan)
+        rows = place[:, 0]
+        everybody[rows[rows >= 0]] = start_s[: len(rows), column][rows >= 0]
+        starts.append(everybody[week.place])
+    return starts
+
+
+def _cut(
+    weeks: Sequence[TestWeek], pool: Pool, config: OrderTrainingConfig
+) -> list[tuple[JobWindows, np.ndarray]]:
+    settings = problem_config(config)
+    return [
+        cut_job_windows(week.whole, pool, settings, week.schedule_s, np.array([week.span_s]))
+        for week in weeks
+    ]
 
 
 def _played(
@@ -127,16 +156,6 @@ def _played(
     sampled: bool,
 ) -> list[np.ndarray]:
     """The starts of every week's jobs, an anchor's weeks side by side; at the end how many found the queue full."""
-    cut = [
-        cut_job_windows(week.whole, pool, problem_config(config), week.schedule_s, np.array([week.span_s]))
-        for week in weeks
-    ]
-    windows = jax.tree.map(jnp.asarray, joined([windows for windows, _ in cut]))
+    windows = jax.tree.map(jnp.asarray, windows_of(weeks, pool, config))
     start_s, late = programs.finish(jax.random.key(anchor), params, windows, jnp.array(sampled))
-    starts = []
-    for column, (week, (_, place)) in enumerate(zip(weeks, cut, strict=True)):
-        everybody = np.full(len(week.whole.arrival_s), np.nan)
-        rows = place[:, 0]
-        everybody[rows[rows >= 0]] = np.asarray(start_s)[: len(rows), column][rows >= 0]
-        starts.append(everybody[week.place])
-    return [*starts, np.asarray(late)]
+    return [*starts_of_weeks(np.asarray(start_s), weeks, pool, config), np.asarray(late)]

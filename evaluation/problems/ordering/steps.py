@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from evaluation.comparison.shifts import parse_shifts
 from evaluation.configuration import RunConfig, build
 from evaluation.jobs.products import (
     in_certified_twin,
@@ -23,65 +22,37 @@ from evaluation.jobs.products import (
 )
 from evaluation.jobs.records import to_plain
 from evaluation.jobs.unfinished import Unfinished
-from evaluation.problems.ordering.comparing import compare_orders
+from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig
 from evaluation.problems.ordering.exporting import export_order, export_rule, exportable_rule, exported_config
 from evaluation.problems.ordering.foreign import refuse_other_pool
-from evaluation.problems.ordering.generated import generated_weeks
-from evaluation.problems.ordering.ladder import rules_and_ladder
-from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
+from evaluation.problems.ordering.judging import TrainedOrders, compare_queue, tick_of
+from evaluation.problems.ordering.learned import Learned
 from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
-from evaluation.problems.ordering.playing import EASY, OrderPolicy
+from evaluation.problems.ordering.playing import EASY
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.running import (
-    FIXED,
-    TWIN_SEED,
     kept_index,
-    late_notes,
-    population_notes,
-    queue_facts,
     train_anchors,
 )
-from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import Progress
-from offline_rl.ordering.learning import joined, samples_before
+from offline_rl.ordering.learning import samples_before
 from offline_rl.ordering.predicting import scorer_of, some_index
-from offline_rl.ordering.programs import OrderTrainingConfig, problem_config, programs_for
-from offline_rl.ordering.tables import widened, with_tables
+from offline_rl.ordering.programs import OrderTrainingConfig
+from offline_rl.ordering.tables import with_tables
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
-from twin.ordering.job_windows import cut_job_windows, fitting_tick_s
-from twin.ordering.jobs import read_jobs
-from twin.ordering.persistence import QueueTwin, load_queue_twin
-from twin.ordering.population import DAY_S
-from twin.ordering.types import Jobs, Pool
-from twin.ordering.windows import chosen
+from twin.ordering.persistence import load_queue_twin
+from twin.ordering.types import Pool
 from twin.problems import KEY, ORDERING, refuse_other_problem
 
 NOT_COMPARED = "the index, held against no rule: compare it, and export with --comparison"
 LEARNED, SETTINGS = "learned.npz", "training.json"
-MOST_WEEKS = 4
-
-
-class TrainedOrders(NamedTuple):
-    """What was trained in the twin of a queue.
-
-    Attributes:
-        learned: its policies; the clone is () where indices alone were learned.
-        config: how they were trained.
-        pool: the processors.
-        notes: what training said of itself.
-    """
-
-    learned: Learned
-    config: OrderTrainingConfig
-    pool: Pool
-    notes: tuple[str, ...]
 
 
 def training_of(config: RunConfig) -> OrderTrainingConfig:
@@ -121,7 +92,7 @@ def build_queue_policy(
         OrderingError: too few jobs ended on the training days.
     """
     twin = load_queue_twin(twin_path)
-    config = replace(config, tick_s=_tick_s(twin))
+    config = replace(config, tick_s=tick_of(twin))
     made_from = {"twin": read_manifest(twin_path, "twin").content_hash}
     keep = Unfinished.beside(out, "policy", made_from, {"training": config, "code": ORDER_CODE})
     notes: list[str] = []
@@ -199,10 +170,9 @@ def build_queue_comparison(
     progress: Progress,
     *,
     title: str,
+    users: Mapping[str, UserPolicy],
 ) -> dict[str, Any]:
     """Judges orders on the days after a twin's training days; writes `comparison.json` and the report into `out`.
-
-    All rules, and a policy's where there is one, by exact replay of the shifted weeks and in generated ones.
 
     Raises:
         ConfigError: twin, policy and archive do not belong together, or the log ends too soon.
@@ -210,73 +180,19 @@ def build_queue_comparison(
     """
     archive = Archive(archive_path)
     refuse_other_pool(archive, twin_path)
-    twin = load_queue_twin(twin_path)
     policy = None
     if policy_path is not None:
         refuse_other_twin(policy_path, twin_path)
         policy = load_queue_policy(policy_path)
-    jobs, order = read_jobs(archive, pool=twin.pool.name), config.order or OrderConfig()
-    weeks, notes = weeks_after(jobs, twin.anchor, config, twin.num_days)
-    plan = plan_weeks(jobs, twin.pool, weeks, [twin.anchor])
-    with progress.stage("generate weeks"):
-        seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
-        made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
-    with progress.stage("choose among rules and predictions in past weeks"):
-        policies, said = rules_and_ladder(jobs, twin.pool, plan.anchors, twin.num_days, weeks)
-    notes += said
-    if policy is not None:
-        with progress.stage("play learned orders"):
-            more, num_late = _policies_of(policy, jobs, [*plan.weeks, *made])
-        policies += more
-        notes += [*policy.notes, *late_notes(num_late)]
-    said = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
-    comparison = compare_orders(
-        plan, made, policies, twin.pool, weeks, progress,
-        facts=queue_facts(archive, jobs, twin.pool), notes=[FIXED, *notes, *said], intervals=order.intervals,
-    )  # fmt: skip
-    if policy is not None:
-        told = f"to hand over (schedtwin export --comparison): {winner_of(comparison).words}"
-        comparison = replace(comparison, notes=(*comparison.notes, told))
+    twin = load_queue_twin(twin_path)
+    comparison, weeks = compare_queue(archive, twin, config, progress, policy=policy, users=users)
     paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
     hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
-    settings = {"weeks": to_plain(weeks), "intervals": to_plain(order.intervals)}
+    intervals = (config.order or OrderConfig()).intervals
+    settings = {"weeks": to_plain(weeks), "intervals": to_plain(intervals)}
     said = [] if policy_path is None else [training_in_words(policy_path)]
     warnings = [] if policy_path is None or in_certified_twin(policy_path) else said
     return write_order_report(out, archive, comparison, title, settings, hashes, said, warnings)
-
-
-def weeks_after(
-    jobs: Jobs, anchor: int, config: RunConfig, num_train_days: int
-) -> tuple[WeeksConfig, list[str]]:
-    """Which days after a twin's training days are judged, and what to know about them.
-
-    The lengths are those of [order.weeks]; without it whole weeks, as many after every shift as the log holds after the
-    largest one, four at most. Shifts beyond the log's end are left out.
-
-    Raises:
-        ConfigError: the log ends before a whole week.
-    """
-    _, end = log_days(jobs)
-    given = config.order.weeks if config.order is not None else None
-    lengths = given or WeeksConfig()
-    asked = parse_shifts(lengths.shifts if given is not None else config.shifts.shifts)
-    kept = [shift for shift in asked if anchor + shift + lengths.num_test_days <= end]
-    if not kept:
-        raise ConfigError(
-            "the log ends too soon after the training days to judge anything",
-            where=f"training ends on {date_of(anchor - 1)}, the log on {date_of(end)}",
-            allowed=f"{lengths.num_test_days} days after the shortest shift, {asked[0]} days",
-            advice="fit the twin on earlier days (--config, [days] last_day)",
-        )
-    num_days = lengths.num_test_days
-    if given is None:
-        num_days *= min(MOST_WEEKS, (end - anchor - kept[-1]) // num_days)
-    weeks = replace(
-        lengths, num_train_days=num_train_days, num_anchors=1, num_test_days=num_days,
-        shifts=",".join(f"{shift}d" for shift in kept),
-    )  # fmt: skip
-    left = [f"{shift}d" for shift in asked if shift not in kept]
-    return weeks, [f"the log ends too soon for the shifts {', '.join(left)}"] if left else []
 
 
 def build_queue_bundle(
@@ -345,22 +261,3 @@ def _refuse_other_comparison(path: Path, policy_hash: str) -> None:
             "the comparison judged another policy", where=str(path), allowed="schedtwin compare ARCHIVE TWIN POLICY",
             advice="compare this policy, or leave the comparison out",
         )  # fmt: skip
-
-
-def _tick_s(twin: QueueTwin) -> float:
-    """The tick that fits the jobs that had ended: what is guessed of the others need not fall on one."""
-    past = twin.past
-    end_s = twin.anchor * DAY_S - past.origin_us / 1e6
-    return fitting_tick_s(chosen(past, np.flatnonzero(past.logged_start_s + past.run_s < end_s)))
-
-
-def _policies_of(policy: TrainedOrders, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
-    """What was learned as policies that answer for these weeks, and how many jobs found the queue full."""
-    if policy.config.index_only:
-        return [index_policy([policy.learned.indices], policy.pool)], 0
-    config = widened(policy.config, jobs, policy.pool)
-    settings = problem_config(config)
-    one = weeks[0]
-    example, _ = cut_job_windows(one.whole, policy.pool, settings, one.schedule_s, np.array([one.span_s]))
-    programs = programs_for(policy.pool, joined([example]), config)
-    return learned_policies(programs, [policy.learned], weeks, policy.pool, config)

@@ -1,0 +1,162 @@
+"""Judges orders on the days after a queue's training days: rules, what was learned, and the user's own."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.shifts import parse_shifts
+from evaluation.configuration import RunConfig
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.ordering.comparing import compare_orders
+from evaluation.problems.ordering.config import OrderConfig
+from evaluation.problems.ordering.generated import generated_weeks
+from evaluation.problems.ordering.ladder import rules_and_ladder
+from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies, windows_of
+from evaluation.problems.ordering.playing import OrderPolicy
+from evaluation.problems.ordering.running import FIXED, TWIN_SEED, late_notes, population_notes, queue_facts
+from evaluation.problems.ordering.user_orders import user_orders
+from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
+from evaluation.problems.ordering.winning import winner_of
+from logs_schema.archive import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.layout import date_of
+from logs_schema.progress import Progress
+from offline_rl.ordering.programs import OrderTrainingConfig, programs_for
+from offline_rl.ordering.tables import widened
+from twin.ordering.job_windows import fitting_tick_s
+from twin.ordering.jobs import read_jobs
+from twin.ordering.persistence import QueueTwin
+from twin.ordering.population import DAY_S
+from twin.ordering.types import Jobs, Pool
+from twin.ordering.windows import chosen
+
+MOST_WEEKS = 4
+
+
+class TrainedOrders(NamedTuple):
+    """What was trained in the twin of a queue.
+
+    Attributes:
+        learned: its policies; the clone is () where indices alone were learned.
+        config: how they were trained.
+        pool: the processors.
+        notes: what training said of itself.
+    """
+
+    learned: Learned
+    config: OrderTrainingConfig
+    pool: Pool
+    notes: tuple[str, ...]
+
+
+def compare_queue(
+    archive: Archive,
+    twin: QueueTwin,
+    config: RunConfig,
+    progress: Progress,
+    *,
+    policy: TrainedOrders | None = None,
+    users: Mapping[str, UserPolicy] | None = None,
+) -> tuple[Comparison, WeeksConfig]:
+    """All rules, and further policies, by exact replay of the shifted weeks and in generated ones.
+
+    Args:
+        archive: Of the log.
+        twin: Of its queue.
+        config: Shifts, lengths and intervals.
+        progress: Where to show how far it is.
+        policy: What was trained in the twin, if anything.
+        users: Name -> policy of the user's own.
+
+    Returns:
+        The comparison, and which weeks it is of.
+
+    Raises:
+        ConfigError: The log ends too soon, or a name of the user's stands for another policy.
+    """
+    users = users or {}
+    jobs, order = read_jobs(archive, pool=twin.pool.name), config.order or OrderConfig()
+    weeks, notes = weeks_after(jobs, twin.anchor, config, twin.num_days)
+    plan = plan_weeks(jobs, twin.pool, weeks, [twin.anchor])
+    with progress.stage("generate weeks"):
+        seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
+        made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
+    with progress.stage("choose among rules and predictions in past weeks"):
+        policies, said = rules_and_ladder(jobs, twin.pool, plan.anchors, twin.num_days, weeks)
+    every = [*plan.weeks, *made]
+    notes += said
+    if policy is not None:
+        with progress.stage("play learned orders"):
+            more, num_late = _policies_of(policy, jobs, every)
+        policies += more
+        notes += [*policy.notes, *late_notes(num_late)]
+    refused = {}
+    if users:
+        with progress.stage("play the user's policies"):
+            training = widened(OrderTrainingConfig(tick_s=tick_of(twin)), jobs, twin.pool)
+            own = user_orders(users, every, twin.pool, training, [one.name for one in policies])
+        policies += own.policies
+        notes += late_notes(own.num_late)
+        refused = {name: str(error) for name, error in own.refused.items()}
+    said = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
+    comparison = compare_orders(
+        plan, made, policies, twin.pool, weeks, progress,
+        facts=queue_facts(archive, jobs, twin.pool), notes=[FIXED, *notes, *said], intervals=order.intervals,
+    )  # fmt: skip
+    if policy is not None:
+        told = f"to hand over (schedtwin export --comparison): {winner_of(comparison).words}"
+        comparison = replace(comparison, notes=(*comparison.notes, told))
+    return replace(comparison, refused=refused), weeks
+
+
+def weeks_after(
+    jobs: Jobs, anchor: int, config: RunConfig, num_train_days: int
+) -> tuple[WeeksConfig, list[str]]:
+    """Which days after a twin's training days are judged, and what to know about them.
+
+    The lengths are those of [order.weeks]; without it whole weeks, as many after every shift as the log holds after the
+    largest one, four at most. Shifts beyond the log's end are left out.
+
+    Raises:
+        ConfigError: the log ends before a whole week.
+    """
+    _, end = log_days(jobs)
+    given = config.order.weeks if config.order is not None else None
+    lengths = given or WeeksConfig()
+    asked = parse_shifts(lengths.shifts if given is not None else config.shifts.shifts)
+    kept = [shift for shift in asked if anchor + shift + lengths.num_test_days <= end]
+    if not kept:
+        raise ConfigError(
+            "the log ends too soon after the training days to judge anything",
+            where=f"training ends on {date_of(anchor - 1)}, the log on {date_of(end)}",
+            allowed=f"{lengths.num_test_days} days after the shortest shift, {asked[0]} days",
+            advice="fit the twin on earlier days (--config, [days] last_day)",
+        )
+    num_days = lengths.num_test_days
+    if given is None:
+        num_days *= min(MOST_WEEKS, (end - anchor - kept[-1]) // num_days)
+    weeks = replace(
+        lengths, num_train_days=num_train_days, num_anchors=1, num_test_days=num_days,
+        shifts=",".join(f"{shift}d" for shift in kept),
+    )  # fmt: skip
+    left = [f"{shift}d" for shift in asked if shift not in kept]
+    return weeks, [f"the log ends too soon for the shifts {', '.join(left)}"] if left else []
+
+
+def tick_of(twin: QueueTwin) -> float:
+    """The tick that fits the jobs that had ended: what is guessed of the others need not fall on one."""
+    past = twin.past
+    end_s = twin.anchor * DAY_S - past.origin_us / 1e6
+    return fitting_tick_s(chosen(past, np.flatnonzero(past.logged_start_s + past.run_s < end_s)))
+
+
+def _policies_of(policy: TrainedOrders, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
+    """What was learned as policies that answer for these weeks, and how many jobs found the queue full."""
+    if policy.config.index_only:
+        return [index_policy([policy.learned.indices], policy.pool)], 0
+    config = widened(policy.config, jobs, policy.pool)
+    programs = programs_for(policy.pool, windows_of(weeks[:1], policy.pool, config), config)
+    return learned_policies(programs, [policy.learned], weeks, policy.pool, config)

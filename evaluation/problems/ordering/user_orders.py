@@ -1,0 +1,128 @@
+"""The user's own policies on a queue: a function of the type `twin.contracts.Policy`, a rule, a bundle, or a training.
+
+Rules and bundles are played by exact replay, with the whole queue in sight. A function or a network is asked in the
+bookkeeping of the problem about the first waiting jobs, with EASY backfilling, as learned orders are. One that raises,
+answers in another shape or chooses what is not legal is left out by its name, and the others are judged.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.judges.host_policy import HostPolicy
+from evaluation.judges.user_policies import UserPolicy, raised, refuse_taken, tried
+from evaluation.problems.ordering.exporting import policy_of_bundle
+from evaluation.problems.ordering.learned import look_up, starts_of_weeks, windows_of
+from evaluation.problems.ordering.playing import OrderPolicy, Play, rule_policy
+from evaluation.problems.ordering.weeks import TestWeek
+from logs_schema.errors import ConfigError, SchedtwinError
+from offline_rl.api import Trained
+from offline_rl.ordering.programs import OrderTrainingConfig, example_in_windows, policy_program
+from twin.contracts import Policy
+from twin.ordering.rules import Rule
+from twin.ordering.types import Pool
+
+SIGNATURE = (
+    "a function (key, observation, legal) -> action: observation.job [features, places, seats, *streams], "
+    "observation.pool [features, seats, *streams], legal [places, seats, *streams] bool, action [seats, *streams] of "
+    "whole numbers; a twin.ordering.rules.Rule; or the folder of a bundle"
+)
+KIND = "user"
+
+
+class UserOrders(NamedTuple):
+    """The user's policies as a comparison judges them.
+
+    Attributes:
+        policies: Those that can be played.
+        refused: Name -> why the policy is left out.
+        num_late: Jobs that found the queue full and waited outside.
+    """
+
+    policies: list[OrderPolicy]
+    refused: dict[str, SchedtwinError]
+    num_late: int
+
+
+def user_orders(
+    policies: Mapping[str, UserPolicy],
+    weeks: Sequence[TestWeek],
+    pool: Pool,
+    config: OrderTrainingConfig,
+    taken: Sequence[str],
+) -> UserOrders:
+    """Plays the user's policies through all weeks.
+
+    Args:
+        policies: Name -> policy.
+        weeks: All that will be judged.
+        pool: The processors.
+        config: Sizes of the bookkeeping that functions are played in.
+        taken: Names that stand for other policies.
+
+    Raises:
+        ConfigError: A name is taken.
+    """
+    refuse_taken(policies, taken)
+    found = UserOrders([], {}, 0)
+    for name, policy in policies.items():
+        try:
+            order, num_late = _order_of(name, policy, weeks, pool, config)
+        except SchedtwinError as error:
+            found.refused[name] = error
+            continue
+        found.policies.append(order._replace(name=name, kind=KIND))
+        found = found._replace(num_late=found.num_late + num_late)
+    return found
+
+
+def _order_of(
+    name: str, policy: UserPolicy, weeks: Sequence[TestWeek], pool: Pool, config: OrderTrainingConfig
+) -> tuple[OrderPolicy, int]:
+    if isinstance(policy, Rule):
+        return rule_policy(policy, Pool(pool.processors, easy=True)), 0
+    if isinstance(policy, Path):
+        return _of_bundle(name, policy, pool), 0
+    if isinstance(policy, Trained):
+        each, words = [policy.policy(seed) for seed in policy.seeds], f"{policy.name}; all seeds"
+    elif callable(policy):
+        each, words = [policy], "a policy of the user's"
+    else:
+        raise ConfigError(f"policy {name!r} is none of a queue", allowed=SIGNATURE)
+    plays, num_late = zip(*(_played(name, one, weeks, pool, config) for one in each), strict=True)
+    return OrderPolicy(name, KIND, words, plays), sum(num_late)
+
+
+def _of_bundle(name: str, bundle: Path, pool: Pool) -> OrderPolicy:
+    found, own = policy_of_bundle(bundle)
+    if own.processors != pool.processors:
+        raise ConfigError(
+            f"policy {name!r} is of another pool", where=f"{bundle}: {own.processors:g} processors",
+            allowed=f"a bundle of {pool.processors:g} processors",
+        )  # fmt: skip
+    return found
+
+
+def _played(
+    name: str, policy: Policy, weeks: Sequence[TestWeek], pool: Pool, config: OrderTrainingConfig
+) -> tuple[Play, int]:
+    """The policy's starts in these weeks, by their labels, and how many jobs found the queue full."""
+    windows = windows_of(weeks, pool, config)
+    ready = tried(name, policy, example_in_windows(pool, windows, config), SIGNATURE)
+    program = policy_program(pool, config, ready)
+    done = program(jax.random.key(0), jax.tree.map(jnp.asarray, windows))
+    start_s, late, num_illegal = (np.asarray(leaf) for leaf in done)
+    if isinstance(ready, HostPolicy) and ready.error is not None:
+        raise raised(name, ready.error, "in play", SIGNATURE)
+    if int(num_illegal):
+        raise ConfigError(
+            f"policy {name!r} chose a place without a job in {int(num_illegal):,} decisions",
+            allowed="places where `legal` is true", advice="mask the choice",
+        )  # fmt: skip
+    starts = starts_of_weeks(start_s, weeks, pool, config)
+    return partial(look_up, {week.label: one for week, one in zip(weeks, starts, strict=True)}), int(late)

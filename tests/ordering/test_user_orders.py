@@ -1,0 +1,111 @@
+"""The user's own policies beside the rules of a queue: functions, rules and bundles, in replay and generated weeks."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evaluation import cli
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.configuration import RunConfig
+from evaluation.jobs.products import load_comparison
+from evaluation.problems.ordering.comparing import REPLAY, TWIN
+from evaluation.problems.ordering.config import OrderConfig
+from evaluation.problems.ordering.exporting import export_rule
+from evaluation.problems.ordering.judging import compare_queue
+from evaluation.problems.ordering.user_orders import user_orders
+from evaluation.problems.ordering.weeks import WeeksConfig
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
+from offline_rl.ordering.programs import OrderTrainingConfig
+from tests.ordering.making import QUICK
+from twin.ordering.features import JOB_FEATURES
+from twin.ordering.persistence import load_queue_twin
+from twin.ordering.rules import SAF, SJF, Rule
+from twin.ordering.types import Pool
+
+WAITED = [one.name for one in JOB_FEATURES].index("waited")
+
+
+def longest_wait(_key, observation, legal):
+    return jnp.argmax(jnp.where(legal, observation.job[WAITED], -jnp.inf), axis=0).astype(jnp.int32)
+
+
+def in_numpy(_key, observation, legal):
+    return np.argmax(np.where(legal, np.asarray(observation.job)[WAITED], -np.inf), axis=0).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def found(queue_made, tmp_path_factory):
+    folder, _ = queue_made
+    bundle = tmp_path_factory.mktemp("user") / "bundle"
+    twin = load_queue_twin(folder / "twin")
+    days = {"first_day": "2001-09-10", "last_day": "2001-10-07", "num_days": 28}
+    export_rule(SJF, bundle, twin.pool, OrderTrainingConfig(), trained_on=days)
+    own = Rule("mine", "smallest first", SAF.score)
+    policies = {
+        "waited": longest_wait, "host": in_numpy, "rule": own, "bundle": bundle,
+        "wrong": lambda key, seen, legal: seen.missing,
+        "illegal": lambda key, seen, legal: jnp.full(legal.shape[1:], legal.shape[0] - 1),
+    }  # fmt: skip
+    weeks = WeeksConfig(shifts="0d", num_test_days=2, num_drain_days=1)
+    order = OrderConfig(weeks=weeks, num_twin_weeks=1, intervals=IntervalConfig(num_replicates=200))
+    return compare_queue(
+        Archive(folder / "archive"), twin, RunConfig(order=order), SilentProgress(), users=policies
+    )[0]
+
+
+def same(found, one, other):
+    values = [
+        found.cell(judge, 0, name, "bounded_slowdown").value
+        for judge in (REPLAY, TWIN)
+        for name in (one, other)
+    ]
+    return values[0] == pytest.approx(values[1], rel=1e-6) and values[2] == pytest.approx(values[3], rel=1e-6)
+
+
+def test_own_policies_are_judged_in_replay_and_in_the_twin(found):
+    kinds = {one.name: one.kind for one in found.policies}
+    assert {kinds[name] for name in ("waited", "host", "rule", "bundle")} == {"user"}
+    assert same(found, "rule", "saf+easy")
+    assert same(found, "bundle", "sjf+easy")
+    assert same(found, "waited", "host")
+
+
+def test_policies_that_fail_are_left_out_by_name(found):
+    assert set(found.refused) == {"wrong", "illegal"}
+    assert "raised AttributeError" in found.refused["wrong"]
+    assert "observation.job" in found.refused["wrong"]
+    assert "place without a job" in found.refused["illegal"]
+
+
+def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
+    folder, _ = queue_made
+    (tmp_path / "mine.py").write_text("from twin.ordering.rules import SAF as BEST\n")
+    (tmp_path / "quick.toml").write_text(QUICK)
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "compare",
+        folder / "archive",
+        folder / "twin",
+        "--config",
+        "quick.toml",
+        "--shifts",
+        "0d",
+        "--out",
+        "out",
+    ]
+    assert cli.main([*map(str, words), "--policy", "best=mine:BEST", "--no-progress"]) == 0
+    assert "best" in capsys.readouterr().out
+    assert load_comparison(tmp_path / "out").cell(REPLAY, 0, "best", "bounded_slowdown") is not None
+    words[-1] = "other"
+    assert cli.main([*map(str, words), "--policy", "fcfs=mine:BEST", "--no-progress"]) == 2
+    assert "stands for a policy of the comparison" in capsys.readouterr().err
+
+
+def test_a_bundle_of_another_pool_is_refused(tmp_path):
+    days = {"first_day": "2001-09-10", "last_day": "2001-10-07", "num_days": 28}
+    export_rule(SJF, tmp_path / "bundle", Pool(24.0, easy=True), OrderTrainingConfig(), trained_on=days)
+    own = user_orders({"other": tmp_path / "bundle"}, [], Pool(16.0), OrderTrainingConfig(), ())
+    assert isinstance(own.refused["other"], ConfigError)
+    assert "24 processors" in str(own.refused["other"])
