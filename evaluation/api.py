@@ -7,30 +7,24 @@ compare({"bc": bc, "ppo": rl, "mine": my_policy}, twin, split.test).table("on_ti
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number, shift_label, with_interval
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.comparison.tabulation import printed, tabulate
 from evaluation.comparison.training_days import plan_of, train_days_of
-from evaluation.configuration import DaysConfig, JudgeConfig
-from evaluation.jobs.products import archive_facts
+from evaluation.configuration import DaysConfig
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.problems.placement.comparing import Case, compare_case
+from evaluation.problems.kits import kit_of_twin
 from evaluation.report.overview import figure_file, panels
 from evaluation.report.words import summary
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays
 from logs_schema.progress import Progress, SilentProgress
-from twin.placement.model import PlacementTwin
-
-JUDGED = JudgeConfig(off_policy_updates=0)
-"""How policies are judged where nobody says."""
 
 
 class ShiftedDays(NamedTuple):
@@ -151,25 +145,24 @@ class Compared:
 
 def compare(
     policies: Mapping[str, UserPolicy],
-    twin: PlacementTwin,
+    twin: Any,
     test: ShiftedDays,
     *,
-    judge: JudgeConfig | None = None,
-    intervals: IntervalConfig | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Compared:
     """Judges policies side by side on time-shifted days: replay, twins of those days and, where known, the truth.
 
     Published baselines and the logged decisions stand beside them.
 
     Args:
-        policies: Name -> what was trained (each seed is judged), a function of the type `twin.Policy`, a baseline, or
-            the folder of a bundle.
+        policies: Name -> what was trained (each seed is judged), a function of the type `twin.Policy`, a baseline or
+            rule, or the folder of a bundle.
         twin: That training happened in; it says what policies observe.
         test: Of `shifted_days`.
-        judge: How; by default without off-policy estimates (`off_policy_updates`).
-        intervals: Of the bootstrap.
         progress: Where to show how far it is.
+        options: How, of the problem's own: `intervals` of the bootstrap; of placement `judge` (by default without
+            off-policy estimates, `off_policy_updates`), of a queue `order` (lengths, numbers of generated weeks).
 
     Returns:
         The comparison. A policy that fails is left out and named in `comparison.refused`.
@@ -177,6 +170,6 @@ def compare(
     Raises:
         ConfigError: No shift has days in the log, or a name stands for another policy.
     """
-    case = Case(test.archive, twin, None, test.plan, judge or JUDGED, intervals or IntervalConfig(), policies)
-    facts = archive_facts(test.archive)
-    return Compared(compare_case(case, progress or SilentProgress(), facts=facts))
+    kit = kit_of_twin(twin)
+    judge = kit.need(kit.judge, "compare, from Python")
+    return Compared(judge(policies, twin, test.archive, test.plan, progress or SilentProgress(), **options))

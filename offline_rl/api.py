@@ -63,7 +63,7 @@ class Recipe(NamedTuple):
 
 def train(
     recipe: Recipe,
-    data: Trajectory | Rollouts,
+    data: Any,
     *,
     seed: int = 0,
     seeds: Sequence[int] | None = None,
@@ -72,8 +72,9 @@ def train(
     """Trains a policy, or one for each of several seeds.
 
     Args:
-        recipe: `behaviour_cloning()` or `ppo(start=...)`.
-        data: `twin.history()` for learning from the log, `twin.rollouts(...)` for learning in the twin.
+        recipe: `behaviour_cloning()` or `ppo(start=...)`; of a queue `order_index()` or `order_ppo(start=...)`.
+        data: `twin.history()` for learning from the log, `twin.rollouts(...)` for learning in the twin; of a queue the
+            twin itself.
         seed: The seed, where there is one.
         seeds: Several; `seed` is not looked at then.
         progress: Where to show how far it is.
@@ -87,7 +88,7 @@ def train(
     if not isinstance(data, recipe.needs):
         raise ConfigError(
             f"{recipe.name} does not learn from {type(data).__name__}", allowed=recipe.needs.__name__,
-            advice="give it twin.history() for the log, or twin.rollouts(...) for the twin",
+            advice="give it twin.history() for the log, twin.rollouts(...) for the twin, or the twin of a queue",
         )  # fmt: skip
     chosen = (seed,) if seeds is None else tuple(seeds)
     return recipe.run(data, chosen, progress or SilentProgress())

@@ -152,6 +152,8 @@ class Kit:
         export: (bundle folder, policy, options) -> facts.
         certifier: (twin, population in place of its own) -> how it is certified.
         fitted, trained, compared: Facts of a twin, a policy, or a comparison -> what a person is told.
+        twin: Type of a twin in Python, and judge: (policies, twin, archive, plan of days, progress, **options) ->
+            comparison. Both None where the problem is not compared from Python.
         generate: (twin, number of days, archive to write, progress, *, policy or None, seed, first day, replace) ->
             report. None where the problem has no such part; so are the next two.
         refresh: Configuration -> the parts of a refresh.
@@ -174,6 +176,8 @@ class Kit:
     fitted: Callable[[Facts], list[str]]
     trained: Callable[[Facts], list[str]]
     compared: Callable[[Comparison], list[str]]
+    twin: type | None = None
+    judge: Callable[..., Comparison] | None = None
     generate: Callable[..., Any] | None = None
     refresh: Callable[[RunConfig], RefreshParts] | None = None
     run: Callable[[Job], dict[str, Path]] | None = None

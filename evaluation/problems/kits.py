@@ -56,6 +56,18 @@ def kit_of(product: Path) -> Kit:
     return kit
 
 
+def kit_of_twin(twin: object) -> Kit:
+    """The kit of the problem that a twin in Python is of; ConfigError where it is of none."""
+    for kit in KITS:
+        if kit.twin is not None and isinstance(twin, kit.twin):
+            return kit
+    raise ConfigError(
+        f"{type(twin).__name__} is no twin whose policies are compared here",
+        allowed=", ".join(kit.twin.__name__ for kit in KITS if kit.twin is not None),
+        advice="fit one with twin.fit, or give the problem's kit a `twin` and a `judge`",
+    )  # fmt: skip
+
+
 def _known(name: str) -> Kit | None:
     return next((kit for kit in KITS if kit.name == name), None)
 

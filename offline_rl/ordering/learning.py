@@ -82,7 +82,6 @@ def anchor_data(
         num_train_days: training days before the anchor.
     """
     begin_s = anchor * DAY_S - jobs.origin_us / 1e6
-    easy = Pool(pool.processors, easy=True)
     seeds = range(config.num_episodes), range(HELD_OUT_SEED, HELD_OUT_SEED + config.num_held_out)
     months, unseen = (
         [generated_days(jobs, population, pool, seed, anchor, SETTLE_DAYS + MONTH_DAYS) for seed in part]
@@ -103,15 +102,21 @@ def anchor_data(
     return AnchorData(
         windows(months, config.span_days),
         windows(unseen, WEEK_DAYS),
-        _logged(before, easy, begin_s, num_train_days, config),
+        logged_windows(before, pool, anchor, num_train_days, config),
         samples_before(jobs, pool, anchor, num_train_days),
     )
 
 
-def _logged(
-    jobs: Jobs, pool: Pool, begin_s: float, num_train_days: int, config: OrderTrainingConfig
+def logged_windows(
+    jobs: Jobs, pool: Pool, anchor: int, num_train_days: int, config: OrderTrainingConfig
 ) -> JobWindows:
-    """The training days, cut into windows, with the logged order as every job's priority."""
+    """The training days, cut into windows, with the logged order as every job's priority.
+
+    Args:
+        jobs: as they were known at the anchor.
+        pool, anchor, num_train_days, config: as in `anchor_data`.
+    """
+    pool, begin_s = Pool(pool.processors, easy=True), anchor * DAY_S - jobs.origin_us / 1e6
     start_s = replay(jobs, pool, LOGGED_ORDER).start_s
     first_s = begin_s - num_train_days * DAY_S
     starts_s = first_s + config.span_days * DAY_S * np.arange(num_train_days // config.span_days)

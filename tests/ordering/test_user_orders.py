@@ -24,6 +24,7 @@ from twin.ordering.persistence import load_queue_twin
 from twin.ordering.rules import SAF, SJF, Rule
 from twin.ordering.types import Pool
 
+DAYS = {"first_day": "2001-09-10", "last_day": "2001-10-07", "num_days": 28}
 WAITED = [one.name for one in JOB_FEATURES].index("waited")
 
 
@@ -35,24 +36,25 @@ def in_numpy(_key, observation, legal):
     return np.argmax(np.where(legal, np.asarray(observation.job)[WAITED], -np.inf), axis=0).astype(np.int32)
 
 
+def compared(folder, policies):
+    weeks = WeeksConfig(shifts="0d", num_test_days=2, num_drain_days=1)
+    order = OrderConfig(weeks=weeks, num_twin_weeks=1, intervals=IntervalConfig(num_replicates=200))
+    archive, twin = Archive(folder / "archive"), load_queue_twin(folder / "twin")
+    return compare_queue(archive, twin, RunConfig(order=order), SilentProgress(), users=policies)[0]
+
+
 @pytest.fixture(scope="module")
 def found(queue_made, tmp_path_factory):
     folder, _ = queue_made
     bundle = tmp_path_factory.mktemp("user") / "bundle"
-    twin = load_queue_twin(folder / "twin")
-    days = {"first_day": "2001-09-10", "last_day": "2001-10-07", "num_days": 28}
-    export_rule(SJF, bundle, twin.pool, OrderTrainingConfig(), trained_on=days)
-    own = Rule("mine", "smallest first", SAF.score)
+    pool = load_queue_twin(folder / "twin").pool
+    export_rule(SJF, bundle, pool, OrderTrainingConfig(), trained_on=DAYS)
     policies = {
-        "waited": longest_wait, "host": in_numpy, "rule": own, "bundle": bundle,
+        "rule": Rule("mine", "smallest first", SAF.score), "bundle": bundle,
         "wrong": lambda key, seen, legal: seen.missing,
         "illegal": lambda key, seen, legal: jnp.full(legal.shape[1:], legal.shape[0] - 1),
     }  # fmt: skip
-    weeks = WeeksConfig(shifts="0d", num_test_days=2, num_drain_days=1)
-    order = OrderConfig(weeks=weeks, num_twin_weeks=1, intervals=IntervalConfig(num_replicates=200))
-    return compare_queue(
-        Archive(folder / "archive"), twin, RunConfig(order=order), SilentProgress(), users=policies
-    )[0]
+    return compared(folder, policies)
 
 
 def same(found, one, other):
@@ -66,10 +68,14 @@ def same(found, one, other):
 
 def test_own_policies_are_judged_in_replay_and_in_the_twin(found):
     kinds = {one.name: one.kind for one in found.policies}
-    assert {kinds[name] for name in ("waited", "host", "rule", "bundle")} == {"user"}
+    assert {kinds[name] for name in ("rule", "bundle")} == {"user"}
     assert same(found, "rule", "saf+easy")
     assert same(found, "bundle", "sjf+easy")
-    assert same(found, "waited", "host")
+
+
+@pytest.mark.slow
+def test_a_function_of_numpy_is_played_as_one_of_jax(queue_made):
+    assert same(compared(queue_made[0], {"waited": longest_wait, "host": in_numpy}), "waited", "host")
 
 
 def test_policies_that_fail_are_left_out_by_name(found):
@@ -104,8 +110,7 @@ def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
 
 
 def test_a_bundle_of_another_pool_is_refused(tmp_path):
-    days = {"first_day": "2001-09-10", "last_day": "2001-10-07", "num_days": 28}
-    export_rule(SJF, tmp_path / "bundle", Pool(24.0, easy=True), OrderTrainingConfig(), trained_on=days)
+    export_rule(SJF, tmp_path / "bundle", Pool(24.0, easy=True), OrderTrainingConfig(), trained_on=DAYS)
     own = user_orders({"other": tmp_path / "bundle"}, [], Pool(16.0), OrderTrainingConfig(), ())
     assert isinstance(own.refused["other"], ConfigError)
     assert "24 processors" in str(own.refused["other"])

@@ -10,9 +10,11 @@ import numpy as np
 from logs_schema.errors import ProductError
 from logs_schema.product import verify
 from twin.arrays import load_structure, save_arrays
+from twin.ordering.job_windows import fitting_tick_s
 from twin.ordering.population import DAY_S, JobPopulation, fit_population
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.types import Jobs, Pool
+from twin.ordering.windows import chosen
 from twin.problems import ORDERING, refuse_other_problem
 
 QUEUE, POPULATION, PAST = "queue.json", "population.npz", "past.npz"
@@ -51,6 +53,13 @@ def fit_queue(jobs: Jobs, pool: Pool, first_day: int, num_days: int) -> QueueTwi
     end_s = (first_day + num_days) * DAY_S - jobs.origin_us / 1e6
     population = fit_population(jobs, first_day, num_days)
     return QueueTwin(population, replace(pool, easy=False), first_day, num_days, known_by(jobs, end_s))
+
+
+def tick_of(twin: QueueTwin) -> float:
+    """The tick that fits the jobs that had ended: what is guessed of the others need not fall on one."""
+    past = twin.past
+    end_s = twin.anchor * DAY_S - past.origin_us / 1e6
+    return fitting_tick_s(chosen(past, np.flatnonzero(past.logged_start_s + past.run_s < end_s)))
 
 
 def save_queue(twin: QueueTwin, folder: Path) -> None:

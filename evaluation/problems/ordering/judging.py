@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.configuration import RunConfig
@@ -26,12 +24,9 @@ from logs_schema.layout import date_of
 from logs_schema.progress import Progress
 from offline_rl.ordering.programs import OrderTrainingConfig, programs_for
 from offline_rl.ordering.tables import widened
-from twin.ordering.job_windows import fitting_tick_s
 from twin.ordering.jobs import read_jobs
-from twin.ordering.persistence import QueueTwin
-from twin.ordering.population import DAY_S
+from twin.ordering.persistence import QueueTwin, tick_of
 from twin.ordering.types import Jobs, Pool
-from twin.ordering.windows import chosen
 
 MOST_WEEKS = 4
 
@@ -144,13 +139,6 @@ def weeks_after(
     )  # fmt: skip
     left = [f"{shift}d" for shift in asked if shift not in kept]
     return weeks, [f"the log ends too soon for the shifts {', '.join(left)}"] if left else []
-
-
-def tick_of(twin: QueueTwin) -> float:
-    """The tick that fits the jobs that had ended: what is guessed of the others need not fall on one."""
-    past = twin.past
-    end_s = twin.anchor * DAY_S - past.origin_us / 1e6
-    return fitting_tick_s(chosen(past, np.flatnonzero(past.logged_start_s + past.run_s < end_s)))
 
 
 def _policies_of(policy: TrainedOrders, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:

@@ -12,7 +12,9 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.certify.queues.certifying import certify_queue, refused_queue
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.configuration import DaysConfig, RunConfig
 from evaluation.jobs.job import Step
 from evaluation.judges.user_policies import UserPolicy
@@ -30,6 +32,7 @@ from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig, as_sett
 from evaluation.problems.ordering.fitting import build_queue_twin, days_of_last_anchor
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.generated_log import DEFAULT, generate_queue_log
+from evaluation.problems.ordering.judging import compare_queue
 from evaluation.problems.ordering.running import refuse_unplayable, write_order_comparison
 from evaluation.problems.ordering.steps import (
     build_queue_bundle,
@@ -42,7 +45,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from twin.ordering.persistence import load_queue_twin
+from twin.ordering.persistence import QueueTwin, load_queue_twin
 from twin.problems import ORDERING
 
 BUNDLE = "bundle"
@@ -96,6 +99,24 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
     settings: dict[str, Any] = {"shifts": config.shifts, "order": order, "title": title}
     settings |= {"policies": sorted(policies)} if policies else {}
     return StepPlan("comparison", build, settings, code_version=ORDER_CODE)
+
+
+def judge(
+    policies: Mapping[str, UserPolicy],
+    twin: QueueTwin,
+    archive: Archive,
+    plan: ShiftPlan,
+    progress: Progress,
+    *,
+    order: OrderConfig | None = None,
+    intervals: IntervalConfig | None = None,
+) -> Comparison:
+    """Orders in replay and in generated weeks; without `order` in whole weeks after every shift."""
+    if order is not None and intervals is not None:
+        order = replace(order, intervals=intervals)
+    shifts = ",".join(f"{shift.shift_days}d" for shift in plan.shifts)
+    config = RunConfig(shifts=ShiftConfig(shifts=shifts), order=order)
+    return compare_queue(archive, twin, config, progress, users=policies)[0]
 
 
 def certifier(twin_path: Path, population: Path | None) -> Certifier:
@@ -218,4 +239,6 @@ ORDERING_KIT = Kit(
     fitted=fitted,
     trained=trained,
     compared=compared,
+    twin=QueueTwin,
+    judge=judge,
 )

@@ -26,7 +26,7 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig
 from evaluation.problems.ordering.exporting import export_order, export_rule, exportable_rule, exported_config
 from evaluation.problems.ordering.foreign import refuse_other_pool
-from evaluation.problems.ordering.judging import TrainedOrders, compare_queue, tick_of
+from evaluation.problems.ordering.judging import TrainedOrders, compare_queue
 from evaluation.problems.ordering.learned import Learned
 from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
 from evaluation.problems.ordering.playing import EASY
@@ -47,7 +47,7 @@ from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.ordering.tables import with_tables
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
-from twin.ordering.persistence import load_queue_twin
+from twin.ordering.persistence import load_queue_twin, tick_of
 from twin.ordering.types import Pool
 from twin.problems import KEY, ORDERING, refuse_other_problem
 

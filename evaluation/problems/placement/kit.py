@@ -10,12 +10,14 @@ from evaluation.certify.certifying import certify, refused
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label, with_interval
-from evaluation.comparison.shifts import answerable
+from evaluation.comparison.shifts import ShiftPlan, answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
-from evaluation.configuration import RunConfig
+from evaluation.configuration import JudgeConfig, RunConfig
 from evaluation.jobs.job import Step
+from evaluation.jobs.products import archive_facts
 from evaluation.judges.descriptions import LADDER
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kit import (
@@ -28,7 +30,12 @@ from evaluation.problems.kit import (
     ProblemOptions,
     StepPlan,
 )
-from evaluation.problems.placement.comparing import COMPARISON_CODE, refuse_uneven_replications
+from evaluation.problems.placement.comparing import (
+    COMPARISON_CODE,
+    Case,
+    compare_case,
+    refuse_uneven_replications,
+)
 from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
@@ -138,6 +145,22 @@ def compare_plan(
     settings |= {"title": title, "held_back": held_back} if held_back else {"title": title}
     settings |= {"policies": sorted(policies)} if policies else {}
     return StepPlan("comparison", build, settings, config.judge.seed, COMPARISON_CODE)
+
+
+def judge(
+    policies: Mapping[str, UserPolicy],
+    twin: PlacementTwin,
+    archive: Archive,
+    plan: ShiftPlan,
+    progress: Progress,
+    *,
+    judge: JudgeConfig | None = None,
+    intervals: IntervalConfig | None = None,
+) -> Comparison:
+    """Policies in replay, in twins of the shifted days and, where known, in the truth."""
+    how = judge or JudgeConfig(off_policy_updates=0)
+    case = Case(archive, twin, None, plan, how, intervals or IntervalConfig(), policies)
+    return compare_case(case, progress, facts=archive_facts(archive))
 
 
 def certifier(twin_path: Path, population: Path | None) -> Certifier:
@@ -291,4 +314,6 @@ PLACEMENT_KIT = Kit(
     fitted=fitted,
     trained=trained,
     compared=compared,
+    twin=PlacementTwin,
+    judge=judge,
 )
