@@ -21,7 +21,7 @@ from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
 from twin.ordering.job_windows import JobWindows, replayed_jobs
 from twin.ordering.orders import by_area, by_priority
-from twin.ordering.play import actions_of, by_order, by_policy, by_scorer, play
+from twin.ordering.play import actions_of, by_order, by_policy, by_scorer, play, play_counted
 from twin.ordering.problem import OrderingConfig, ordering
 from twin.ordering.responses import queue_response, starts_of
 from twin.ordering.types import Pool
@@ -176,7 +176,7 @@ def _finish_program(
     @jax.jit
     def finish(key: Array, params: PyTree, windows: JobWindows, sampled: Array) -> tuple[Array, Array]:
         choose = by_scorer(pool, settings, partial(network.logits, params), sampled)
-        last, _ = play(key, _system(pool, settings, windows), choose, (windows.length.shape[0],))
+        last = play(key, _system(pool, settings, windows), choose, (windows.length.shape[0],))
         return starts_of(last, settings), jnp.sum(last.problem.num_late)
 
     return finish
@@ -192,7 +192,7 @@ def policy_program(
     @jax.jit
     def finish(key: Array, windows: JobWindows) -> tuple[Array, Array, Array]:
         system = _system(pool, settings, windows)
-        last, num_illegal = play(key, system, by_policy(system, policy), (windows.length.shape[0],))
+        last, num_illegal = play_counted(key, system, by_policy(system, policy), (windows.length.shape[0],))
         return starts_of(last, settings), jnp.sum(last.problem.num_late), num_illegal
 
     return finish

@@ -55,7 +55,7 @@ def player(pool, num_streams, **sizes):
 
         config = OrderingConfig(**sizes, backfill=order)
         system = system_of(pool, config, windows)
-        return play(KEY, system, by_order(system, order), (num_streams,))[0]
+        return play(KEY, system, by_order(system, order), (num_streams,))
 
     return run
 

@@ -90,7 +90,7 @@ def by_scorer(pool: Pool, config: OrderingConfig, logits: Logits, sampled: Array
 
 def play(
     key: Array, environment: Environment, choose: Choose, streams: Streams, max_steps: int = 2**30
-) -> tuple[EnvironmentState, Array]:
+) -> EnvironmentState:
     """Plays until every stream is done.
 
     Args:
@@ -101,9 +101,15 @@ def play(
         max_steps: Most decisions of a stream.
 
     Returns:
-        How the episodes ended (`responses.starts_of` says who started when), and [] int32, how many actions were not
-        legal: the first legal one took their place.
+        How the episodes ended; `responses.starts_of` says who started when.
     """
+    return play_counted(key, environment, choose, streams, max_steps)[0]
+
+
+def play_counted(
+    key: Array, environment: Environment, choose: Choose, streams: Streams, max_steps: int = 2**30
+) -> tuple[EnvironmentState, Array]:
+    """As `play`, and [] int32 how many actions were not legal: the first legal one took their place."""
     key_reset, key_steps = jax.random.split(key)
 
     def go_on(carry: tuple[EnvironmentState, Array]) -> Array:
