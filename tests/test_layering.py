@@ -102,3 +102,11 @@ def test_a_class_name_means_one_thing_in_the_whole_house():
                 if isinstance(node, ast.ClassDef):
                     places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_no_file_is_too_long_to_be_read_at_once():
+    files = [file for floor in FLOORS for file in (ROOT / floor).rglob("*.py")]
+    lengths = {
+        str(file.relative_to(ROOT)): len(file.read_text(encoding="utf-8").splitlines()) for file in files
+    }
+    assert {name: length for name, length in lengths.items() if length > 400} == {}

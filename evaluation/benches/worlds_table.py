@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from evaluation.benches.worlds_bench import DESERVING, WRONG
 from evaluation.certify.lines import Verdict
 from evaluation.comparison.bootstrap import IntervalConfig, estimate
-from evaluation.comparison.comparison import is_far
+from evaluation.comparison.entries import is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS
 
 PASS, FAIL = Verdict.PASS.value, Verdict.FAIL.value

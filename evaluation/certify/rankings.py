@@ -16,7 +16,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit, not_applicable
 from evaluation.certify.playing import HeldOutDay
 from evaluation.comparison.bootstrap import Statistic
-from evaluation.comparison.comparison import is_far
+from evaluation.comparison.entries import is_far
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.players import GREEDY, players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside

@@ -5,7 +5,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evaluation.comparison.bootstrap import DifferenceVerdict
-from evaluation.comparison.comparison import Comparison, is_far
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.entries import is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS, NO_VALUE, shift_label, with_interval
 
 _STYLE = {

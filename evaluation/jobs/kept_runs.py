@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evaluation.comparison.bootstrap import Estimate
-from evaluation.comparison.comparison import OffPolicyRow, Run
 from evaluation.comparison.decisions import Decisions, concatenate
+from evaluation.comparison.entries import OffPolicyRow, Run
 
 FACTS = "facts.json"
 WIDE, BESIDE = "demand", b"beside"

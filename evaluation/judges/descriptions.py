@@ -1,7 +1,7 @@
 """What the policies and judges of a comparison of placements are, in words."""
 
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
-from evaluation.comparison.comparison import JudgeFacts, PolicyFacts
+from evaluation.comparison.entries import JudgeFacts, PolicyFacts
 from offline_rl.rules.in_twin import DESCRIPTIONS
 
 TWIN_POLICY, USERS, LADDER = "twin", "user", "ladder"

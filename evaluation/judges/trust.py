@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import spearmanr
 
-from evaluation.comparison.comparison import JudgeTrust, Run, is_far
+from evaluation.comparison.entries import JudgeTrust, Run, is_far
 from evaluation.metrics import Metric
 
 HISTORY, REPLAY, TRUTH = "history", "replay", "truth"

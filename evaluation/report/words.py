@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from evaluation.comparison.bootstrap import DifferenceVerdict
-from evaluation.comparison.comparison import FAR, Comparison, Difference, is_far
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.entries import FAR, Difference, is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS, number, shift_label, with_interval
 from evaluation.report.roles import TRAINED
 

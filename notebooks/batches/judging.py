@@ -10,8 +10,9 @@ from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import about_zero
 from evaluation.comparison.bootstrap import IntervalConfig, Statistic
-from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import concatenate, plain_decisions
+from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.jobs.products import archive_facts
 from evaluation.metrics import MEAN_RESPONSE

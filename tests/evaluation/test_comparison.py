@@ -9,15 +9,9 @@ from rich.console import Console
 
 from evaluation import metrics
 from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
-from evaluation.comparison.comparison import (
-    Comparison,
-    JudgeFacts,
-    PolicyFacts,
-    Run,
-    ShiftFacts,
-    compare,
-)
+from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import concatenate
+from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.tabulation import tabulate
 from evaluation.jobs.records import from_plain
 from logs_schema.errors import ConfigError, SchemaError

@@ -3,7 +3,8 @@
 import numpy as np
 
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.comparison.comparison import JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.comparison import compare
+from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.judges.descriptions import LADDER
 from evaluation.problems.placement.kit import compared
 from offline_rl.rules.in_twin import DESCRIPTIONS

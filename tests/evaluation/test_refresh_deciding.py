@@ -8,7 +8,8 @@ import pytest
 
 from evaluation.certify.lines import Verdict
 from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
-from evaluation.comparison.comparison import Comparison, Difference, JudgeFacts, PolicyFacts
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.entries import Difference, JudgeFacts, PolicyFacts
 from evaluation.configuration import JudgeConfig, RunConfig
 from evaluation.problems.refresh.config import BETTER, NOT_WORSE, RefreshConfig
 from evaluation.problems.refresh.deciding import (

@@ -12,15 +12,8 @@ import pytest
 
 from evaluation.commands.output import as_text
 from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
-from evaluation.comparison.comparison import (
-    Comparison,
-    JudgeFacts,
-    JudgeTrust,
-    PolicyFacts,
-    Run,
-    ShiftFacts,
-    compare,
-)
+from evaluation.comparison.comparison import Comparison, compare
+from evaluation.comparison.entries import JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.formatting import FAR_MARK, interval, number
 from evaluation.comparison.tabulation import tabulate
 from evaluation.jobs.records import from_plain, to_plain

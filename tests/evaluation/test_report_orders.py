@@ -8,7 +8,8 @@ import pytest
 
 from evaluation.commands.output import as_text
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.comparison.comparison import JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.comparison import compare
+from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.tabulation import tabulate
 from evaluation.metrics import BOUNDED_SLOWDOWN
 from evaluation.report import Report, render

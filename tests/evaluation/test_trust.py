@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.comparison.comparison import Run
+from evaluation.comparison.entries import Run
 from evaluation.judges.trust import judges_trust
 from evaluation.metrics import ON_TIME
 from tests.evaluation.made import made_decisions

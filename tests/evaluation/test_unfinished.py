@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from evaluation.comparison.bootstrap import Estimate
-from evaluation.comparison.comparison import OffPolicyRow, Run
 from evaluation.comparison.decisions import Decisions, concatenate
+from evaluation.comparison.entries import OffPolicyRow, Run
 from evaluation.comparison.shifts import TestDays
 from evaluation.jobs.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
 from evaluation.jobs.unfinished import ARRAYS, Unfinished

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
-from evaluation.comparison.comparison import Cell, Comparison, Difference, ShiftFacts
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.entries import Cell, Difference, ShiftFacts
 from evaluation.problems.ordering.exporting import OWN_ORDER, export_rule, exportable_rule, policy_of_bundle
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema.errors import ConfigError, ProductError

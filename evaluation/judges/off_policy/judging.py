@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow.compute as pc
 
-from evaluation.comparison.comparison import OffPolicyRow
+from evaluation.comparison.entries import OffPolicyRow
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.judges.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward

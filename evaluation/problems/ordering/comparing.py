@@ -7,16 +7,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.comparison.comparison import (
-    Comparison,
-    JudgeFacts,
-    JudgeTrust,
-    PolicyFacts,
-    Run,
-    ShiftFacts,
-    compare,
-)
+from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import Decisions, concatenate
+from evaluation.comparison.entries import JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.metrics import (
     BOUNDED_SLOWDOWN,

@@ -31,7 +31,7 @@ Play = Callable[[Sequence[TestWeek]], list[np.ndarray]]
 
 
 class OrderPolicy(NamedTuple):
-    """A policy that can be judged: `kind` as in `evaluation.comparison.comparison.PolicyFacts`."""
+    """A policy that can be judged: `kind` as in `evaluation.comparison.entries.PolicyFacts`."""
 
     name: str
     kind: str

@@ -14,15 +14,8 @@ import jax
 
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.comparison.comparison import (
-    REFERENCES,
-    Comparison,
-    OffPolicyRow,
-    PolicyFacts,
-    Run,
-    ShiftFacts,
-    compare,
-)
+from evaluation.comparison.comparison import REFERENCES, Comparison, compare
+from evaluation.comparison.entries import OffPolicyRow, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
 from evaluation.configuration import JudgeConfig
 from evaluation.jobs.kept_runs import load_rows, load_run, save_rows, save_run

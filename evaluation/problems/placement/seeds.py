@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.comparison.comparison import Run
 from evaluation.comparison.decisions import concatenate
+from evaluation.comparison.entries import Run
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.windows import Evaluation
 from evaluation.metrics import Metric

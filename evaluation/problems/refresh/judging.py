@@ -11,7 +11,8 @@ from dataclasses import replace
 import jax
 
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
+from evaluation.comparison.comparison import Comparison, compare
+from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.formatting import number
 from evaluation.configuration import JudgeConfig
 from evaluation.jobs.products import archive_facts
