@@ -18,7 +18,7 @@ from evaluation.comparison.shifts import ShiftConfig
 from evaluation.problems.autoscaling.config import ScaleConfig
 from evaluation.problems.ordering.config import OrderConfig
 from logs_schema.errors import ConfigError
-from offline_rl.recipes.training import TrainingConfig
+from offline_rl.recipes.config import TrainingConfig
 from twin.imitation.config import GameConfig
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.encoding import GRANULARITIES

@@ -16,7 +16,8 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress
 from offline_rl.networks import Actor, Example, example_in, greedy_policy, sampling_policy
 from offline_rl.recipes.cloning import fit_clone
-from offline_rl.recipes.training import NETWORKS, TrainingConfig, even_streams, train_in_twin
+from offline_rl.recipes.config import NETWORKS, TrainingConfig, even_streams
+from offline_rl.recipes.training import train_in_twin
 from twin.contracts import Policy, PyTree, Trajectory
 from twin.placement.model import Rollouts
 
@@ -31,7 +32,7 @@ class Trained:
         example: Shapes of what they see.
         params: Parameters of the network, leaves [seeds, ...].
         seeds: One for each.
-        network_name: Among `offline_rl.recipes.training.NETWORKS`.
+        network_name: Among `offline_rl.recipes.config.NETWORKS`.
     """
 
     name: str

@@ -38,8 +38,8 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.networks import actor
+from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import example_for, load_schedulers, policy_of, policy_params
-from offline_rl.recipes.training import TrainingConfig
 from offline_rl.rules import rule_actor
 from offline_rl.rules.in_twin import rules_of
 from twin.placement.learned import AnswerConfig

@@ -20,8 +20,8 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example
 from offline_rl.recipes.cloning import fit_clone
+from offline_rl.recipes.config import NETWORKS, TrainingConfig
 from offline_rl.recipes.schedulers import example_for
-from offline_rl.recipes.training import NETWORKS, TrainingConfig
 from twin.contracts import Array, PyTree
 from twin.placement.encode import EncodedRows, cut_windows, read_rows
 from twin.placement.encoding import DAY_S, Encoding, day_start_s, fit_encoding

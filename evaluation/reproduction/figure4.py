@@ -45,7 +45,7 @@ from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
-from offline_rl.recipes.training import TrainingConfig
+from offline_rl.recipes.config import TrainingConfig
 from twin.arrays import load_nested, save_arrays
 from twin.placement.encoding import fit_encoding
 from twin.placement.fit import MIN_ROWS

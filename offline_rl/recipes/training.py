@@ -10,10 +10,8 @@ whose worth the members disagree is worth less; durations are randomised from st
 the clone.
 """
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -21,15 +19,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.contract import RULES
 from offline_rl.export import network_facts, network_of
 from offline_rl.losses import weighted_mean
-from offline_rl.networks import Actor, Example, actor, example_in
+from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.cloning import fit_clone
+from offline_rl.recipes.config import NETWORKS, TrainingConfig, even_streams, num_held_out_members
 from offline_rl.recipes.ladder import (
     Judge,
     Referee,
@@ -41,12 +39,12 @@ from offline_rl.recipes.ladder import (
     referee,
     select_row,
 )
-from offline_rl.recipes.log_learners import LEARNERS, learn_from_log
+from offline_rl.recipes.log_learners import learn_from_log
 from offline_rl.recipes.schedulers import Schedulers, policy_params
 from offline_rl.rules import rule_actor
 from offline_rl.rules.in_twin import DESCRIPTIONS, rules_in_words, rules_of, tune_rules
 from offline_rl.rules.residual import on_rule, residual
-from offline_rl.scorer import ScorerConfig, scorer
+from offline_rl.scorer import ScorerConfig
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.training_loop import Experience
 from twin.contracts import Array, Policy, PyTree, Trajectory
@@ -54,16 +52,9 @@ from twin.placement.disagreement import disagreement
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
-from twin.placement.randomisation import Randomisation
 from twin.placement.windows import Windows
 from twin.rollout import rollout
 
-NETWORKS: Mapping[str, Callable[[Example], Actor]] = {
-    "scorer": scorer,
-    "narrow_scorer": partial(scorer, config=ScorerConfig((32, 16))),
-    "mlp": actor,
-}
-"""Kinds of network that all policies of a training share."""
 _RULES = 3
 """Folded into a training's key for the rules; 0 to 2 are its other parts."""
 _LADDER = 4
@@ -77,110 +68,6 @@ CORRECTIONS = {"narrow_scorer": ScorerConfig((32, 16))}
 """Kind of network -> the correction of a rule, where it is not as wide as usual."""
 LOOK_STREAMS = 96
 """Streams in which a policy is looked at with the members held out."""
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How schedulers are trained.
-
-    Attributes:
-        seeds: One twin-trained policy, and one of each learner from logs, for each.
-        num_updates: PPO updates, each from a fresh rollout in the twin.
-        learning_rate, gae_lambda, entropy: Of PPO, see `PPOConfig`.
-        num_streams: Parallel rollouts, rounded down to a multiple of PPO's minibatches and of the members trained
-            with (`num_kept_aside` of the ensemble are not).
-        clone_updates: Gradient steps of the clone at most.
-        clone_streams: Windows in each of them.
-        held_out: Share of the windows that decide when the clone stops, and that learners from logs are tuned on.
-        kl_to_clone: Weight of `KL(policy || clone)`.
-        disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
-        randomise_nodes, randomise_services: Deviations of the logarithms of durations from stream to stream (see
-            `twin.placement.randomisation`).
-        updates_per_look: Updates between two looks with the members held out.
-        network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
-        from_logs: Learners that need no twin, of `LEARNERS`.
-        from_logs_updates: Gradient steps of each of them at most.
-        tuning_streams: Streams in which every candidate for a rule's numbers plays a round in the twin, rounded down
-            to a multiple of the members trained with; 0: rules are not tuned.
-        residual_updates: PPO updates of the policy that corrects the best rule, of the first seed alone; 0: none.
-    """
-
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    num_updates: int = 25
-    learning_rate: float = 3e-3
-    gae_lambda: float = 0.8
-    entropy: float = 0.01
-    num_streams: int = 320
-    clone_updates: int = 600
-    clone_streams: int = 16
-    held_out: float = 0.15
-    kl_to_clone: float = 0.03
-    disagreement: float = 1.0
-    randomise_nodes: float = 0.2
-    randomise_services: float = 0.1
-    updates_per_look: int = 5
-    network: str = "scorer"
-    from_logs: tuple[str, ...] = ()
-    from_logs_updates: int = 1_500
-    tuning_streams: int = 40
-    residual_updates: int = 20
-
-    def __post_init__(self) -> None:
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ConfigError(f"seeds {list(self.seeds)}", allowed="one or more different seeds")
-        sizes = (
-            self.num_updates,
-            self.num_streams,
-            self.clone_updates,
-            self.clone_streams,
-            self.from_logs_updates,
-        )
-        if min(*sizes, self.updates_per_look) < 1 or not 0.0 < self.learning_rate < np.inf:
-            raise ConfigError(
-                "numbers of updates and streams and the learning rate must be positive", where="training"
-            )
-        if not (0.0 < self.held_out < 1.0 and 0.0 <= self.gae_lambda <= 1.0):
-            raise ConfigError(
-                f"held_out = {self.held_out:g}, gae_lambda = {self.gae_lambda:g}", where="[train]",
-                allowed="held_out between 0 and 1, gae_lambda from 0 to 1",
-            )  # fmt: skip
-        if not all(0.0 <= weight < np.inf for weight in (self.entropy, self.kl_to_clone, self.disagreement)):
-            raise ConfigError(
-                f"entropy = {self.entropy:g}, kl_to_clone = {self.kl_to_clone:g}, "
-                f"disagreement = {self.disagreement:g}",
-                where="[train]", allowed="weights of 0 or more",
-            )  # fmt: skip
-        if self.network not in NETWORKS:
-            raise ConfigError(f"network = {self.network!r}", where="[train]", allowed=", ".join(NETWORKS))
-        unknown = sorted(set(self.from_logs) - set(LEARNERS))
-        if unknown:
-            raise ConfigError(
-                f"from_logs names {', '.join(unknown)}", where="[train]", allowed=", ".join(LEARNERS)
-            )
-        self.randomisation  # noqa: B018 refuses impossible deviations
-
-    @property
-    def randomisation(self) -> Randomisation:
-        """How far durations are randomised from stream to stream."""
-        return Randomisation(self.randomise_nodes, self.randomise_services)
-
-
-def even_streams(config: TrainingConfig, num_members: int) -> TrainingConfig:
-    """The configuration with streams that can be dealt to the members that are trained with.
-
-    Raises:
-        ConfigError: There are fewer streams than that takes.
-    """
-    num_trained = num_members - num_kept_aside(num_members)
-    each = math.lcm(num_trained, PPOConfig().num_minibatches)
-    streams, tuning = config.num_streams // each * each, config.tuning_streams // num_trained * num_trained
-    if not streams or (config.tuning_streams and not tuning):
-        raise ConfigError(
-            f"num_streams = {config.num_streams}, tuning_streams = {config.tuning_streams} cannot be dealt to the "
-            f"{num_trained} members that are trained with",
-            where="[train]", allowed=f"num_streams of {each} or more, tuning_streams of {num_trained} or more, or 0",
-        )  # fmt: skip
-    return replace(config, num_streams=streams, tuning_streams=tuning)
 
 
 def train_schedulers(
@@ -356,11 +243,6 @@ def train_in_twin(
     return runs
 
 
-def num_kept_aside(num_members: int) -> int:
-    """Members that no policy is trained with: two of an ensemble that leaves as many to train with, else one."""
-    return 0 if num_members == 1 else 2 if num_members >= 4 else 1
-
-
 def _members(twin: PlacementTwin) -> tuple[AnswerModel, AnswerModel]:
     """The members to train with, and those to look at policies with; the same one where there is only one."""
 
@@ -370,7 +252,7 @@ def _members(twin: PlacementTwin) -> tuple[AnswerModel, AnswerModel]:
 
     if twin.config.num_members == 1:
         return some(slice(None)), some(slice(None))
-    first = twin.config.num_members - num_kept_aside(twin.config.num_members)
+    first = twin.config.num_members - num_held_out_members(twin.config.num_members)
     return some(slice(first)), some(slice(first, None))
 
 

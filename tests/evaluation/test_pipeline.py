@@ -38,6 +38,7 @@ from offline_rl.bundle import TOLERANCE, read_golden, read_network
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import named_arrays, split_flat
 from offline_rl.networks import example_in
+from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import (
     Schedulers,
     load_observed,
@@ -46,7 +47,7 @@ from offline_rl.recipes.schedulers import (
     policy_params,
     save_schedulers,
 )
-from offline_rl.recipes.training import TrainingConfig, train_schedulers
+from offline_rl.recipes.training import train_schedulers
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from offline_rl.runner import load_network
 from twin.networks import flatten_features

@@ -25,7 +25,7 @@ from evaluation.problems.refresh.placing import placement_parts
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST
 from logs_schema.progress import SilentProgress
-from offline_rl.recipes.training import TrainingConfig
+from offline_rl.recipes.config import TrainingConfig
 from twin.placement.learned import AnswerConfig
 
 EXPORTED, KEPT = Result.EXPORTED, Result.KEPT

@@ -22,9 +22,9 @@ from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
+from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.ladder import RungStep
 from offline_rl.recipes.schedulers import load_schedulers
-from offline_rl.recipes.training import TrainingConfig
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.placement.model import PlacementTwin
 

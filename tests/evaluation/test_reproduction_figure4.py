@@ -28,7 +28,7 @@ from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
-from offline_rl.recipes.training import TrainingConfig
+from offline_rl.recipes.config import TrainingConfig
 
 TINY = Figure4Config(
     "small", num_seeds=1, num_parts=2, num_replications=2, num_steps=64,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError
+from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import Schedulers, best_row
-from offline_rl.recipes.training import TrainingConfig
 
 
 def test_the_best_seed_is_the_one_whose_kept_policy_did_best() -> None:

@@ -28,7 +28,7 @@ from logs_schema.progress import Progress
 from offline_rl.distributions import sample
 from offline_rl.networks import example_in
 from offline_rl.recipes.cloning import fit_clone
-from offline_rl.recipes.training import NETWORKS, TrainingConfig
+from offline_rl.recipes.config import NETWORKS, TrainingConfig
 from twin.contracts import Array, Policy, PyTree
 from twin.environment import environment
 from twin.placement.bookkeeping import placement

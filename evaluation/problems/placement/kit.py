@@ -53,7 +53,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.recipes.training import even_streams
+from offline_rl.recipes.config import even_streams
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.problems import PLACEMENT
 

@@ -38,6 +38,7 @@ from logs_schema.product import fingerprint, read_manifest
 from logs_schema.progress import Progress
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
+from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.ladder import in_words, rungs_of
 from offline_rl.recipes.log_learners import tuned_as
 from offline_rl.recipes.schedulers import (
@@ -47,7 +48,7 @@ from offline_rl.recipes.schedulers import (
     policy_params,
     save_schedulers,
 )
-from offline_rl.recipes.training import TrainingConfig, train_schedulers
+from offline_rl.recipes.training import train_schedulers
 from offline_rl.recipes.training_days import load_training_days
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig

@@ -12,7 +12,7 @@ from evaluation.problems.refresh.parts import HistorySplit, RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
-from offline_rl.recipes.training import even_streams
+from offline_rl.recipes.config import even_streams
 from twin.placement.model import PlacementTwin, load_encoding
 
 JUDGE_DAYS = 2

@@ -1,0 +1,131 @@
+"""How policies are trained in the twin: sizes, guards, and the kinds of networks."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from logs_schema.errors import ConfigError
+from offline_rl.algorithms import PPOConfig
+from offline_rl.networks import Actor, Example, actor
+from offline_rl.recipes.log_learners import LEARNERS
+from offline_rl.scorer import ScorerConfig, scorer
+from twin.placement.randomisation import Randomisation
+
+NETWORKS: Mapping[str, Callable[[Example], Actor]] = {
+    "scorer": scorer,
+    "narrow_scorer": partial(scorer, config=ScorerConfig((32, 16))),
+    "mlp": actor,
+}
+"""Kinds of network that all policies of a training share."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How schedulers are trained.
+
+    Attributes:
+        seeds: One twin-trained policy, and one of each learner from logs, for each.
+        num_updates: PPO updates, each from a fresh rollout in the twin.
+        learning_rate, gae_lambda, entropy: Of PPO, see `PPOConfig`.
+        num_streams: Parallel rollouts, rounded down to a multiple of PPO's minibatches and of the members trained
+            with (`num_held_out_members` of the ensemble are not).
+        clone_updates: Gradient steps of the clone at most.
+        clone_streams: Windows in each of them.
+        held_out: Share of the windows that decide when the clone stops, and that learners from logs are tuned on.
+        kl_to_clone: Weight of `KL(policy || clone)`.
+        disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
+        randomise_nodes, randomise_services: Deviations of the logarithms of durations from stream to stream (see
+            `twin.placement.randomisation`).
+        updates_per_look: Updates between two looks with the members held out.
+        network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
+        from_logs: Learners that need no twin, of `LEARNERS`.
+        from_logs_updates: Gradient steps of each of them at most.
+        tuning_streams: Streams in which every candidate for a rule's numbers plays a round in the twin, rounded down
+            to a multiple of the members trained with; 0: rules are not tuned.
+        residual_updates: PPO updates of the policy that corrects the best rule, of the first seed alone; 0: none.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    num_updates: int = 25
+    learning_rate: float = 3e-3
+    gae_lambda: float = 0.8
+    entropy: float = 0.01
+    num_streams: int = 320
+    clone_updates: int = 600
+    clone_streams: int = 16
+    held_out: float = 0.15
+    kl_to_clone: float = 0.03
+    disagreement: float = 1.0
+    randomise_nodes: float = 0.2
+    randomise_services: float = 0.1
+    updates_per_look: int = 5
+    network: str = "scorer"
+    from_logs: tuple[str, ...] = ()
+    from_logs_updates: int = 1_500
+    tuning_streams: int = 40
+    residual_updates: int = 20
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ConfigError(f"seeds {list(self.seeds)}", allowed="one or more different seeds")
+        sizes = (
+            self.num_updates,
+            self.num_streams,
+            self.clone_updates,
+            self.clone_streams,
+            self.from_logs_updates,
+        )
+        if min(*sizes, self.updates_per_look) < 1 or not 0.0 < self.learning_rate < math.inf:
+            raise ConfigError(
+                "numbers of updates and streams and the learning rate must be positive", where="training"
+            )
+        if not (0.0 < self.held_out < 1.0 and 0.0 <= self.gae_lambda <= 1.0):
+            raise ConfigError(
+                f"held_out = {self.held_out:g}, gae_lambda = {self.gae_lambda:g}", where="[train]",
+                allowed="held_out between 0 and 1, gae_lambda from 0 to 1",
+            )  # fmt: skip
+        if not all(
+            0.0 <= weight < math.inf for weight in (self.entropy, self.kl_to_clone, self.disagreement)
+        ):
+            raise ConfigError(
+                f"entropy = {self.entropy:g}, kl_to_clone = {self.kl_to_clone:g}, "
+                f"disagreement = {self.disagreement:g}",
+                where="[train]", allowed="weights of 0 or more",
+            )  # fmt: skip
+        if self.network not in NETWORKS:
+            raise ConfigError(f"network = {self.network!r}", where="[train]", allowed=", ".join(NETWORKS))
+        unknown = sorted(set(self.from_logs) - set(LEARNERS))
+        if unknown:
+            raise ConfigError(
+                f"from_logs names {', '.join(unknown)}", where="[train]", allowed=", ".join(LEARNERS)
+            )
+        self.randomisation  # noqa: B018 refuses impossible deviations
+
+    @property
+    def randomisation(self) -> Randomisation:
+        """How far durations are randomised from stream to stream."""
+        return Randomisation(self.randomise_nodes, self.randomise_services)
+
+
+def even_streams(config: TrainingConfig, num_members: int) -> TrainingConfig:
+    """The configuration with streams that can be dealt to the members that are trained with.
+
+    Raises:
+        ConfigError: There are fewer streams than that takes.
+    """
+    num_trained = num_members - num_held_out_members(num_members)
+    each = math.lcm(num_trained, PPOConfig().num_minibatches)
+    streams, tuning = config.num_streams // each * each, config.tuning_streams // num_trained * num_trained
+    if not streams or (config.tuning_streams and not tuning):
+        raise ConfigError(
+            f"num_streams = {config.num_streams}, tuning_streams = {config.tuning_streams} cannot be dealt to the "
+            f"{num_trained} members that are trained with",
+            where="[train]", allowed=f"num_streams of {each} or more, tuning_streams of {num_trained} or more, or 0",
+        )  # fmt: skip
+    return replace(config, num_streams=streams, tuning_streams=tuning)
+
+
+def num_held_out_members(num_members: int) -> int:
+    """Members that no policy is trained with: two of an ensemble that leaves as many to train with, else one."""
+    return 0 if num_members == 1 else 2 if num_members >= 4 else 1
