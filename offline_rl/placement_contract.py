@@ -1,6 +1,7 @@
 """The contract of a placement policy, from the encoding it was trained with."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ import numpy as np
 from offline_rl.contract import NOT_STATED, AlarmFacts, FeatureFacts, NetworkFacts, PolicyContract
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, Feature, request_features
-from twin.placement.service_times import ADAPTATION_RATE, MAX_LOG_ERROR
 from twin.placement.types import RESOURCES
 
 LEGALITY = (
@@ -97,6 +97,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
             node[kind] = _finite(cluster.capacity[resource, row])
             node[f"machine_{kind}"] = _finite(cluster.unit_capacity[resource, row])
         node["run_ratio"] = cluster.run_ratio[:, row].tolist()
+        node["run_variance"] = cluster.run_variance[:, row].tolist()
         nodes.append(node)
     machines = {name: names[row] for name, row in encoding.node_of_name.items() if name not in names}
     return {
@@ -116,8 +117,8 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "node_of_machine": machines,
         "sees_all": encoding.problem.view == "full",
         "knows_week": encoding.cluster.knows_week,
-        "follow": ADAPTATION_RATE,
-        "most_news": MAX_LOG_ERROR,
+        "run_dynamics": asdict(cluster.dynamics) if cluster.dynamics.moves else None,
+        "trained_until_s": encoding.trained_until_s,
     }
 
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.judges.players import Player, PlayerInput
+from evaluation.judges.truth import age_of
 from evaluation.simulator.asked import DayRequests, padded
 from evaluation.simulator.conditions import DayConditions, conditions, longest_day
 from evaluation.simulator.names import names_in
@@ -27,7 +28,6 @@ from twin.placement.bookkeeping import placement
 from twin.placement.learned import learned_answers
 from twin.placement.model import PlacementTwin, encode_days
 from twin.placement.responses import drawn_response
-from twin.placement.service_times import ADAPTATION_RATE
 from twin.placement.types import COMPLETED, Leaf
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import unroll
@@ -81,12 +81,12 @@ def true_values(
     encoding, first = twin.encoding, min(archive.days("requests"))
     names, asked = names_in(world, encoding.cluster), day_requests(archive, world, days)
     num_steps = longest_day(conditions(world, 0)) if asked is None else len(asked[0].arrival_s) - 1
-    problem = placement(encoding.cluster, encoding.problem, adaptation_rate=ADAPTATION_RATE)
 
     def run(key: Array, params: Sequence[PyTree], today: DayConditions, weekday: Array) -> Values:
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
+        problem = placement(encoding.cluster, encoding.problem, age_s=age_of(today, encoding, first))
         episodes = _play(key, problem, response, contestants, params, 1, num_replications, num_steps)
         return _values(episodes, len(contestants), 1, None)
 
@@ -110,7 +110,7 @@ def promised_values(
     """The policies' values in a twin; `num_replications` is a multiple of its members."""
     encoding, members = twin.encoding, jax.tree.leaves(twin.model.parameters)[0].shape[0]
     longest = max(archive.num_rows("requests", day) for day in days)
-    problem = placement(encoding.cluster, encoding.problem, adaptation_rate=ADAPTATION_RATE)
+    problem = placement(encoding.cluster, encoding.problem)
 
     def run(key: Array, params: Sequence[PyTree], windows: Windows, model: PyTree) -> Values:
         answers = learned_answers(encoding, twin.config, model)
@@ -186,7 +186,7 @@ def _values(episodes: Trajectory, num: int, num_members: int, support_limit_s: A
     far = (
         jnp.zeros_like(active)
         if support_limit_s is None
-        else episodes.response_aux > support_limit_s[episodes.action]
+        else episodes.response_aux.availability_s > support_limit_s[episodes.action]
     )
 
     def of(leaf: Array, over: Array) -> Array:

@@ -5,6 +5,7 @@ those of a newer fit. A contender keeps its own (`Contender.encoding`), with the
 to a request is translated into it by `evaluation.judges.views`, as the server's runner would.
 """
 
+import datetime as dt
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from offline_rl.runner.setting import PlacementSetting
 from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
+from twin.placement.run_filter import RunDynamics
 from twin.placement.service_times import OFFER_KINDS
 from twin.placement.types import Cluster, Observation
 
@@ -141,6 +143,9 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         [True] * len(names),
         *([name in allowed for name in names] for allowed in setting.candidate_sets[1:]),
     ]
+    variances = [
+        known[name].run_variance if name in known else setting.run_variance_elsewhere for name in names
+    ]
     ratios = [known[name].run_ratio if name in known else setting.run_ratio_elsewhere for name in names]
     seen_as = replace(
         cluster,
@@ -151,6 +156,8 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         queues=setting.queues,
         rules=np.array(rules, bool),
         run_ratio=np.array(ratios).T,
+        run_variance=np.array(variances).T,
+        dynamics=RunDynamics() if setting.dynamics is None else RunDynamics(**vars(setting.dynamics)),
         agents=tuple(setting.acceptance_of_agent),
         acceptance_of_agent=np.array(list(setting.acceptance_of_agent.values())).reshape(
             -1, len(OFFER_KINDS)
@@ -158,4 +165,14 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         acceptance_of_scenario=np.array(setting.acceptance_of_scenario),
     )
     problem = replace(judged.problem, time_unit_s=setting.time_unit_s, memory_s=setting.memory_s)
-    return replace(judged, cluster=seen_as, run_of_service_s=setting.run_of_service_s, problem=problem)
+    days = judged.train_days
+    if (
+        setting.trained_until_s != judged.trained_until_s
+    ):  # how long ago that was, is all that follows from it
+        days = (_EPOCH + dt.timedelta(seconds=setting.trained_until_s) - dt.timedelta(days=1),)
+    return replace(
+        judged, cluster=seen_as, run_of_service_s=setting.run_of_service_s, problem=problem, train_days=days
+    )
+
+
+_EPOCH = dt.date(1970, 1, 1)

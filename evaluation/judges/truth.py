@@ -2,14 +2,14 @@
 
 Only for logs of the ground truth. A day begins empty at midnight, as the days of the log do, and is simulated several
 times over; each is a resampling unit. The logged behaviour is judged too, as `history`: it decides from the
-bookkeeping's view of the world, as do the rules that know its tables. Policies' service-time estimates adapt online, as
-they do in service.
+bookkeeping's view of the world, as do the rules that know its tables.
 """
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import TRUTH_BASELINES
@@ -38,8 +38,7 @@ from evaluation.simulator.world_files import world_of
 from logs_schema import Archive
 from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
-from twin.placement.encoding import Encoding
-from twin.placement.service_times import ADAPTATION_RATE
+from twin.placement.encoding import DAY_S, Encoding
 
 NAME = "truth"
 
@@ -78,9 +77,11 @@ def truth_program(
     num_steps = longest_day(conditions(world, 0)) if workload is None else workload.num_rows
     knowing = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
     knowing |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
-    problem = placement(encoding.cluster, encoding.problem, adaptation_rate=ADAPTATION_RATE)
 
     def run(key: Array, kind: Array, params: PyTree, today: DayConditions, weekday: Array) -> Judged:
+        problem = placement(
+            encoding.cluster, encoding.problem, age_s=age_of(today, encoding, _first_day(truth))
+        )
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
@@ -128,6 +129,12 @@ def _result(judged: Judged, encoding: Encoding, day: dt.date) -> Evaluation:
         window_s=np.maximum(clock_s.max(axis=0) - clock_s[0], 1.0),
     )
     return Evaluation(decisions, None, int(judged.illegal.sum()))
+
+
+def age_of(today: DayConditions, encoding: Encoding, first_day: dt.date) -> Array:
+    """[] seconds from the end of training to midnight of `today`, in a world whose day 0 is `first_day`; at least 0."""
+    until = max(encoding.train_days) - first_day
+    return jnp.maximum(jnp.asarray(today.day) - (until.days + 1), 0.0) * DAY_S
 
 
 def _first_day(truth: Mapping[str, Any]) -> dt.date:

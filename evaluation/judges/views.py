@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from twin.contracts import Array, Outcome, Problem, PyTree, Records, Response, Streams
 from twin.placement.bookkeeping import placement, tables_of
 from twin.placement.encoding import Encoding
-from twin.placement.types import Carried, InFlight, PlacementEvents, PlacementState, Requests
+from twin.placement.run_filter import NodeLevel
+from twin.placement.types import Carried, InFlight, Leaf, PlacementEvents, PlacementState, Requests
 from twin.placement.windows import Windows
 
 
@@ -23,6 +24,8 @@ class Translation(NamedTuple):
 
     request: Requests  # leaves [T, W]
     carried: Carried  # leaves [rows, W]
+    level: NodeLevel  # leaves [2, nodes, W]
+    age_s: Leaf  # [W]
 
 
 class ViewStates(NamedTuple):
@@ -35,7 +38,7 @@ class ViewStates(NamedTuple):
 
 def translation_of(windows: Windows) -> Translation:
     """The part of another encoding's windows that its books need."""
-    return Translation(windows.request, windows.carried)
+    return Translation(windows.request, windows.carried, windows.level, windows.age_s)
 
 
 def with_views(
@@ -56,6 +59,8 @@ def with_views(
     def told(outcome: Outcome, step: Array, translation: Translation, table: InFlight | None) -> Outcome:
         observed_events: PlacementEvents = outcome.observed_events
         inside = jnp.minimum(step, translation.request.site.shape[0] - 1)
+        begun = (translation.level, translation.age_s) if table is not None else (None, None)
+        level, age_s = jax.tree.map(jnp.asarray, begun)
 
         def at(leaf: Array, axis: int) -> Array:
             return jax.lax.dynamic_index_in_dim(jnp.asarray(leaf), inside, axis, False)
@@ -66,7 +71,8 @@ def with_views(
             if name != "demand"
         }
         request = Requests(demand=at(translation.request.demand, 1)[:, None], **named)
-        return outcome._replace(observed_events=observed_events._replace(request=request, carried=table))
+        events = observed_events._replace(request=request, carried=table, level=level, age_s=age_s)
+        return outcome._replace(observed_events=events)
 
     def start(outcome: Outcome) -> ViewStates:
         step = jnp.int32(0)

@@ -59,7 +59,8 @@ def slim(trajectory: Trajectory, support_limit_s: Leaf | None = None) -> Judged:
     if support_limit_s is None:
         return kept
     return kept._replace(
-        out_of_support=trajectory.response_aux > jnp.asarray(support_limit_s)[trajectory.action]
+        out_of_support=trajectory.response_aux.availability_s
+        > jnp.asarray(support_limit_s)[trajectory.action]
     )
 
 

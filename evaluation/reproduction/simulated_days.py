@@ -4,7 +4,7 @@ references.
 A day is thousands of steps after one another, each dear in overhead where few streams live it. So policies live it
 together: the networks of all seeds and learners, mapped over parameters; and the rules, mapped over what decides, which
 computes every rule for each of them and is cheaper than a day for each. All policies meet the same requests: the same
-keys. Their service-time estimates adapt online, as a policy's in service do.
+keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +17,10 @@ from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.benches.reference import problem_config, reference_choice, reference_network
 from evaluation.judges.players import GREEDY, SAMPLED, PlayerInput, of_network, of_policy, of_reference, play
+from evaluation.judges.truth import age_of
 from evaluation.simulator.behaviour import Behaviour
 from evaluation.simulator.conditions import DayConditions, conditions, longest_day
+from evaluation.simulator.logs import FIRST_DAY
 from evaluation.simulator.names import names_in
 from evaluation.simulator.revealing import reveal_in, revealing
 from evaluation.simulator.truth import truth_response
@@ -28,7 +30,6 @@ from offline_rl.networks import Actor
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.service_times import ADAPTATION_RATE
 from twin.placement.types import Leaf
 
 RULES = (RANDOM, LEAST_LOADED)
@@ -73,7 +74,6 @@ def policy_program(
         most_requests: Of a day: its first ones alone; None: all.
     """
     names = names_in(world, encoding.cluster)
-    problem = placement(encoding.cluster, encoding.problem, adaptation_rate=ADAPTATION_RATE)
     observing = {
         SAMPLED: of_network(network, greedily=False),
         GREEDY: of_network(network, greedily=True),
@@ -86,6 +86,7 @@ def policy_program(
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
+        problem = placement(encoding.cluster, encoding.problem, age_s=age_of(today, encoding, FIRST_DAY))
         references = {name: of_reference(one, world, names, today) for name, one in knowing.items()}
         players = observing | references | {name: of_policy(rule) for name, rule in rules.items()}
         return _shares(

@@ -99,7 +99,7 @@ def referee(key: Array, twin: PlacementTwin, model: AnswerModel) -> Referee:
             episodes = rollout(key, system, greedy_policy(network, params), windows.num_steps, (width,))
             told = (episodes.active & episodes.settled).astype(jnp.float32)
             reward = jnp.sum(episodes.reward * told, axis=(0, 1)) / jnp.sum(told, axis=(0, 1))
-            far = episodes.response_aux > jnp.asarray(model.support_limit_s)[episodes.action]
+            far = episodes.response_aux.availability_s > jnp.asarray(model.support_limit_s)[episodes.action]
             return reward, jnp.sum(far & episodes.active) / jnp.maximum(jnp.sum(episodes.active), 1)
 
         again = jax.vmap(play, in_axes=(None, None, None, 0))

@@ -4,8 +4,8 @@ Between decisions requests are placed, start and finish; at a decision the books
 only events change are kept as they change; what the clock changes is one pass over the requests that run. The fading
 memory of waits moves from decision to decision, as in training: waits seen since the last decision count in full.
 
-Books learn: a run that ended moves at once what is the mean run time of its service on its node
-(`twin.placement.service_times`). They also watch: `Ledger.watch` tells when requests or run times are no longer those
+Books learn: runs that ended move, at the next decision, how long runs are expected to take on their node
+(`offline_rl.runner.run_levels`). They also watch: `Ledger.watch` tells when requests or run times are no longer those
 of training.
 """
 
@@ -22,11 +22,13 @@ from offline_rl.errors import PolicyInputError
 from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, Request, described
 from offline_rl.runner.features import LOAD, RECENT_STARTS, RECENT_WAIT
 from offline_rl.runner.reading import as_held
+from offline_rl.runner.run_levels import LedgerRunLevels
 from offline_rl.runner.setting import RESOURCES
 from offline_rl.runner.watch import Watch
 
 if TYPE_CHECKING:
     from offline_rl.runner.policy import Policy
+    from offline_rl.runner.table import NodeTable
 
 _WAITING_CORES, _RUNNING, _WAITING, _WAITING_WORK, _OLDEST = range(len(RESOURCES), len(RESOURCES) + 5)
 """Rows of `LOAD`, after the used resources; the work of waiting requests stands where all work will."""
@@ -41,6 +43,7 @@ class _Entry:
     run_s: float
     demand: tuple[float, float, float]
     service: int
+    pair_level: float  # of the service on the node as it was placed
 
 
 class Ledger:
@@ -67,12 +70,21 @@ class Ledger:
         units = table.facts.run_units
         own = table.facts._replace(run_units=units.copy())  # of these books alone: they learn
         self._policy, self._table = policy, replace(table, facts=own, trained_units=units)
+        self._trained_units = units
         self.watch = Watch(policy.contract.alarm) if watch is None else watch
         num_rows = len(self._table.names)
         self._entries: dict[Any, _Entry] = {}
         self._sums = np.zeros((len(RESOURCES) + 4, num_rows))
         self._waiting: list[dict[Any, float]] = [{} for _ in range(num_rows)]
         self._oldest = np.full(num_rows, np.inf)
+        dynamics, variance = policy.setting.dynamics, table.run_variance
+        self._levels = (
+            None
+            if dynamics is None or variance is None
+            else LedgerRunLevels(dynamics, variance, policy.setting.trained_until_s)
+        )
+        if self._levels is not None and clock_s is not None:
+            self._levels.move_to(clock_s)
         self._slots = _Slots()
         self._recent, self._new = np.zeros((2, num_rows)), np.zeros((2, num_rows))
         self._decided_s = clock_s
@@ -112,7 +124,8 @@ class Ledger:
         if not all(map(math.isfinite, amounts)) or min(run_s, *asked) < 0.0:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
         service = self._policy.vocabulary.service_index(held.service)
-        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service)  # type: ignore[arg-type]
+        level = 0.0 if self._levels is None or row < 0 else float(self._levels.pair[service, row])
+        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service, level)  # type: ignore[arg-type]
         self._entries[request_id] = entry
         if row < 0:
             return
@@ -155,23 +168,24 @@ class Ledger:
     def remember(self, older: Ledger) -> None:
         """Takes over what older books of the same policy have learned of the nodes that both know."""
         mine, theirs = self._table.row_of, older._table.row_of
-        for name in mine.keys() & theirs.keys():
-            self._table.facts.run_units[:, mine[name]] = older._table.facts.run_units[:, theirs[name]]
+        both = sorted(mine.keys() & theirs.keys())
+        if self._levels is not None and older._levels is not None:
+            self._levels.remember(
+                older._levels, [mine[name] for name in both], [theirs[name] for name in both]
+            )
 
     def _learn(self, entry: _Entry, run_s: float) -> None:
-        setting, units = self._policy.setting, self._table.facts.run_units
+        setting = self._policy.setting
         if not (0.0 < run_s < math.inf and entry.run_s > 0.0):
             return
         pair = entry.service, entry.row
         expected_s = entry.run_s * setting.time_unit_s
         name = self._table.names[entry.row]
-        if self._table.trained_units is not None and name in setting.node_names:
-            self.watch.ran(name, run_s / (expected_s * self._table.trained_units[pair]))
-        if setting.adaptation_rate:
-            log_error = math.log(run_s / (expected_s * units[pair]))
-            units[pair] *= math.exp(
-                setting.adaptation_rate * min(max(log_error, -setting.max_log_error), setting.max_log_error)
-            )
+        if name in setting.node_names:
+            self.watch.ran(name, run_s / (expected_s * self._trained_units[pair]))
+        if self._levels is not None:
+            residual = math.log(run_s / (expected_s * self._trained_units[pair]))
+            self._levels.ended(entry.row, entry.service, residual, entry.pair_level)
 
     def set_available(self, node: str, available: bool) -> None:
         """Whether a node can be offered now."""
@@ -182,19 +196,25 @@ class Ledger:
     def decide(self, request: Request | Mapping[str, Any], clock_s: float) -> Decision:
         """The decision for a request in hand, now; see `Policy.decide`."""
         asked = described(Request, request)
-        decision = self._policy.decide_on(self._table, self.load(clock_s), self._available, asked, clock_s)
+        load = self.load(clock_s)
+        decision = self._policy.decide_on(
+            self.table_for(asked.service), load, self._available, asked, clock_s
+        )
         self.watch.asked(decision.unlike)
         return decision
 
     def explain(self, request: Request | Mapping[str, Any], clock_s: float) -> Explanation:
         """The decision and what it rests on; see `Policy.explain`."""
         asked = described(Request, request)
-        return self._policy.explain_on(self._table, self.load(clock_s), self._available, asked, clock_s)
+        load = self.load(clock_s)
+        return self._policy.explain_on(self.table_for(asked.service), load, self._available, asked, clock_s)
 
     def load(self, clock_s: float) -> np.ndarray:
         """What every node holds at a decision [load rows, rows]; moves the fading memory of waits to it."""
         elapsed_s = 0.0 if self._decided_s is None else max(clock_s - self._decided_s, 0.0)
         self._decided_s = clock_s
+        if self._levels is not None:
+            self._levels.move_to(clock_s)
         self._recent *= math.exp(-elapsed_s / self._policy.setting.memory_s)
         self._recent += self._new
         self._new[:] = 0.0
@@ -205,6 +225,17 @@ class Ledger:
         np.subtract(clock_s, self._oldest, out=load[_OLDEST])  # nothing waits: minus infinity, a feature of 0
         load[RECENT_WAIT : RECENT_STARTS + 1] = self._recent
         return load
+
+    def table_for(self, service: str | None) -> NodeTable:
+        """The table of nodes, with how long a service runs on them by now."""
+        if self._levels is not None:
+            index = self._policy.vocabulary.service_index(service)
+            np.multiply(
+                self._trained_units[index],
+                np.exp(self._levels.of(index)),
+                out=self._table.facts.run_units[index],
+            )
+        return self._table
 
     def nodes(self, clock_s: float) -> list[Node]:
         """The books as descriptions, such as a fallback may want."""

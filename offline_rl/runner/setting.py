@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
+from offline_rl.runner.run_levels import KnownRunDynamics
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 """Resources in the order of arrays; the same as in training."""
@@ -27,6 +28,7 @@ class KnownNode:
         capacity, machine: Of the node and of its largest machine, in the order of `RESOURCES`; inf where no limit is
             known.
         run_ratio: How long each service runs there, over what is expected of it anywhere.
+        run_variance: Variance of what is known of the logarithm of each.
     """
 
     name: str
@@ -35,6 +37,7 @@ class KnownNode:
     capacity: tuple[float, ...]
     machine: tuple[float, ...]
     run_ratio: tuple[float, ...]
+    run_variance: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ class PlacementSetting:
         node_of_machine: Machine -> node, where decisions name classes of machines.
         sees_all: Whether nodes of other sites are seen in full, instead of as the mean of their site.
         knows_week: Whether training saw every weekday; otherwise policies are not shown the time of week.
-        follow: Weight of a run that ended in what usually happens, for books kept by events; 0: they do not learn.
-        max_log_error: Most that one run counts, in units of the logarithm of a run time.
+        dynamics: How run times move, for books kept by events; None: they do not learn.
+        trained_until_s: Seconds since 1970 of the end of training.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -72,8 +75,8 @@ class PlacementSetting:
     node_of_machine: dict[str, str]
     sees_all: bool = False
     knows_week: bool = True
-    adaptation_rate: float = 0.0
-    max_log_error: float = 1.0
+    dynamics: KnownRunDynamics | None = None
+    trained_until_s: float = 0.0
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -97,6 +100,12 @@ class PlacementSetting:
         """Of every service, on a node that training did not know: the mean over those it knew."""
         return tuple(np.mean([node.run_ratio for node in self.nodes], axis=0).tolist())
 
+    @cached_property
+    def run_variance_elsewhere(self) -> tuple[float, ...]:
+        """Of every service, on a node that training did not know: as unlike the mean as the nodes that it knew."""
+        scattered = np.var([np.log(node.run_ratio) for node in self.nodes], axis=0)
+        return tuple((scattered + np.mean([node.run_variance for node in self.nodes], axis=0)).tolist())
+
 
 def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
     """Reads a placement contract's `setting`.
@@ -118,8 +127,8 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             node_of_machine=dict(content.get("node_of_machine", {})),
             sees_all=bool(content.get("sees_all", False)),
             knows_week=bool(content.get("knows_week", True)),
-            adaptation_rate=float(content.get("follow", 0.0)),
-            max_log_error=float(content.get("most_news", 1.0)),
+            dynamics=_dynamics(content.get("run_dynamics")),
+            trained_until_s=float(content.get("trained_until_s", 0.0)),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -160,8 +169,13 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
         "units and the memory of waits must be positive and finite": 0.0 < setting.time_unit_s < math.inf
         and 0.0 < setting.memory_s < math.inf,
-        "what books learn must be bounded": 0.0 <= setting.adaptation_rate < 1.0
-        and 0.0 < setting.max_log_error < math.inf,
+        "what books learn must be bounded": math.isfinite(setting.trained_until_s)
+        and _bounded(setting.dynamics)
+        and all(
+            len(node.run_variance) == len(setting.services)
+            and all(0.0 <= one < math.inf for one in node.run_variance)
+            for node in nodes
+        ),
     }
     if broken := [words for words, holds in sound.items() if not holds]:
         raise _unfit("; ".join(broken))
@@ -171,7 +185,27 @@ def _known_node(content: Mapping[str, Any]) -> KnownNode:
     capacity = _amounts([content[name] for name in RESOURCES])
     machine = _amounts([content[f"machine_{name}"] for name in RESOURCES])
     ratio = tuple(float(one) for one in content["run_ratio"])
-    return KnownNode(content["name"], content["site"], bool(content["is_cloud"]), capacity, machine, ratio)
+    variance = tuple(float(one) for one in content.get("run_variance", (0.0,) * len(ratio)))
+    return KnownNode(
+        content["name"], content["site"], bool(content["is_cloud"]), capacity, machine, ratio, variance
+    )
+
+
+def _dynamics(content: Mapping[str, Any] | None) -> KnownRunDynamics | None:
+    return (
+        None
+        if content is None
+        else KnownRunDynamics(**{name: float(value) for name, value in content.items()})
+    )
+
+
+def _bounded(dynamics: KnownRunDynamics | None) -> bool:
+    if dynamics is None:
+        return True
+    amounts = (dynamics.scatter, dynamics.node_memory_s, dynamics.node_variance, dynamics.drift_per_day)
+    return (
+        math.isfinite(sum(amounts) + dynamics.offset) and min(amounts[:2]) > 0.0 and min(amounts[2:]) >= 0.0
+    )
 
 
 def _readiness(values: Sequence[float]) -> np.ndarray:

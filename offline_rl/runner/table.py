@@ -36,6 +36,7 @@ class NodeTable:
         everyone: [rows] True.
         as_described: Whether the rows are the described nodes, in order.
         site_index: Site -> index; training's sites first.
+        run_variance: [services, rows] of what is known of the logarithms of run times.
         trained_units: `facts.run_units` as in training, where books have learned since; None where they have not.
     """
 
@@ -50,6 +51,7 @@ class NodeTable:
     as_described: bool
     site_index: dict[str, int]
     trained_units: np.ndarray | None = None
+    run_variance: np.ndarray | None = None
 
 
 def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: PlacementSetting) -> NodeTable:
@@ -112,6 +114,7 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         everyone=np.ones(len(row_names), bool),
         as_described=names == tuple(row_names),
         site_index=site_index,
+        run_variance=np.array([each.run_variance for each in facts]).reshape(-1, len(setting.services)).T,
     )
 
 
@@ -136,12 +139,20 @@ def _laid_over(node: Node | None, known: KnownNode | None, setting: PlacementSet
     )
     site = known.site if node.site is None else node.site
     is_cloud = known.is_cloud if node.is_cloud is None else node.is_cloud
-    return KnownNode(node.name, site, is_cloud, total, largest, known.run_ratio)
+    return KnownNode(node.name, site, is_cloud, total, largest, known.run_ratio, known.run_variance)
 
 
 def _stranger(name: str, setting: PlacementSetting, capacity: tuple[float, ...]) -> KnownNode:
     """A node that training did not know."""
-    return KnownNode(name, setting.sites[0], False, capacity, capacity, setting.run_ratio_elsewhere)
+    return KnownNode(
+        name,
+        setting.sites[0],
+        False,
+        capacity,
+        capacity,
+        setting.run_ratio_elsewhere,
+        setting.run_variance_elsewhere,
+    )
 
 
 def _refuse_impossible(capacity: np.ndarray, machine: np.ndarray, names: tuple[str, ...]) -> None:

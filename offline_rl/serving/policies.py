@@ -107,7 +107,7 @@ class LedgerBooks(Ledger):
 
     def _as_it_is(self, service: str | None) -> NodeTable:
         """The table for requests of a service, which what the books learn later does not change."""
-        facts = self._table.facts
+        facts = self.table_for(service).facts
         units = facts.run_units[self._policy.vocabulary.service_index(service)].copy()
         return replace(
             self._table, facts=facts._replace(run_units=np.broadcast_to(units, facts.run_units.shape))

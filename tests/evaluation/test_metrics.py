@@ -10,7 +10,8 @@ from evaluation import metrics
 from evaluation.metrics.fairness import jain_index
 from tests.evaluation.made import made_decisions
 from twin.ordering.slowdown import bounded_slowdown
-from twin.placement.bookkeeping import PlacementConfig, response_reward
+from twin.placement.bookkeeping import PlacementConfig
+from twin.placement.rewards import response_reward
 from twin.placement.types import (
     COMPLETED,
     DROPPED,
@@ -87,7 +88,7 @@ def rewarded(decisions):
         decisions.expected_run_s, decisions.deadline_s, decisions.demand,
     )  # fmt: skip
     outcome = PlacementOutcome(decisions.start_s, decisions.finish_s, decisions.status)
-    reward = np.asarray(response_reward(PlacementConfig(), facts, outcome))
+    reward = np.asarray(response_reward(PlacementConfig().worst_response, facts, outcome))
     return np.where(decisions.settled, reward, NAN)
 
 

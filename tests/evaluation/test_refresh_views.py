@@ -24,6 +24,7 @@ from twin.placement.history import answers_of_history
 from twin.placement.model import encode_days
 from twin.placement.replay import replayed_answers
 from twin.placement.responses import drawn_response
+from twin.placement.run_filter import RunDynamics
 from twin.placement.types import Observation
 from twin.placement.windows import Windows, replayed_arrivals, select
 from twin.rollout import rollout
@@ -42,6 +43,8 @@ def turned(encoding: Encoding) -> Encoding:
         is_cloud=cluster.is_cloud[::-1],
         rules=cluster.rules[:, ::-1],
         run_ratio=cluster.run_ratio[:, ::-1],
+        run_variance=cluster.run_variance[:, ::-1],
+        dynamics=RunDynamics(),  # books learn a little earlier than programs
     )
     names = {name: last - node for name, node in encoding.node_of_name.items()}
     return replace(encoding, cluster=changed, node_of_name=names)
@@ -54,9 +57,11 @@ def coarse(encoding: Encoding) -> Encoding:
     cluster = replace(
         cluster,
         run_ratio=encoding.cluster.run_ratio[:3],
+        run_variance=encoding.cluster.run_variance[:3],
         agents=(),
         acceptance_of_agent=np.ones((0, 3)),
         acceptance_of_scenario=encoding.cluster.acceptance_of_scenario[:2],
+        dynamics=RunDynamics(),
     )
     problem = replace(encoding.problem, time_unit_s=3.0 * encoding.problem.time_unit_s, memory_s=40.0)
     return replace(encoding, cluster=cluster, run_of_service_s=encoding.run_of_service_s[:3], problem=problem)

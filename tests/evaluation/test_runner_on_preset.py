@@ -1,5 +1,6 @@
 """A simulated cluster's log, read as plain rows by the runner and as arrays by training: the same episodes."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.offline_rl.bundles import BOUND, made_policy
 from tests.offline_rl.retelling import episodes_of, follow_and_compare
 from twin.placement.encoding import fit_encoding
 from twin.placement.model import encode_days
+from twin.placement.run_filter import RunDynamics
 from twin.placement.windows import select
 
 COLUMNS = (
@@ -32,6 +34,9 @@ def test_episodes_of_a_preset_are_seen_and_decided_as_in_training(tmp_path: Path
     archive = Archive(tmp_path / "log")
     days = archive.days("requests")
     encoding = fit_encoding(archive, days)
+    encoding = replace(
+        encoding, cluster=replace(encoding.cluster, dynamics=RunDynamics())
+    )  # books learn earlier
     windows = encode_days(archive, encoding, days, num_steps=64)
     windows = select(windows, np.linspace(0, windows.num_windows - 1, 6).astype(int))
     assert windows.num_overflow == 0

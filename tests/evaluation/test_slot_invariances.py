@@ -33,6 +33,7 @@ def reordered(cluster: Cluster, order: np.ndarray) -> Cluster:
         capacity=cluster.capacity[:, order],
         unit_capacity=cluster.unit_capacity[:, order],
         run_ratio=cluster.run_ratio[:, order],
+        run_variance=cluster.run_variance[:, order],
         site_of_node=cluster.site_of_node[order],
         is_cloud=cluster.is_cloud[order],
         rules=cluster.rules[:, order],

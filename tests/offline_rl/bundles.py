@@ -15,9 +15,12 @@ from tests.twin.made import agent_name, made_cluster, made_encoding, made_rows
 from twin.contracts import PyTree
 from twin.placement.encode import MONDAY_S, cut_windows
 from twin.placement.encoding import DAY_S, Encoding
+from twin.placement.run_filter import RunDynamics, fresh_level
 from twin.placement.types import Requests
 from twin.placement.windows import Windows
 
+DYNAMICS = RunDynamics(0.2, 0.05, node_variance=0.1, node_memory_s=60.0)
+"""Nodes come and go; pairs stand still, for programs are told of their runs a little later than books."""
 MLP = NetworkFacts("mlp", (32, 16))
 BOUND = NetworkFacts("scorer", (16, 8), identity=True, pooled=True)
 FREE = NetworkFacts("scorer", (16, 8), identity=False, pooled=True)
@@ -45,7 +48,13 @@ def made_system(num_steps: int = 48, num_windows: int = 4, **cluster: int) -> tu
     made = made_cluster(**cluster)
     gpus = np.eye(1, made.num_nodes)
     capacity, unit_capacity = (np.concatenate([one[:2], gpus]) for one in (made.capacity, made.unit_capacity))
-    encoding = made_encoding(replace(made, capacity=capacity, unit_capacity=unit_capacity), depth=64)
+    encoding = made_encoding(
+        replace(
+            made, capacity=capacity, unit_capacity=unit_capacity, dynamics=DYNAMICS,
+            run_variance=np.zeros_like(made.run_variance),
+        ),
+        depth=64,
+    )  # fmt: skip
     rows = made_rows(np.random.default_rng(3), encoding.cluster, num_steps * num_windows)
     week = 7 * DAY_S
     request = rows.request._replace(
@@ -53,7 +62,9 @@ def made_system(num_steps: int = 48, num_windows: int = 4, **cluster: int) -> tu
         week_fraction=(((rows.arrival_s - MONDAY_S) % week) / week).astype(np.float32),
     )
     everything = np.ones(rows.num_rows, bool)
-    return encoding, cut_windows(rows._replace(request=request), everything, encoding, num_steps=num_steps)
+    windows = cut_windows(rows._replace(request=request), everything, encoding, num_steps=num_steps)
+    fresh = fresh_level(DYNAMICS, windows.level.mean.shape[1:])  # books know nothing of runs before them
+    return encoding, windows._replace(level=fresh)
 
 
 def told_request(encoding: Encoding, requests: Requests, *index: int) -> Request:
@@ -91,7 +102,7 @@ def carried_in(encoding: Encoding, windows: Windows, window: int) -> list[tuple[
             origin_s + float(table.arrival_s[at]),
             origin_s + begun if np.isfinite(begun) else None,
             float(table.expected_run_s[at]),
-            None,
+            encoding.cluster.services[table.service[at]],
             *(float(amount[at]) for amount in table.demand),
         )
         name = encoding.cluster.node_names[node]

@@ -40,7 +40,7 @@ class Retold:
     def catch_up(self, clock_s: float) -> None:
         while self.events and self.events[0][0] <= clock_s:
             at_s, kind, request_id = heapq.heappop(self.events)
-            assert self.ledger.finish(request_id) if kind else self.ledger.start(request_id, at_s)
+            assert self.ledger.finish(request_id, at_s) if kind else self.ledger.start(request_id, at_s)
 
 
 def retold(

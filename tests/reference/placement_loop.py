@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twin.placement.bookkeeping import PlacementConfig
-from twin.placement.types import COMPLETED, REJECTED, RESOURCES, UNKNOWN, Cluster
+from twin.placement.types import COMPLETED, FAILED, REJECTED, RESOURCES, UNKNOWN, Cluster
 
 LATEST_S = 1e30
 
@@ -118,6 +118,16 @@ class PlacementLoop:
             next(time_s for time_s in sorted([self.clock_s, *(f for f, _ in held)]) if enough(time_s))
             - self.clock_s
         )
+
+    def stretch(self, node: int) -> float:
+        """Mean log of the runs that are fated on a node, over what is usual there, drawn to 0."""
+        residuals = []
+        for one in self.in_flight[node]:
+            fate, usual_s = one["fate"], self.cluster.run_ratio[one["service"], node] * one["expected_run_s"]
+            run_s = fate["finish_s"] - fate["start_s"]
+            if fate["status"] in (COMPLETED, FAILED) and 0.0 < run_s < math.inf:
+                residuals.append(min(max(math.log(run_s / usual_s), -1.5), 1.5))
+        return sum(residuals) / (len(residuals) + 1)
 
     def _load(self, node: int) -> list[float]:
         """Dynamic features of a node: free shares, waiting share, counts, backlog, oldest and recent waits."""

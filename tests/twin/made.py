@@ -31,6 +31,7 @@ def made_cluster(num_edge: int = 3, num_sites: int = 2, num_services: int = 3) -
         queues=("unknown",),
         rules=rules,
         run_ratio=np.exp(0.4 * np.random.default_rng(0).standard_normal((num_services, num_nodes))),
+        run_variance=np.full((num_services, num_nodes), 0.1),
         agents=("agent-1",),
         acceptance_of_agent=np.array([[0.9, 0.2, 0.4]]),
         acceptance_of_scenario=np.array([[1.0, 0.8, 0.6], [1.0, 0.7, 0.3]]),

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.reference import networks_loop
+from tests.reference.levels_loop import DYNAMICS, LevelsLoop
 from tests.reference.placement_loop import NEVER, PlacementLoop, carried_in, request_at
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.environment import environment
-from twin.placement.availability import time_to_availability_s
+from twin.placement.availability import pending_fates
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
@@ -29,6 +30,7 @@ from twin.placement.learned import (
 from twin.placement.outcome_model import NUM_UNIFORMS
 from twin.placement.replay import replay_table, replayed_answers
 from twin.placement.responses import drawn_response
+from twin.placement.run_filter import FAST, fresh_level
 from twin.placement.types import COMPLETED, FAILED
 from twin.placement.windows import Windows, replayed_arrivals
 from twin.rollout import follow
@@ -86,8 +88,10 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
             legal = loop.legal()
             assert history.legal[at].tolist() == legal
             np.testing.assert_allclose(
-                history.response_aux[at], loop.availability_s(history.action[at]), atol=1e-3
+                history.response_aux.availability_s[at], loop.availability_s(history.action[at]), atol=1e-3
             )
+            stretch = loop.stretch(history.action[at])
+            np.testing.assert_allclose(history.response_aux.stretch[at], stretch, rtol=1e-4, atol=1e-4)
             wanted = int(actions[step, window])
             assert history.action[step, 0, window] == (wanted if legal[wanted] else legal.index(True))
 
@@ -109,42 +113,75 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
 
 
 def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
-    """One place a node: the run that leaves it when the next one comes is the one that is learned from."""
-    cluster, gain, shown = case[0].cluster, 0.3, [one.name for one in NODE_FEATURES].index("usual_run")
+    """One place a node: the run that leaves it when the next one comes is the one that its pair is told of; its node
+    is told when the end is seen."""
+    cluster, shown = (
+        replace(case[0].cluster, dynamics=DYNAMICS),
+        [one.name for one in NODE_FEATURES].index("usual_run"),
+    )
     problem = replace(case[0].problem, depth=1)
     rows = made_rows(np.random.default_rng(3), cluster, 4 * STEPS)
-    encoding = replace(case[0], problem=problem)
+    encoding = replace(case[0], problem=problem, cluster=cluster)
     windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=STEPS)
+    assert np.abs(windows.level.mean[FAST, ..., 1:]).max() > 0.05  # what ended before a window is known in it
+    windows = windows._replace(level=fresh_level(DYNAMICS, windows.level.mean.shape[1:], windows.age_s[None]))
     fates = replay_table(windows, cluster.num_nodes, own_run=False)
     answers = replayed_answers(windows, fates)
     response = drawn_response(cluster, 1, replayed_arrivals(windows), answers)
-    system = environment(placement(cluster, problem, adaptation_rate=gain), response)
+    system = environment(placement(cluster, problem), response)
     actions = jnp.asarray(
         np.random.default_rng(7).integers(0, cluster.num_nodes, windows.node.shape), jnp.int32
     )
     run = jax.jit(lambda taken: follow(jax.random.key(0), system, taken, (windows.num_windows,)))
     history, moved = jax.tree.map(np.asarray, run(actions[:, None])), 0
+    log_ratio = np.log(cluster.run_ratio)
     for window in range(windows.num_windows):
-        log_ratio = np.log(cluster.run_ratio)
-        held = {node: {**one, **one["fate"]} for node, one in carried_in(windows, window)}
+        loop = LevelsLoop(cluster.num_nodes, float(windows.age_s[window]))
+        held = {node: {**one, **one["fate"], "usual": 0.0} for node, one in carried_in(windows, window)}
         for step in range(windows.length[window]):
-            clock_s, request = windows.arrival_s[step, window], request_at(windows.request, step, window)
-            mean_run_s = np.exp(log_ratio[request["service"]]) * request["expected_run_s"]
+            clock_s, request = (
+                float(windows.arrival_s[step, window]),
+                request_at(windows.request, step, window),
+            )
+            service = request["service"]
+            mean_run_s = [
+                np.exp(log_ratio[service, node] + loop.mean(service, node)) * request["expected_run_s"]
+                for node in range(cluster.num_nodes)
+            ]
             seen = history.observation.node[step, shown, :, 0, window]
-            np.testing.assert_allclose(seen, np.log1p(mean_run_s / problem.time_unit_s), rtol=1e-4)
+            np.testing.assert_allclose(seen, np.log1p(np.array(mean_run_s) / problem.time_unit_s), rtol=2e-4)
             node = history.action[step, 0, window]
             fate = {name: getattr(fates.fate, name)[node, step, window].item() for name in NEVER}
             before = held.get(node)
-            if not fate["accepted"] or (before is not None and before["finish_s"] > clock_s):
-                continue
-            run_s = 0.0 if before is None else before["finish_s"] - before["start_s"]
-            if run_s > 0.0 and before["status"] in (COMPLETED, FAILED):
-                at = before["service"], node
-                log_error = np.log(run_s / before["expected_run_s"]) - log_ratio[at]
-                log_ratio[at] += gain * np.clip(log_error, -1.0, 1.0)
-                moved += 1
-            held[node] = {**request, **fate}
+            if fate["accepted"] and (before is None or before["finish_s"] <= clock_s):
+                pair = loop.pair.get((service, node), (0.0, 0.0))[0]
+                if ran(before):
+                    at = before["service"], node
+                    loop.pair_ran(*at, clock_s, run_of(before) - log_ratio[at])
+                    moved += 1
+                held[node] = {**request, **fate, "usual": pair}
+            if step + 1 < windows.length[window]:
+                later_s = float(windows.arrival_s[step + 1, window])
+                told = {
+                    place: [run_of(one) - log_ratio[one["service"], place] - one["usual"]]
+                    for place, one in held.items()
+                    if ran(one) and clock_s < one["finish_s"] <= later_s
+                }
+                loop.move_on(later_s - clock_s, told)
     assert moved > 5 * windows.num_windows
+
+
+def ran(held: dict | None) -> bool:
+    """Whether what held a place is known to have run."""
+    return (
+        held is not None
+        and held["status"] in (COMPLETED, FAILED)
+        and 0.0 < held["finish_s"] - held["start_s"] < np.inf
+    )
+
+
+def run_of(held: dict) -> float:
+    return float(np.log((held["finish_s"] - held["start_s"]) / held["expected_run_s"]))
 
 
 def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> None:
@@ -163,7 +200,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
     step, observe_global = jax.jit(system.step), jax.jit(system.problem.observe_global)
     answer = jax.jit(lambda key, *offer: answers.answer(key, None, *offer)[1])
     resolve_pending = jax.jit(lambda state: response.resolve_pending(state.response, state.problem))
-    availability = jax.jit(lambda state, node: time_to_availability_s(cluster, state, node))
+    pending_of = jax.jit(lambda state, node: pending_fates(cluster, state, node))
     for number in range(20):
         key = jax.random.key(100 + number)
         node = np.array([[number % cluster.num_nodes, (number + 1) % cluster.num_nodes]], np.int32)
@@ -173,16 +210,19 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
         _, key_answers = jax.random.split(key)
         low = float(np.finfo(np.float32).tiny)
         uniforms = np.asarray(jax.random.uniform(key_answers, (NUM_UNIFORMS, 1, streams), minval=low))
-        availability_s = np.asarray(availability(resolve_pending(state), node))
-        fate = answer(key_answers, state.problem, node, availability_s)
+        pending = jax.tree.map(np.asarray, pending_of(resolve_pending(state), node))
+        fate = answer(key_answers, state.problem, node, pending)
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
+            stretch, availability_s = (
+                float(leaf[0, stream]) for leaf in (pending.stretch, pending.availability_s)
+            )
             inputs = np.concatenate(
                 [
                     full.node[:, node[0, stream], 0, stream],
                     chosen,
                     full.request[:, 0, stream],
-                    networks_loop.availability_inputs(availability_s[0, stream], unit_s),
+                    networks_loop.pending_inputs(stretch, availability_s, unit_s),
                 ]
             )
             outputs = networks_loop.forward(networks_loop.layers_of(parameters, stream), inputs)
@@ -190,7 +230,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
                 outputs,
                 uniforms[:, 0, stream],
                 float(clock[stream]),
-                float(availability_s[0, stream]),
+                availability_s,
                 float(inputs[ACCEPTANCE]),
                 unit_s,
                 (40.0, 60.0),

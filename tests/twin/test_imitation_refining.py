@@ -26,6 +26,7 @@ from twin.imitation.config import GameConfig, ImitationConfig, anchored
 from twin.imitation.generator import Limits, Noise, imitated_answers, init_generator, widened
 from twin.imitation.refining import MAX_WINDOWS, thinned
 from twin.imitation.training import Fitted, fit_imitation
+from twin.placement.availability import PendingFates
 from twin.placement.bookkeeping import placement
 from twin.placement.fit import MIN_WINDOWS, _shares, held_out_windows
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
@@ -53,7 +54,8 @@ def test_the_game_draws_what_the_twin_draws() -> None:
         drawn_response(ENCODING.cluster, ENCODING.problem.depth, replayed_arrivals(windows), twin),
     )
     state = jax.jit(lambda key: system.reset(key, (4,)).problem)(jax.random.key(1))
-    node, availability_s = jnp.array([[0, 1, 0, 1]]), jnp.array([[0.0, 3.0, 70.0, 0.2]])
+    node = jnp.array([[0, 1, 0, 1]])
+    pending = PendingFates(jnp.array([[0.0, 3.0, 70.0, 0.2]]), jnp.array([[0.0, 0.5, -0.3, 0.0]]))
     key = jax.random.key(2)
     low = float(np.finfo(np.float32).tiny)
     uniforms = jax.random.uniform(key, (NUM_UNIFORMS, 1, 4), minval=low)
@@ -63,8 +65,7 @@ def test_the_game_draws_what_the_twin_draws() -> None:
     @jax.jit
     def answered(state):
         each = (
-            ways.answer(key, ways.init(key, (4,)), state, node, availability_s)[1]
-            for ways in (twin, game, told)
+            ways.answer(key, ways.init(key, (4,)), state, node, pending)[1] for ways in (twin, game, told)
         )
         return tuple(each), twin.response_aux(state, node), game.response_aux(state, node)
 

@@ -19,7 +19,7 @@ def log_of(rows: int, spread: float, seed: int = 0) -> tuple[np.ndarray, ...]:
 
 def test_ratios_are_those_of_the_system_where_the_log_is_long() -> None:
     service, node, run_s, true = log_of(20_000, 0.5)
-    found = run_ratios(service, node, run_s, np.full(20_000, 10.0), true.shape)
+    found = run_ratios(service, node, run_s, np.full(20_000, 10.0), true.shape).ratio
     np.testing.assert_allclose(np.log(found), np.log(true), atol=0.06)
 
 
@@ -27,7 +27,7 @@ def test_shrunk_means_are_nearer_to_the_truth_than_plain_ones_where_the_log_is_s
     errors = []
     for seed in range(20):
         service, node, run_s, true = log_of(60, 0.3, seed)
-        found = run_ratios(service, node, run_s, np.full(60, 10.0), true.shape)
+        found = run_ratios(service, node, run_s, np.full(60, 10.0), true.shape).ratio
         pair, logs = service * NUM_NODES + node, np.log(run_s / 10.0)
         count = np.bincount(pair, minlength=true.size)
         plain = (np.bincount(pair, logs, minlength=true.size) / np.maximum(count, 1)).reshape(true.shape)
@@ -38,7 +38,7 @@ def test_shrunk_means_are_nearer_to_the_truth_than_plain_ones_where_the_log_is_s
 
 def test_nodes_that_only_chance_tells_apart_are_taken_as_alike() -> None:
     service, node, run_s, true = log_of(400, 0.0)
-    found = run_ratios(service, node, run_s, np.full(400, 10.0), true.shape)
+    found = run_ratios(service, node, run_s, np.full(400, 10.0), true.shape).ratio
     assert np.ptp(np.log(found)) < 0.15
     assert abs(np.log(found).mean()) < 0.06
 
@@ -46,7 +46,7 @@ def test_nodes_that_only_chance_tells_apart_are_taken_as_alike() -> None:
 def test_rows_without_run_time_node_or_expectation_say_nothing() -> None:
     service, node = np.array([0, 0, 1]), np.array([0, -1, 1])
     run_s, expected_s = np.array([np.nan, 5.0, 5.0]), np.array([10.0, 10.0, 0.0])
-    np.testing.assert_array_equal(run_ratios(service, node, run_s, expected_s, (2, 2)), np.ones((2, 2)))
+    np.testing.assert_array_equal(run_ratios(service, node, run_s, expected_s, (2, 2)).ratio, np.ones((2, 2)))
 
 
 def test_kinds_of_offers() -> None:

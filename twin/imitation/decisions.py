@@ -8,6 +8,7 @@ import numpy as np
 
 from twin.contracts import Array, Trajectory
 from twin.imitation.kinds import slot_of
+from twin.placement.availability import PendingFates
 from twin.placement.encoding import Encoding
 from twin.placement.history import observed_answers, replay_log
 from twin.placement.outcome_model import DrawnAnswers, Observed
@@ -24,7 +25,7 @@ class LoggedDecisions(NamedTuple):
     local: Observation  # the same as the deciding site saw it: what the engine decided by
     legal: Leaf  # [nodes, T, W] bool
     node: Leaf  # [T, W] int32: the decision
-    availability_s: Leaf  # [T, W] of `room.time_to_availability_s`: when the node offered has room
+    pending: PendingFates  # leaves [T, W]: what was fated of those on the node offered
     agent: Leaf  # [T, W] int32 from `kinds.slot_of`
     valid: Leaf  # [T, W] bool: a legal decision of the window
     observed: Observed  # leaves [T, W]
@@ -51,11 +52,9 @@ def logged_decisions(windows: Windows, encoding: Encoding) -> LoggedDecisions:
     valid = windows.valid() & ~np.asarray(history.illegal)[:, 0] & (windows.node >= 0)
     known = valid & (~observed.accepted | observed.dropped | observed.finished)
     agent = np.asarray(slot_of(jnp.where(valid, windows.request.agent, -1)))
-    node, availability_s = (
-        np.maximum(windows.node, 0).astype(np.int32),
-        np.asarray(history.response_aux)[:, 0],
-    )
-    return LoggedDecisions(full, local, legal, node, availability_s, agent, valid, observed, known)
+    node = np.maximum(windows.node, 0).astype(np.int32)
+    pending = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], history.response_aux)
+    return LoggedDecisions(full, local, legal, node, pending, agent, valid, observed, known)
 
 
 def drawn_as_observed(drawn: DrawnAnswers) -> Observed:

@@ -37,10 +37,11 @@ from twin.imitation.kinds import (
     same_agent,
     uniform_hash,
 )
+from twin.placement.availability import PendingFates
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.features import one_hot
-from twin.placement.learned import availability_inputs
+from twin.placement.learned import pending_inputs
 from twin.placement.outcome_model import DrawnAnswers, log_likelihood
 from twin.placement.responses import drawn_response
 from twin.placement.types import Observation
@@ -54,7 +55,7 @@ class ImitatedRollout(NamedTuple):
     full: Observation
     local: Observation
     legal: Array  # [nodes, T, W]
-    availability_s: Array  # [T, W]: when the node offered had room
+    pending: PendingFates  # leaves [T, W]: what was fated of those on the node offered
     agent: Array  # [T, W]
     valid: Array  # [T, W]
     arrival_s: Array  # [T, W]
@@ -87,11 +88,11 @@ def play(
 def played(history: Trajectory, noise: Noise) -> ImitatedRollout:
     """What is kept of a rollout; no gradient passes through it."""
     full, local, legal, agent = states_of(history)
-    availability_s, active, arrival_s = (
-        leaf[:, 0] for leaf in (history.response_aux, history.active, history.decision_info.arrival_s)
+    pending, active, arrival_s = jax.tree.map(
+        lambda leaf: leaf[:, 0], (history.response_aux, history.active, history.decision_info.arrival_s)
     )
     return jax.lax.stop_gradient(
-        ImitatedRollout(full, local, legal, availability_s, agent, active, arrival_s, noise)
+        ImitatedRollout(full, local, legal, pending, agent, active, arrival_s, noise)
     )
 
 
@@ -103,14 +104,14 @@ class Again(NamedTuple):
     drawn: DrawnAnswers
 
 
-def inputs_of(encoding: Encoding, seen: Observation, chosen: Array, availability_s: Array) -> Array:
+def inputs_of(encoding: Encoding, seen: Observation, chosen: Array, pending: PendingFates) -> Array:
     """`answer_inputs` [inputs, T, W] of one-hot decisions [nodes, T, W], differentiable in them.
 
-    When the node has room [T, W] is taken as it was found: a decision has no gradient through it.
+    What is pending on the node [T, W] is taken as it was found: a decision has no gradient through it.
     """
     of_node = jnp.einsum("fntw,ntw->ftw", seen.node, chosen)
-    room = availability_inputs(availability_s, encoding.problem.time_unit_s)
-    return jnp.concatenate([of_node, chosen, seen.request, room])
+    of_pending = pending_inputs(pending, encoding.problem.time_unit_s)
+    return jnp.concatenate([of_node, chosen, seen.request, of_pending])
 
 
 def kinds_of(
@@ -135,7 +136,7 @@ def again(
     """Draws decisions and answers again from the visited states and the same noise: the same values, with gradients."""
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
     chosen = choose(logits, seen.noise.gumbels)
-    inputs = inputs_of(encoding, seen.full, chosen, seen.availability_s)
+    inputs = inputs_of(encoding, seen.full, chosen, seen.pending)
     kind = kinds_of(config, generator, seen, inputs)
     parameters = answers_given(config, generator.answers, inputs, kind)
     drawn = draw_again(parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits)
@@ -176,7 +177,7 @@ def likelihood(
 ) -> Likelihood:
     """Log likelihood of logged answers, kinds summed out, and of the engine's logged decisions."""
     chosen = one_hot(logged.node, encoding.cluster.num_nodes).astype(jnp.float32)
-    inputs = inputs_of(encoding, logged.full, chosen, logged.availability_s)
+    inputs = inputs_of(encoding, logged.full, chosen, logged.pending)
 
     def of_kind(kind: Array) -> Array:
         every = jnp.broadcast_to(kind, logged.node.shape)

@@ -20,7 +20,7 @@ from twin.contracts import Array, PyTree, Streams
 from twin.imitation.config import ImitationConfig
 from twin.imitation.kinds import NUM_SLOTS, drawn_kind, slot_of, uniform_hash
 from twin.networks import MLP, apply, shifted
-from twin.placement.availability import time_to_availability_s
+from twin.placement.availability import PendingFates, pending_fates
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.learned import answer_inputs, answer_parameters, as_fate, members_apply, num_inputs
@@ -228,10 +228,10 @@ def imitated_answers(
         return _Memory(seeds, jnp.int32(0), jnp.full((slots, *streams), -1, jnp.int32))
 
     def answer(
-        key: Array, memory: _Memory, state: PlacementState, node: Array, availability_s: Array
+        key: Array, memory: _Memory, state: PlacementState, node: Array, pending: PendingFates
     ) -> tuple[_Memory, Fate]:
         seen = observe(encoding.cluster, state, unit_s, in_full=True)
-        inputs = answer_inputs(encoding.cluster, seen, node, availability_s, unit_s)
+        inputs = answer_inputs(encoding.cluster, seen, node, pending, unit_s)
         memory, kind = _met(config, parameters, memory, slot_of(state.request.agent), inputs)
         if noise is None:
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)
@@ -241,7 +241,7 @@ def imitated_answers(
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return memory._replace(step=memory.step + 1), fate
 
-    return Answers(init, answer, partial(time_to_availability_s, encoding.cluster))
+    return Answers(init, answer, partial(pending_fates, encoding.cluster))
 
 
 def _met(

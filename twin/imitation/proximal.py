@@ -64,7 +64,7 @@ def joint_log_probability(
     chosen, kind, answer = jax.lax.stop_gradient(drawn)
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
     parameters = answers_given(
-        config, generator.answers, inputs_of(encoding, seen.full, chosen, seen.availability_s), kind
+        config, generator.answers, inputs_of(encoding, seen.full, chosen, seen.pending), kind
     )
     of_answer = log_likelihood(parameters, drawn_as_observed(answer), encoding.problem.time_unit_s)
     return jnp.sum(chosen * jnp.maximum(logits, -1e9), axis=0) + of_answer
@@ -81,7 +81,7 @@ def prepare(
 ) -> ImitationBatch:
     """Log probabilities and normalised advantages [T, W] under the parameters that played."""
     log_probability = joint_log_probability(encoding, config, generator, seen, drawn)
-    inputs = inputs_of(encoding, seen.full, drawn.chosen, seen.availability_s)
+    inputs = inputs_of(encoding, seen.full, drawn.chosen, seen.pending)
     value = apply(critic_network(config), critic, inputs)[0]
     returns = returns_to_go(reward, seen.valid, value[-1], config.discount)
     advantage = jnp.where(seen.valid, returns - value, 0.0)
@@ -108,7 +108,7 @@ def proximal_loss(
     ratio = jnp.exp(jnp.clip(now - batch.log_probability, -10.0, 10.0))
     bounded = jnp.clip(ratio, 1.0 - config.clip, 1.0 + config.clip)
     gain = jnp.minimum(ratio * batch.advantage, bounded * batch.advantage)
-    inputs = inputs_of(encoding, seen.full, chosen, seen.availability_s)
+    inputs = inputs_of(encoding, seen.full, chosen, seen.pending)
     value = apply(critic_network(config), critic, inputs)[0]
     each = -gain + 0.5 * (value - batch.returns) ** 2
     return jnp.sum(jnp.where(seen.valid, each, 0.0)) / jnp.maximum(jnp.sum(seen.valid), 1)

@@ -7,15 +7,54 @@ to learn what the queue does not explain, and what it draws cannot drift away fr
 
 Exact for nodes that serve first come, first served (J. Kiefer and J. Wolfowitz, On the theory of queues with many
 servers, 1955); for other disciplines, and for classes of machines summed up, a hint like any other.
+
+How long the runs take that are on the node already tells of the next one too: a node that is slow now, or shared, is so
+for all of them. It is the mean residual of the pending runs, over what the levels of run times (`run_filter`) say.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
-from twin.placement.types import EMPTY, Cluster, PlacementState
+from twin.placement.types import COMPLETED, EMPTY, FAILED, Cluster, Leaf, PlacementState
 
 _TOLERANCE = 1e-5
+_MOST_STRETCH = 1.5
+"""Of the logarithm of a pending run over its usual time: one that takes far longer says no more."""
+
+
+class PendingFates(NamedTuple):
+    """What the fates of those on a node say of one more; leaves [seats, *streams], or any batch."""
+
+    availability_s: Leaf  # until they leave room
+    stretch: Leaf  # mean log of their runs over what is usual now, drawn to 0 by how few they are
+
+
+def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
+    """What is fated of those on the nodes offered, from a state as of `time_to_availability_s`."""
+    return PendingFates(time_to_availability_s(cluster, state, node), _stretch(state, node))
+
+
+def _stretch(state: PlacementState, node: Array) -> Array:
+    table, clock = state.in_flight, state.clock_s[None, None]
+
+    def here(leaf: Array) -> Array:
+        return jnp.take_along_axis(leaf[:, :, None], node[None, None], axis=0)[0]
+
+    start_s, finish_s, status, mean_s = map(
+        here, (table.start_s, table.finish_s, table.status, table.mean_run_s)
+    )
+    run_s = finish_s - start_s
+    pending = (here(table.decision) != EMPTY) & ((status == COMPLETED) | (status == FAILED))
+    pending &= jnp.isfinite(run_s) & (finish_s > clock) & (run_s > 0.0) & (mean_s > 0.0)
+    residual = jnp.log(jnp.where(pending, run_s, 1.0) / jnp.where(pending, mean_s, 1.0))
+    if state.levels is not None:
+        level = jnp.take_along_axis(state.levels.node.mean.sum(axis=0)[:, None], node[None], axis=0)[0]
+        residual -= level[None]
+    told = jnp.where(pending, jnp.clip(residual, -_MOST_STRETCH, _MOST_STRETCH), 0.0)
+    return jnp.sum(told, axis=0) / (jnp.sum(pending, axis=0) + 1.0)
 
 
 def time_to_availability_s(cluster: Cluster, state: PlacementState, node: Array) -> Array:

@@ -15,7 +15,9 @@ from logs_schema.errors import ConfigError
 from twin.contracts import Array, Outcome, Problem, PyTree, Records
 from twin.environment import beside
 from twin.placement.features import fits, observe, one_hot
-from twin.placement.service_times import MAX_LOG_ERROR
+from twin.placement.rewards import on_time_reward, response_reward
+from twin.placement.run_filter import cut, heard, later
+from twin.placement.run_levels import first_levels, pair_heard, pair_run_s
 from twin.placement.slots import fold_slots, place, read, write
 from twin.placement.types import (
     COMPLETED,
@@ -31,11 +33,10 @@ from twin.placement.types import (
     PlacementDecisionInfo,
     PlacementOutcome,
     PlacementState,
+    RunLevels,
 )
 
 VIEWS = ("summary", "full")
-LEAST_S = 1e-3
-"""Response times and expected runs below count as this long."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...]) -> InFligh
         finish_s=never,
         status=jnp.full(shape, UNKNOWN, jnp.int32),
         expected_run_s=zero,
+        mean_run_s=zero,
         service=jnp.zeros(shape, jnp.int32),
         demand=jnp.zeros((NUM_RESOURCES, *shape), jnp.float32),
     )
@@ -154,8 +156,16 @@ def _leave(table: InFlight, position: Array) -> tuple[Array, PlacementOutcome]:
     return read(table.decision, position, EMPTY), outcome
 
 
-def _enter(table: InFlight, position: Array, state: PlacementState, seat: int, decision: Array) -> InFlight:
-    """Files the seat's request under its slot, waiting."""
+def _enter(
+    cluster: Cluster,
+    table: InFlight,
+    position: Array,
+    state: PlacementState,
+    seat: int,
+    node: Array,
+    decision: Array,
+) -> InFlight:
+    """Files the seat's request under its slot of `node`, waiting."""
     request, never = state.request, jnp.float32(jnp.inf)
     return InFlight(
         decision=write(table.decision, position, decision),
@@ -164,40 +174,15 @@ def _enter(table: InFlight, position: Array, state: PlacementState, seat: int, d
         finish_s=write(table.finish_s, position, never),
         status=write(table.status, position, jnp.int32(UNKNOWN)),
         expected_run_s=write(table.expected_run_s, position, request.expected_run_s[seat]),
+        mean_run_s=write(table.mean_run_s, position, pair_run_s(cluster, state, seat, node)),
         service=write(table.service, position, request.service[seat]),
         demand=write(table.demand, position, request.demand[:, seat]),
     )
 
 
-def _learned_run(
-    cluster: Cluster,
-    gain: float,
-    shift: Array,
-    table: InFlight,
-    position: Array,
-    node: Array,
-    left: PlacementOutcome,
-) -> Array:
-    """`PlacementState.run_shift` after what leaves a slot of `node` has told how long it ran, if it did.
-
-    shift += gain * (log(run / expected) - log(usual ratio) - shift), an innovation of at most `MAX_LOG_ERROR`.
-    """
-    run_s, expected_s = left.finish_s - left.start_s, read(table.expected_run_s, position, 0.0)
-    service = read(table.service, position, 0)
-    ran = (left.status == COMPLETED) | (left.status == FAILED)
-    told = ran & jnp.isfinite(run_s) & (run_s > 0.0) & (expected_s > 0.0)
-    usual = jnp.log(jnp.asarray(cluster.run_ratio, jnp.float32))[service, node]
-    pair = place(shift.shape, service, node, told)
-    old = read(shift, pair, 0.0)
-    seen = jnp.log(jnp.where(told, run_s, 1.0) / jnp.where(told, expected_s, 1.0))
-    log_error = jnp.clip(seen - usual - old, -MAX_LOG_ERROR, MAX_LOG_ERROR)
-    return write(shift, pair, old + gain * log_error)
-
-
 def _apply(
     cluster: Cluster,
     config: PlacementConfig,
-    gain: float,
     state: PlacementState,
     node: Array,
     outcome: Outcome,
@@ -210,11 +195,11 @@ def _apply(
     nowhere = table.decision.size
     slots = choose_slots(state, node)
     slots = jnp.where((asked & observed_events.accepted).reshape(slots.shape), slots, nowhere)
-    numbers, outcomes, shift = [], [], state.run_shift
+    numbers, outcomes, before = [], [], state
     for seat in range(config.num_seats):
         number, displaced = _leave(table, slots[seat])
-        if shift is not None:
-            shift = _learned_run(cluster, gain, shift, table, slots[seat], node[seat], displaced)
+        levels = pair_heard(cluster, state, table, slots[seat], node[seat], displaced)
+        state = state._replace(levels=levels)
         refused = asked[seat] & ~observed_events.accepted[seat]
         numbers.append(jnp.where(refused, decision[seat], number))
         outcomes.append(
@@ -224,10 +209,10 @@ def _apply(
                 jnp.where(refused, REJECTED, displaced.status),
             )
         )
-        table = _enter(table, slots[seat], state, seat, decision[seat])
+        table = _enter(cluster, table, slots[seat], before, seat, node[seat], decision[seat])
     number = jnp.stack(numbers)
     left = Records(number, number >= 0, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outcomes))
-    table, recent = _observe_moves(config, table, state, outcome, going)
+    table, recent, levels = _observe_moves(cluster, config, table, state, outcome, going)
     lost = asked & observed_events.accepted & (slots == nowhere).reshape(asked.shape)
 
     def follow(new: PyTree, old: PyTree) -> PyTree:
@@ -242,41 +227,74 @@ def _apply(
         recent_wait_s=follow(recent[0], state.recent_wait_s),
         recent_starts=follow(recent[1], state.recent_starts),
         num_overflow=state.num_overflow + jnp.sum(lost, axis=0, dtype=jnp.int32),
-        run_shift=shift,
+        levels=levels,
     )
     return following, left
 
 
 def _observe_moves(
-    config: PlacementConfig, table: InFlight, state: PlacementState, outcome: Outcome, going: Array
-) -> tuple[InFlight, tuple[Array, Array]]:
-    """Writes observed starts and finishes into the table; adds the waits they end to the nodes' fading memory."""
-    observed_events = outcome.observed_events
+    cluster: Cluster,
+    config: PlacementConfig,
+    table: InFlight,
+    state: PlacementState,
+    outcome: Outcome,
+    going: Array,
+) -> tuple[InFlight, tuple[Array, Array], RunLevels | None]:
+    """Writes observed starts and finishes into the table; adds the waits they end to the nodes' fading memory, and what
+    the runs they end say to the nodes' levels."""
+    observed_events, levels, dynamics = outcome.observed_events, state.levels, cluster.dynamics
+    level = None if levels is None else later(dynamics, levels.node, outcome.elapsed_s[None], jnp)
 
     def begins(start_s: Array, seen_s: Array) -> Array:
         return jnp.isinf(start_s) & jnp.isfinite(seen_s) & beside(going, start_s)
 
-    def per_slot(leaves: tuple[Array, ...], _: Array) -> tuple[Array, Array]:
-        start_s, seen_s, arrival_s = leaves
-        new = begins(start_s, seen_s)
-        return jnp.where(new, seen_s - arrival_s, 0.0), new.astype(jnp.float32)
+    def ends(finish_s: Array, seen_s: Array) -> Array:
+        return jnp.isinf(finish_s) & jnp.isfinite(seen_s) & beside(going, finish_s)
 
-    leaves = (table.start_s, observed_events.start_s, table.arrival_s)
-    wait_s, starts = fold_slots(per_slot, lambda a, b: (a[0] + b[0], a[1] + b[1]), leaves)
+    def per_slot(leaves: tuple[Array, ...], _: Array) -> tuple[Array, ...]:
+        start_s, seen_s, arrival_s, *of_run = leaves
+        new = begins(start_s, seen_s)
+        waits = jnp.where(new, seen_s - arrival_s, 0.0), new.astype(jnp.float32)
+        if level is None:
+            return waits
+        finish_s, ended_s, status, usual_s = of_run
+        run_s = ended_s - jnp.minimum(start_s, seen_s)
+        ran = (
+            ends(finish_s, ended_s)
+            & ((status == COMPLETED) | (status == FAILED))
+            & (run_s > 0.0)
+            & (usual_s > 0.0)
+        )
+        residual = jnp.log(jnp.where(ran, run_s, 1.0) / jnp.where(ran, usual_s, 1.0))
+        innovation = cut(dynamics, residual, level.mean.sum(axis=0), level.variance.sum(axis=0), jnp)
+        return *waits, jnp.where(ran, innovation, 0.0), ran.astype(jnp.float32)
+
+    leaves: tuple[Array, ...] = (table.start_s, observed_events.start_s, table.arrival_s)
+    if level is not None:
+        leaves = (*leaves, table.finish_s, observed_events.finish_s, observed_events.status, table.mean_run_s)
+    wait_s, starts, *told = fold_slots(
+        per_slot, lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), leaves
+    )
     keep = jnp.exp(-outcome.elapsed_s / config.memory_s)[None]
     recent = keep * state.recent_wait_s + wait_s, keep * state.recent_starts + starts
-    ends = jnp.isinf(table.finish_s) & jnp.isfinite(observed_events.finish_s) & beside(going, table.finish_s)
+    if levels is not None and level is not None:
+        innovations, count = told
+        after = heard(dynamics, level, innovations, count, jnp)
+        levels = levels._replace(
+            node=jax.tree.map(lambda new, old: jnp.where(beside(going, new), new, old), after, levels.node)
+        )
+    new_ends = ends(table.finish_s, observed_events.finish_s)
     table = table._replace(
         start_s=jnp.where(
             begins(table.start_s, observed_events.start_s), observed_events.start_s, table.start_s
         ),
-        finish_s=jnp.where(ends, observed_events.finish_s, table.finish_s),
-        status=jnp.where(ends, observed_events.status, table.status),
+        finish_s=jnp.where(new_ends, observed_events.finish_s, table.finish_s),
+        status=jnp.where(new_ends, observed_events.status, table.status),
     )
-    return table, recent
+    return table, recent, levels
 
 
-def placement(cluster: Cluster, config: PlacementConfig, *, adaptation_rate: float = 0.0) -> Problem:
+def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float = 0.0) -> Problem:
     """The placement problem on `cluster`: offer each arriving request to a node.
 
     Legal is what could ever fit (capacity of the largest machine, candidate set) on an available node: a request may
@@ -285,9 +303,7 @@ def placement(cluster: Cluster, config: PlacementConfig, *, adaptation_rate: flo
     Args:
         cluster: Nodes and vocabularies.
         config: See `PlacementConfig`.
-        adaptation_rate: Weight of a run that ended in the mean of its service on its node, as in service (see
-            `service_times.ADAPTATION_RATE`); 0: what the log said stands, as in windows of a log, too short to learn
-            from. A run tells when its place in the books is taken again, which is soon after it ended.
+        age_s: From the end of training to the clock's zero, where the workload does not say: levels may have wandered.
 
     Returns:
         The problem; actions are int32 node indices [seats, *streams].
@@ -315,9 +331,7 @@ def placement(cluster: Cluster, config: PlacementConfig, *, adaptation_rate: flo
         )
         zero = jnp.zeros((num_nodes, *streams), jnp.float32)
         overflow = jnp.zeros(streams, jnp.int32)
-        shift = (
-            jnp.zeros((len(cluster.services), num_nodes, *streams), jnp.float32) if adaptation_rate else None
-        )
+        levels = first_levels(cluster, observed_events, age_s) if cluster.dynamics.moves else None
         return PlacementState(
             observed_events.clock_s,
             observed_events.request,
@@ -327,7 +341,7 @@ def placement(cluster: Cluster, config: PlacementConfig, *, adaptation_rate: flo
             zero,
             zero,
             overflow,
-            shift,
+            levels,
         )
 
     def legal(state: PlacementState) -> Array:
@@ -361,10 +375,12 @@ def placement(cluster: Cluster, config: PlacementConfig, *, adaptation_rate: flo
         observe_global=lambda state: observe(cluster, state, config.time_unit_s, in_full=True),
         legal=legal,
         active=lambda state: state.active,
-        apply=lambda *told: _apply(cluster, config, adaptation_rate, *told),
+        apply=lambda *told: _apply(cluster, config, *told),
         remaining=remaining,
         decision_info=decision_info,
-        reward=lambda decision_info, outcome: rewards[config.reward](config, decision_info, outcome),
+        reward=lambda decision_info, outcome: rewards[config.reward](
+            config.worst_response, decision_info, outcome
+        ),
         keeps_done=True,
     )
 
@@ -372,25 +388,3 @@ def placement(cluster: Cluster, config: PlacementConfig, *, adaptation_rate: flo
 def _same_site(cluster: Cluster, site: Array) -> Array:
     sites = jnp.asarray(cluster.site_of_node, jnp.int32).reshape((-1,) + (1,) * site.ndim)
     return sites == site[None]
-
-
-def on_time_reward(
-    _config: PlacementConfig, decision_info: PlacementDecisionInfo, outcome: PlacementOutcome
-) -> Array:
-    """1 where the request completed within its deadline, else 0 (KaiS and KMPS: on-time throughput)."""
-    on_time = outcome.finish_s - decision_info.arrival_s <= decision_info.deadline_s
-    return jnp.where(on_time & (outcome.status == COMPLETED), 1.0, 0.0)
-
-
-def response_reward(
-    config: PlacementConfig, decision_info: PlacementDecisionInfo, outcome: PlacementOutcome
-) -> Array:
-    """Minus the log of response time over expected run, in [-log worst, log worst]; -log worst unless it completed.
-
-    Expected is what was requested, or the service's usual run over all nodes: never the run that came, which a slow
-    node makes longer. What a user feels of a slow node, and of one that is shared, is thus seen.
-    """
-    response_s = jnp.maximum(outcome.finish_s - decision_info.arrival_s, LEAST_S)
-    ratio = response_s / jnp.maximum(decision_info.expected_run_s, LEAST_S)
-    bounded = jnp.clip(ratio, 1.0 / config.worst_response, config.worst_response)
-    return -jnp.log(jnp.where(outcome.status == COMPLETED, bounded, config.worst_response))

@@ -47,8 +47,8 @@ def disagreement(
     problem, unit_s = placement(encoding.cluster, encoding.problem), encoding.problem.time_unit_s
     seen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:-1], 0, -2), trajectory.global_observation)
     decision_info = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), trajectory.decision_info)
-    availability_s = jnp.moveaxis(trajectory.response_aux, 0, -2)
-    inputs = answer_inputs(encoding.cluster, Observation(*seen), decision_info.node, availability_s, unit_s)
+    pending = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), trajectory.response_aux)
+    inputs = answer_inputs(encoding.cluster, Observation(*seen), decision_info.node, pending, unit_s)
     low = float(np.finfo(np.float32).tiny)
     uniforms = jax.random.uniform(key, (NUM_DRAWS, NUM_UNIFORMS, *decision_info.node.shape), minval=low)
     limits_s = (model.longest_wait_s, model.longest_run_s)

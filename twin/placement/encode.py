@@ -28,6 +28,7 @@ from twin.placement.encoding import (
     node_index,
 )
 from twin.placement.pieces import pieces
+from twin.placement.run_filter import NodeLevel, levels_along, runs_of
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
@@ -245,7 +246,35 @@ def cut_windows(
         row=np.where(valid, row, -1),
         origin_s=origin_s,
         num_overflow=num_overflow,
+        level=_levels(rows, rows.arrival_s[row[0]], encoding),
+        age_s=np.maximum(origin_s - encoding.trained_until_s, 0.0).astype(np.float32),
     )
+
+
+def _levels(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding) -> NodeLevel:
+    """The levels of run times at the first arrivals of the windows, by the rows that had ended before."""
+    cluster = encoding.cluster
+    ran = np.isin(rows.status, (COMPLETED, FAILED))
+    with np.errstate(invalid="ignore"):
+        run_s = np.where(ran, rows.finish_s - rows.start_s, np.nan)
+    request = rows.request
+    runs = runs_of(
+        rows.arrival_s,
+        rows.finish_s,
+        run_s,
+        request.expected_run_s,
+        request.service,
+        rows.node,
+        cluster.run_ratio,
+    )
+    age_s = max(float(at_s[0]) - encoding.trained_until_s, 0.0)
+    return levels_along(cluster.dynamics, runs, cluster.num_nodes, at_s, age_s)
+
+
+def _mean_run_s(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
+    """[rows] how long each should run on its node, by the tables of the log."""
+    ratio = encoding.cluster.run_ratio[rows.request.service, rows.node]
+    return np.asarray(rows.request.expected_run_s * ratio, np.float32)
 
 
 def _carried(
@@ -288,6 +317,7 @@ def _carried(
         finish_s=told(np.full(shape, np.inf), np.inf),
         status=code(np.full(shape, UNKNOWN), UNKNOWN),
         expected_run_s=told(expected, 0.0),
+        mean_run_s=told(_mean_run_s(rows, encoding)[row], 0.0),
         service=code(rows.request.service[row], 0),
         demand=told(rows.request.demand[:, row], 0.0),
     )

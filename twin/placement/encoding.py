@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.pieces import pieces
+from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.service_times import (
     OFFER_KINDS,
     Acceptance,
@@ -67,6 +68,11 @@ class Encoding:
     problem: PlacementConfig
     train_days: tuple[dt.date, ...]
 
+    @property
+    def trained_until_s(self) -> float:
+        """Seconds since 1970 of the end of the last training day."""
+        return day_start_s(max(self.train_days)) + DAY_S
+
     def to_json(self) -> str:
         """The encoding as JSON text; `from_json` reads it back."""
         cluster = {name: _plain(getattr(self.cluster, name)) for name in Cluster.__dataclass_fields__}
@@ -90,12 +96,18 @@ class Encoding:
             "unit_capacity": np.float64,
             "site_of_node": np.int64,
         }
-        arrays |= {"is_cloud": np.bool_, "rules": np.bool_, "run_ratio": np.float64}
+        arrays |= {
+            "is_cloud": np.bool_,
+            "rules": np.bool_,
+            "run_ratio": np.float64,
+            "run_variance": np.float64,
+        }
         arrays |= {"acceptance_of_agent": np.float64, "acceptance_of_scenario": np.float64}
         cluster: dict[str, Any] = {
             name: np.array(value, arrays[name]) if name in arrays else _kept(value)
             for name, value in content["cluster"].items()
         }
+        cluster["dynamics"] = RunDynamics(**cluster["dynamics"])
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
             cluster=Cluster(**cluster),
@@ -109,6 +121,8 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, RunDynamics):
+        return asdict(value)
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -163,10 +177,15 @@ def fit_encoding(
     expected_s = expected_run_s(rows, service, run_of_service)
     node = node_index(rows, node_of_name, cluster.num_nodes)
     usual = _acceptance(rows, cluster, node)
+    ratios = run_ratios(service, node, run_s, expected_s, cluster.run_ratio.shape)
+    finish_s = np.minimum(instant_s(rows, "finish"), until_s)
+    runs = runs_of(instant_s(rows, "arrival"), finish_s, run_s, expected_s, service, node, ratios.ratio)
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
-        run_ratio=run_ratios(service, node, run_s, expected_s, cluster.run_ratio.shape),
+        run_ratio=ratios.ratio,
+        run_variance=ratios.variance,
+        dynamics=fit_dynamics(runs, cluster.num_nodes),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

@@ -230,10 +230,10 @@ def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
     service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
     run_s = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)
     run_s *= request.expected_run_s[None]
-    if state.run_shift is None:
+    if state.levels is None:
         return run_s
-    shift = jnp.take_along_axis(state.run_shift[:, :, None], request.service[None, None], axis=0)[0]
-    return run_s * jnp.exp(shift)
+    pair = jnp.take_along_axis(state.levels.pair[:, :, None], request.service[None, None], axis=0)[0]
+    return run_s * jnp.exp(pair + jnp.sum(state.levels.node.mean, axis=0)[:, None])
 
 
 def _expected(

@@ -13,7 +13,7 @@ import numpy as np
 
 from twin.contracts import Array, Environment, Trajectory
 from twin.environment import environment
-from twin.placement.availability import time_to_availability_s
+from twin.placement.availability import pending_fates
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import answer_inputs, num_inputs
@@ -32,9 +32,7 @@ def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable 
     """The environment that replays `windows`: history where decisions agree, the donor rule where they do not."""
     if table is None:
         table = answers_of_history(windows, encoding)
-    answers = replayed_answers(windows, table)._replace(
-        response_aux=partial(time_to_availability_s, encoding.cluster)
-    )
+    answers = replayed_answers(windows, table)._replace(response_aux=partial(pending_fates, encoding.cluster))
     response = drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
     return environment(placement(encoding.cluster, encoding.problem), response)
 
@@ -76,8 +74,8 @@ def offer_program(encoding: Encoding) -> Callable[[Windows, ReplayTable], tuple[
         history = _follow_log(encoding, windows, table)
         steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:-1], 0, -1), history.global_observation)
         node = jnp.moveaxis(history.decision_info.node, 0, -1)
-        availability_s = jnp.moveaxis(history.response_aux, 0, -1)  # steps stand last, beside the streams
-        inputs = answer_inputs(encoding.cluster, steps, node, availability_s, encoding.problem.time_unit_s)
+        pending = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), history.response_aux)
+        inputs = answer_inputs(encoding.cluster, steps, node, pending, encoding.problem.time_unit_s)
         return jnp.moveaxis(inputs[:, 0], -1, 1), history.illegal[:, 0]
 
     return jax.jit(run)

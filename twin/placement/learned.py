@@ -19,7 +19,7 @@ import numpy as np
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
-from twin.placement.availability import time_to_availability_s
+from twin.placement.availability import PendingFates, pending_fates
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.outcome_model import (
@@ -47,6 +47,8 @@ from twin.placement.types import (
 
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 """Row of `offer_inputs` that says the usual acceptance."""
+NUM_PENDING = 3
+"""Rows of `pending_inputs`."""
 _AVAILABILITY_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
 
@@ -113,7 +115,7 @@ def num_offer_inputs(cluster: Cluster) -> int:
 
 def num_inputs(cluster: Cluster) -> int:
     """Number of inputs of a member's network."""
-    return num_offer_inputs(cluster) + 2
+    return num_offer_inputs(cluster) + NUM_PENDING
 
 
 def offer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
@@ -133,7 +135,7 @@ def offer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
 
 
 def answer_inputs(
-    cluster: Cluster, seen: Observation, node: Array, availability_s: Array, unit_s: float
+    cluster: Cluster, seen: Observation, node: Array, pending: PendingFates, unit_s: float
 ) -> Array:
     """What the answer to an offer may depend on: `offer_inputs`, and when the node has room.
 
@@ -141,19 +143,25 @@ def answer_inputs(
         cluster: For the number of nodes.
         seen: The observation in full; leaves [features, nodes, *batch] and [features, *batch].
         node: [*batch] int32, the node offered.
-        availability_s: [*batch] of `time_to_availability_s`.
+        pending: Leaves [*batch], of `pending_fates`.
         unit_s: Unit of durations.
 
     Returns:
         [inputs, *batch].
     """
-    return jnp.concatenate([offer_inputs(cluster, seen, node), availability_inputs(availability_s, unit_s)])
+    return jnp.concatenate([offer_inputs(cluster, seen, node), pending_inputs(pending, unit_s)])
 
 
-def availability_inputs(availability_s: Array, unit_s: float) -> Array:
-    """The last rows [2, *batch] of `answer_inputs`: when the node has room, from `time_to_availability_s` [*batch]."""
+def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
+    """The last rows [NUM_PENDING, *batch] of `answer_inputs`, from `pending_fates` [*batch]: how long the runs on the
+    node take, and when it has room."""
+    availability_s = pending.availability_s
     return jnp.stack(
-        [jnp.log1p(availability_s / unit_s), _AVAILABILITY_SCALE * log_wait(availability_s, unit_s)]
+        [
+            pending.stretch,
+            jnp.log1p(availability_s / unit_s),
+            _AVAILABILITY_SCALE * log_wait(availability_s, unit_s),
+        ]
     )
 
 
@@ -214,10 +222,10 @@ def learned_answers(
         return draw_seeds(key, streams) if randomises else None
 
     def answer(
-        key: Array, seeds: Array | None, state: PlacementState, node: Array, availability_s: Array
+        key: Array, seeds: Array | None, state: PlacementState, node: Array, pending: PendingFates
     ) -> tuple[Array | None, Fate]:
         seen = observe(cluster, state, unit_s, in_full=True)
-        inputs = answer_inputs(cluster, seen, node, availability_s, unit_s)
+        inputs = answer_inputs(cluster, seen, node, pending, unit_s)
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
@@ -227,7 +235,7 @@ def learned_answers(
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
         return seeds, as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
 
-    return Answers(init, answer, partial(time_to_availability_s, cluster))
+    return Answers(init, answer, partial(pending_fates, cluster))
 
 
 def as_fate(drawn: DrawnAnswers, clock_s: Array) -> Fate:

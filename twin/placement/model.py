@@ -26,6 +26,7 @@ from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, le
 from twin.placement.randomisation import Randomisation
 from twin.placement.replay import ReplayTable
 from twin.placement.responses import drawn_response
+from twin.placement.run_filter import NodeLevel
 from twin.placement.types import Carried, Fate, InFlight, Requests
 from twin.placement.windows import Windows, joined, replayed_arrivals, select
 from twin.problems import PLACEMENT, refuse_other_problem
@@ -164,7 +165,8 @@ def load_windows(path: Path) -> Windows:
     """The windows that `save_arrays` wrote."""
     requests = Requests(*(0 for _ in Requests._fields))
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
-    structure = Windows(requests, 0, 0, 0, fate, Carried(0, 0, table, fate), 0, 0, 0)  # type: ignore[arg-type]
+    carried = Carried(0, 0, table, fate)
+    structure = Windows(requests, 0, 0, 0, fate, carried, 0, 0, 0, NodeLevel(0, 0), 0)  # type: ignore[arg-type]
     windows = load_structure(path, structure)
     return windows._replace(num_overflow=int(windows.num_overflow))
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from twin.contracts import Array, Outcome, PyTree, Response, Streams
 from twin.environment import beside
 from twin.placement.bookkeeping import choose_slots, tables_of
+from twin.placement.run_filter import NodeLevel
 from twin.placement.slots import write
 from twin.placement.types import UNKNOWN, Carried, Cluster, Fate, PlacementEvents, PlacementState, Requests
 
@@ -26,6 +27,8 @@ class First(NamedTuple):
     active: Array  # [seats, *streams] bool
     done: Array  # [*streams] bool
     carried: Carried | None = None  # requests already in the system; their fates stay private
+    level: NodeLevel | None = None  # of every node, by the runs that ended before
+    age_s: Array | None = None  # [*streams]: from the end of training to the clock's zero
 
 
 class Next(NamedTuple):
@@ -124,7 +127,7 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         shown = _revealed(hidden, first.clock_s)
         observed_events = PlacementEvents(
             first.clock_s, jnp.zeros_like(first.active), *shown, first.request, first.active,
-            available(streams), table,
+            available(streams), table, first.level, first.age_s,
         )  # fmt: skip
         no = jnp.zeros_like(first.done)  # requests go on beyond the window
         outcome = Outcome(jnp.zeros(streams, jnp.float32), no, first.done, observed_events)

@@ -11,8 +11,7 @@ Each mean of `n` values counts `n / (n + within / between)`, `within` the varian
 their true means, both estimated from the same log: few values, or groups no more unlike than chance makes them, say
 little (empirical Bayes; B. Efron and C. Morris, Stein's estimation rule and its competitors, 1973).
 
-In service the ratios of runs go on being learned: every run that ends moves its pair's by `ADAPTATION_RATE` of what it
-differs.
+Runs that end go on telling of the ratios (`twin.placement.run_filter`).
 """
 
 from typing import Any, NamedTuple
@@ -23,12 +22,6 @@ OFFER_KINDS = ("home", "elsewhere", "cloud")
 """Where an offer lies: at the site of arrival, at another one, in the cloud of another one."""
 MAX_AGENTS = 10_000
 """Agents kept, the most frequent first."""
-ADAPTATION_RATE = 0.2
-"""Weight of the latest run in what is the mean run time of its service on its node, for a policy in service. Chosen on
-`kmps`: on day 0, where nothing is to be learned, and after a month, where much is, .1, .2 and .4 differed by .002 at
-most."""
-MAX_LOG_ERROR = 1.0
-"""Of the logarithm of a run time: one run that took ten times as long counts as one that took e times as long."""
 _TELLING = 0.02
 """An agent is kept whose acceptance of some kind of offer is this far from its scenario's."""
 
@@ -45,6 +38,7 @@ def without_history(num_services: int, num_nodes: int, num_scenarios: int) -> di
     """The fields of a `Cluster` of which no log has told anything: all runs as expected, all offers accepted."""
     return {
         "run_ratio": np.ones((num_services, num_nodes)),
+        "run_variance": np.zeros((num_services, num_nodes)),
         "agents": (),
         "acceptance_of_agent": np.ones((0, len(OFFER_KINDS))),
         "acceptance_of_scenario": np.ones((num_scenarios, len(OFFER_KINDS))),
@@ -56,9 +50,16 @@ def offer_kind(same_site: np.ndarray, is_cloud: np.ndarray) -> np.ndarray:
     return np.where(same_site, 0, np.where(is_cloud, 2, 1))
 
 
+class RunRatios(NamedTuple):
+    """How long services run on nodes, over what is expected of them anywhere; leaves [services, nodes]."""
+
+    ratio: np.ndarray  # > 0; 1 for everything if no run time is known
+    variance: np.ndarray  # of what is known of its logarithm, around the node's
+
+
 def run_ratios(
     service: np.ndarray, node: np.ndarray, run_s: np.ndarray, expected_s: np.ndarray, shape: tuple[int, int]
-) -> np.ndarray:
+) -> RunRatios:
     """How long every service runs on every node, over what is expected of it anywhere.
 
     Args:
@@ -66,19 +67,16 @@ def run_ratios(
         run_s: [rows] logged run time in seconds, NaN where unknown.
         expected_s: [rows] what was expected: requested, or the service's median.
         shape: Numbers of services and nodes.
-
-    Returns:
-        [services, nodes] > 0; 1 for everything if no run time is known.
     """
     known = (node >= 0) & (expected_s > 0.0) & (np.nan_to_num(run_s) > 0.0)
     if not known.any():
-        return np.ones(shape)
+        return RunRatios(np.ones(shape), np.zeros(shape))
     logs = np.log(run_s[known] / expected_s[known])
     overall = float(logs.mean())
-    of_node = _shrunk_means(logs - overall, node[known], shape[1])
+    of_node, _ = _shrunk_means(logs - overall, node[known], shape[1])
     left = logs - overall - of_node[node[known]]
-    of_pair = _shrunk_means(left, service[known] * shape[1] + node[known], shape[0] * shape[1])
-    return np.asarray(np.exp(overall + of_node + of_pair.reshape(shape)))
+    of_pair, variance = _shrunk_means(left, service[known] * shape[1] + node[known], shape[0] * shape[1])
+    return RunRatios(np.exp(overall + of_node + of_pair.reshape(shape)), variance.reshape(shape))
 
 
 def acceptances(
@@ -109,10 +107,10 @@ def acceptances(
         if not rows.any():
             continue
         overall = accepted[rows].mean()
-        shifts = _shrunk_means(accepted[rows] - overall, scenario[rows], num_scenarios)
+        shifts, _ = _shrunk_means(accepted[rows] - overall, scenario[rows], num_scenarios)
         of_scenario[:, each] = np.clip(overall + shifts, 0.0, 1.0)
         left = accepted[rows] - of_scenario[scenario[rows], each]
-        beside[:, each] = _shrunk_means(left, index[rows], len(named))
+        beside[:, each], _ = _shrunk_means(left, index[rows], len(named))
     of_agent = np.clip(of_scenario[home] + beside, 0.0, 1.0)
     telling = np.any(np.abs(of_agent - of_scenario[home]) > _TELLING, axis=1) & (named != "")
     often = np.argsort(-np.bincount(index, minlength=len(named)), kind="stable")
@@ -120,17 +118,18 @@ def acceptances(
     return Acceptance(tuple(named[kept].tolist()), of_agent[kept], of_scenario)
 
 
-def _shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> np.ndarray:
-    """[groups] the mean of every group, drawn to 0 by how little is known of it; 0 where there are no values."""
+def _shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """[groups] the mean of every group, drawn to 0 by how little is known of it (0 where there are no values), and the
+    variance of what is known of it."""
     count = np.bincount(group, minlength=num_groups)
     mean = np.bincount(group, values, minlength=num_groups) / np.maximum(count, 1)
-    seen = count > 0
+    seen, nothing = count > 0, np.zeros(num_groups)
     freedom = len(values) - seen.sum()
     if freedom < 1:
-        return np.zeros(num_groups)
+        return nothing, nothing
     within = float(np.sum((values - mean[group]) ** 2)) / freedom
     # by moments: the mean square of the groups' means is their true variance and what scatter adds to it
     between = float(np.mean(mean[seen] ** 2 - within / count[seen]))
     if between <= 0.0:
-        return np.zeros(num_groups)
-    return np.asarray(mean * count / (count + within / between))
+        return nothing, nothing
+    return np.asarray(mean * count / (count + within / between)), within / (count + within / between)

@@ -4,10 +4,12 @@ A *node* here is whatever a decision names: a machine, or a class of machines wh
 (`twin.encode` decides which, from the log). Resources are `RESOURCES`, in that order.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from twin.placement.run_filter import NodeLevel, RunDynamics
 
 Leaf = Any
 """A leaf of a record: a JAX array inside programs, a NumPy array in encoded data."""
@@ -39,6 +41,8 @@ class Cluster:
         rules: [num_rules, nodes] candidate sets; rule 0 allows every node.
         run_ratio: [services, nodes] how long a service runs on a node, over what is expected of it anywhere (see
             `usual`); 1 where the log does not say.
+        run_variance: [services, nodes] variance of what is known of the logarithm of `run_ratio`.
+        dynamics: How run times move (see `run_filter`); by default they stand still.
         agents: Agents of the training days who are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `usual`); 1 where the log does not say.
@@ -57,10 +61,12 @@ class Cluster:
     queues: tuple[str, ...]
     rules: np.ndarray
     run_ratio: np.ndarray
+    run_variance: np.ndarray
     agents: tuple[str, ...]
     acceptance_of_agent: np.ndarray
     acceptance_of_scenario: np.ndarray
     knows_week: bool = True
+    dynamics: RunDynamics = field(default_factory=RunDynamics)
 
     @property
     def limited(self) -> tuple[int, ...]:
@@ -111,6 +117,7 @@ class InFlight(NamedTuple):
     finish_s: Leaf
     status: Leaf  # int32, UNKNOWN until finished
     expected_run_s: Leaf
+    mean_run_s: Leaf  # how long it should run there, by the log and by the pair's runs before it was placed
     service: Leaf  # int32
     demand: Leaf
 
@@ -149,7 +156,11 @@ class PlacementEvents(NamedTuple):
     request: Requests  # [seats, *streams]: the next requests
     active: Leaf  # [seats, *streams] bool: seats that hold a request
     available: Leaf  # [nodes, *streams] bool: nodes that can be offered
-    carried: InFlight | None = None  # only in the first outcome: what was in the system already
+    # only in the first outcome: what was in the system already, the level of every node (leaves [2, nodes, *streams]),
+    # and the time from the end of training to the clock's zero [*streams]
+    carried: InFlight | None = None
+    level: NodeLevel | None = None
+    age_s: Leaf | None = None
 
 
 class PlacementState(NamedTuple):
@@ -163,9 +174,16 @@ class PlacementState(NamedTuple):
     recent_wait_s: Leaf  # [nodes, *streams]: decayed sum of waits observed on the node
     recent_starts: Leaf  # [nodes, *streams]: decayed number of starts observed on the node
     num_overflow: Leaf  # [*streams] int32: requests that found no slot; they are never settled
-    # [services, nodes, *streams] what was added to the logarithm of `Cluster.run_ratio` by runs that ended meanwhile;
-    # None where the service-time estimates do not adapt
-    run_shift: Leaf | None = None
+    levels: "RunLevels | None" = None  # None where run times stand still
+
+
+class RunLevels(NamedTuple):
+    """What runs that ended have told of run times: what is added to the logarithm of `Cluster.run_ratio`."""
+
+    pair: Leaf  # [services, nodes, *streams]
+    pair_variance: Leaf  # the same, but for what levels have wandered since the end of training
+    node: NodeLevel  # leaves [2, nodes, *streams]
+    age_s: Leaf  # [*streams] from the end of training to the clock's zero
 
 
 class Observation(NamedTuple):

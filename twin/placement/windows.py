@@ -13,6 +13,7 @@ import numpy as np
 
 from twin.contracts import Array, PyTree, Streams
 from twin.placement.responses import Arrivals, First, Next
+from twin.placement.run_filter import NodeLevel
 from twin.placement.types import EMPTY, Carried, Fate, Leaf, PlacementState, Requests
 
 
@@ -28,6 +29,8 @@ class Windows(NamedTuple):
     row: np.ndarray  # [T, W] int64: row of the request in the encoded days, -1 for padding
     origin_s: np.ndarray  # [W] float64: seconds since 1970 of the window's origin
     num_overflow: Leaf  # int: carried requests that found no slot
+    level: NodeLevel  # leaves [2, nodes, W]: of every node, by the runs that ended before the window
+    age_s: Leaf  # [W] float32: from the end of training to the window's origin, at least 0
 
     @property
     def num_windows(self) -> int:
@@ -127,7 +130,7 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
         active = jnp.ones((1, *streams), bool)
         first = First(
             walk.arrival_s[0], _in_hand(walk.request, walk.step), active, jnp.zeros(streams, bool),
-            take(windows.carried, window),
+            take(windows.carried, window), take(windows.level, window), take(windows.age_s, window),
         )  # fmt: skip
         return walk, first
 

@@ -1,0 +1,105 @@
+"""What books learn of run times: the runner's own copy of `twin.placement.run_filter`, where formulas are explained.
+
+Runs that ended since the last decision are told at the next one: first to their nodes' levels, then to their pairs'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+CLIP = 2.0
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class KnownRunDynamics:
+    """How run times move, by the training days; see `twin.placement.run_filter.RunDynamics`."""
+
+    scatter: float
+    offset: float
+    node_variance: float
+    node_memory_s: float
+    drift_per_day: float
+
+    def wandered(self, elapsed_s: float) -> float:
+        """Variance by which a level has wandered in some time."""
+        return self.drift_per_day**2 / DAY_S * elapsed_s
+
+    def cut(self, error: float, variance: float) -> float:
+        """An innovation, cut to `CLIP` deviations, less what such ones are in the mean."""
+        most = CLIP * (self.scatter + variance) ** 0.5
+        return min(max(error, -most), most) - self.offset
+
+
+class _Ended(NamedTuple):
+    row: int
+    service: int
+    residual: float  # log(run / what the training days say)
+    pair_then: float  # the pair's level when the request was placed
+
+
+class LedgerRunLevels:
+    """Levels of the logarithms of run times over those of training.
+
+    Args:
+        dynamics: How they move.
+        variance: [services, rows] of what training knows of every pair.
+        trained_until_s: Seconds since 1970 of the end of training.
+    """
+
+    def __init__(self, dynamics: KnownRunDynamics, variance: np.ndarray, trained_until_s: float) -> None:
+        self._dynamics, self._begin_s = dynamics, trained_until_s
+        self._now_s = trained_until_s
+        num_rows = variance.shape[1]
+        self.pair, self.pair_variance = np.zeros(variance.shape), variance.copy()
+        self.node = np.zeros((2, num_rows))  # what wanders slowly, what comes and goes
+        self.node_variance = np.stack([np.zeros(num_rows), np.full(num_rows, dynamics.node_variance)])
+        self._ended: list[_Ended] = []
+
+    def of(self, service: int) -> np.ndarray:
+        """[rows] what is added to the logarithm of a service's run time."""
+        return np.asarray(self.pair[service] + self.node.sum(axis=0))
+
+    def ended(self, row: int, service: int, residual: float, pair_then: float) -> None:
+        """A run ended; it tells at the next decision."""
+        self._ended.append(_Ended(row, service, residual, pair_then))
+
+    def move_to(self, clock_s: float) -> None:
+        """To the time of a decision."""
+        elapsed_s = max(clock_s - self._now_s, 0.0)
+        self._now_s = max(clock_s, self._now_s)
+        keep, steady = np.exp(-elapsed_s / self._dynamics.node_memory_s), self._dynamics.node_variance
+        self.node[1] *= keep
+        self.node_variance[0] += self._dynamics.wandered(elapsed_s)
+        self.node_variance[1] = steady + keep**2 * (self.node_variance[1] - steady)
+        if self._ended:
+            for row in {one.row for one in self._ended}:
+                self._tell_node(row, [one.residual - one.pair_then for one in self._ended if one.row == row])
+            for one in self._ended:
+                self._tell_pair(one)
+            self._ended.clear()
+
+    def remember(self, other: LedgerRunLevels, mine: list[int], theirs: list[int]) -> None:
+        """Takes over what other levels say of some rows."""
+        for name in ("pair", "pair_variance", "node", "node_variance"):
+            getattr(self, name)[:, mine] = getattr(other, name)[:, theirs]
+        self._now_s = max(self._now_s, other._now_s)
+
+    def _tell_node(self, row: int, residuals: list[float]) -> None:
+        mean, variance = self.node[:, row].sum(), self.node_variance[:, row]
+        innovations = [self._dynamics.cut(one - mean, variance.sum()) for one in residuals]
+        gain = variance / (variance.sum() + self._dynamics.scatter / len(residuals))
+        self.node[:, row] += gain * np.mean(innovations)
+        self.node_variance[:, row] = (1.0 - gain) * variance
+
+    def _tell_pair(self, one: _Ended) -> None:
+        at = one.service, one.row
+        wandered = self._dynamics.wandered(self._now_s - self._begin_s)
+        variance = self.pair_variance[at] + wandered
+        mean, around = self.node[:, one.row].sum(), self.node_variance[:, one.row].sum() + variance
+        gain = variance / (around + self._dynamics.scatter)
+        self.pair[at] += gain * self._dynamics.cut(one.residual - self.pair[at] - mean, around)
+        self.pair_variance[at] = (1.0 - gain) * variance - wandered

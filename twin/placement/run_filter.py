@@ -1,0 +1,257 @@
+"""A filter of run times: how much longer runs take now than the tables of the log say, with known uncertainty.
+
+    log(run / table) = level of the node now + level of the service on the node + scatter
+
+A node's level has two parts: one that wanders slowly (machines age, software changes) and one that comes and goes, an
+Ornstein-Uhlenbeck process (periods in which a node is slow). A pair's level wanders slowly. Scatter, the variance and
+the memory of what comes and goes, and how fast levels wander are estimated from the log: of several settings the one is
+taken that predicted the log's own runs best, from what had ended before; what does not resolve_pending better than no
+memory at all, beyond chance, is not followed. An innovation counts up to `CLIP` deviations, less what such cut
+innovations are in the mean where nothing has changed, so that heavy tails neither throw a level off nor bend it.
+
+Variances of the parts are kept apart (a diagonal Kalman filter; R. Kalman, A new approach to linear filtering and
+prediction problems, 1960; cut innovations: C. Masreliez and R. Martin, 1977). The gain is thus small where a run says
+little, and large where nothing has been heard for long. Runs that end between two decisions tell at the second.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SLOW, FAST = 0, 1
+"""Parts of a node's level, along axis 0 of `NodeLevel`."""
+CLIP = 2.0
+"""Deviations up to which an innovation counts."""
+DRIFT_PER_DAY = 0.02
+"""Least deviation by which the logarithm of a run time is taken to wander within a day: too little to cost anything
+where nothing moves, enough to have followed by the evening what has moved in a month."""
+LEAST_SCATTER = 1e-4
+DAY_S = 86_400.0
+MAX_RUNS = 40_000
+"""Runs of a log that settings are chosen by: the last ones."""
+MEMORIES_S = (120.0, 600.0, 3_000.0, 15_000.0)
+SHARES = (0.02, 0.1, 0.3, 0.6)
+"""Of the variance of residuals, that may come and go with a node."""
+FASTER = (1.0, 4.0)
+"""Factors of `DRIFT_PER_DAY` that are tried."""
+NUM_BLOCKS, BEYOND_CHANCE = 16, 2.0
+"""Stretches of a log over which a setting's advantage is averaged, and standard errors that it must exceed."""
+
+
+@dataclass(frozen=True)
+class RunDynamics:
+    """How run times move, by a log; logarithms of seconds.
+
+    Attributes:
+        scatter: Variance of one run around its level.
+        offset: Mean of cut innovations where nothing has changed.
+        node_variance: Variance of what comes and goes with a node; 0: nothing does.
+        node_memory_s: Time in which that fades to 1/e.
+        drift_per_day: Deviation by which levels wander in a day.
+    """
+
+    scatter: float = 1.0
+    offset: float = 0.0
+    node_variance: float = 0.0
+    node_memory_s: float = 600.0
+    drift_per_day: float = 0.0
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything is followed."""
+        return self.drift_per_day > 0.0 or self.node_variance > 0.0
+
+
+class NodeLevel(NamedTuple):
+    """Levels of nodes; leaves [2 (SLOW, FAST), nodes, *streams], NumPy or JAX."""
+
+    mean: Any
+    variance: Any
+
+
+def fresh_level(dynamics: RunDynamics, shape: tuple[int, ...], age_s: Any = 0.0, np: Any = np) -> NodeLevel:
+    """Levels [2, *shape] of which nothing has been heard for `age_s` (scalar or [1, *streams])."""
+    slow = np.zeros(shape, np.float32) + wandered(dynamics, age_s)
+    fast = np.full(shape, dynamics.node_variance, np.float32)
+    return NodeLevel(np.zeros((2, *shape), np.float32), np.stack([slow, fast]))
+
+
+def wandered(dynamics: RunDynamics, elapsed_s: Any) -> Any:
+    """Variance by which a level has wandered in some time."""
+    return dynamics.drift_per_day**2 / DAY_S * elapsed_s
+
+
+def later(dynamics: RunDynamics, level: NodeLevel, elapsed_s: Any, np: Any = np) -> NodeLevel:
+    """The levels after `elapsed_s` (scalar or [1, *streams]) in which nothing was heard."""
+    keep = np.exp(-elapsed_s / dynamics.node_memory_s)
+    of_fast = dynamics.node_variance + keep**2 * (level.variance[FAST] - dynamics.node_variance)
+    of_slow = level.variance[SLOW] + wandered(dynamics, elapsed_s)
+    return NodeLevel(np.stack([level.mean[SLOW], keep * level.mean[FAST]]), np.stack([of_slow, of_fast]))
+
+
+def cut(dynamics: RunDynamics, residual: Any, mean: Any, variance: Any, np: Any = np) -> Any:
+    """The innovation of a residual over a level of known mean and variance, cut to `CLIP` deviations."""
+    most = CLIP * np.sqrt(dynamics.scatter + variance)
+    return np.clip(residual - mean, -most, most) - dynamics.offset
+
+
+def heard(dynamics: RunDynamics, level: NodeLevel, innovations: Any, count: Any, np: Any = np) -> NodeLevel:
+    """The levels after `count` runs on each node whose cut innovations add up to `innovations`, [nodes, *streams]."""
+    each = np.maximum(count, 1.0)
+    whole = level.variance[SLOW] + level.variance[FAST] + dynamics.scatter / each
+    gain = level.variance * np.where(count > 0.0, 1.0 / whole, 0.0)[None]
+    return NodeLevel(level.mean + gain * (innovations / each)[None], level.variance * (1.0 - gain))
+
+
+class Runs(NamedTuple):
+    """Runs of a log in order of arrival, on one clock in seconds; NaN residuals where a run is not known."""
+
+    arrival_s: np.ndarray
+    finish_s: np.ndarray
+    node: np.ndarray
+    residual: np.ndarray  # log(run / what the tables say)
+
+
+def runs_of(
+    arrival_s: np.ndarray,
+    finish_s: np.ndarray,
+    run_s: np.ndarray,
+    expected_s: np.ndarray,
+    service: np.ndarray,
+    node: np.ndarray,
+    ratio: np.ndarray,
+) -> Runs:
+    """Runs of a log against the ratios [services, nodes] of its tables; leaves [rows].
+
+    `node` is -1, and `run_s` not finite, where the log does not say.
+    """
+    known = (node >= 0) & np.isfinite(run_s) & (np.nan_to_num(run_s) > 0.0) & (expected_s > 0.0)
+    residual = np.full(len(node), np.nan)
+    residual[known] = np.log(run_s[known] / expected_s[known] / ratio[service[known], node[known]])
+    return Runs(arrival_s, finish_s, node, residual)
+
+
+def levels_along(
+    dynamics: RunDynamics, runs: Runs, num_nodes: int, at_s: np.ndarray, age_s: float = 0.0
+) -> NodeLevel:
+    """The levels at some instants, by what had ended before.
+
+    Args:
+        dynamics: How run times move.
+        runs: Of the log.
+        num_nodes: Nodes.
+        at_s: [W] instants, ascending.
+        age_s: From the end of training to the first run.
+
+    Returns:
+        Leaves [2, nodes, W].
+    """
+    if not dynamics.moves:
+        nothing = np.zeros((2, num_nodes, len(at_s)), np.float32)
+        return NodeLevel(nothing, nothing)
+    walk = _Walk([dynamics], runs, num_nodes, age_s)
+    found = [walk.along(instant_s) for instant_s in at_s.tolist()]
+    mean, variance = (
+        np.stack([getattr(one, name)[:, 0] for one in found], axis=-1) for name in NodeLevel._fields
+    )
+    return NodeLevel(mean.astype(np.float32), variance.astype(np.float32))
+
+
+def fit_dynamics(runs: Runs, num_nodes: int) -> RunDynamics:
+    """How run times move, by a log.
+
+    Args:
+        runs: Of the training days.
+        num_nodes: Nodes.
+
+    Returns:
+        The setting that predicted the runs best; without memory where none is better than that beyond chance.
+    """
+    known = np.isfinite(runs.residual)
+    if known.sum() < 2 * NUM_BLOCKS:
+        return RunDynamics()
+    last = np.flatnonzero(known)[-MAX_RUNS:]
+    runs = Runs(*(leaf[last] for leaf in runs))
+    spread = max(
+        1.4826 * float(np.median(np.abs(runs.residual - np.median(runs.residual)))), LEAST_SCATTER**0.5
+    )
+    most = CLIP * spread
+    clipped = np.clip(runs.residual, -most, most)
+    offset, whole = float(clipped.mean()), max(float(clipped.var()), LEAST_SCATTER)
+    still = RunDynamics(whole, offset, 0.0, 600.0, DRIFT_PER_DAY)
+    tried = [
+        RunDynamics((1.0 - share) * whole, offset, share * whole, memory_s, DRIFT_PER_DAY)
+        for share in SHARES
+        for memory_s in MEMORIES_S
+    ]
+    best = _best([still, *tried], runs, num_nodes)
+    faster = [replace(best, drift_per_day=factor * DRIFT_PER_DAY) for factor in FASTER]
+    return _best(faster, runs, num_nodes)
+
+
+def _best(tried: list[RunDynamics], runs: Runs, num_nodes: int) -> RunDynamics:
+    """The setting of the best forecasts, if it is better than the first one beyond chance; else the first."""
+    score = foretold(tried, runs, num_nodes)
+    gain = score - score[:1]
+    best = int(np.argmax(gain.sum(axis=1)))
+    blocks = np.array([part.mean() for part in np.array_split(gain[best], NUM_BLOCKS)])
+    error = blocks.std(ddof=1) / np.sqrt(NUM_BLOCKS)
+    return tried[best] if blocks.mean() > BEYOND_CHANCE * error else tried[0]
+
+
+def foretold(tried: list[RunDynamics], runs: Runs, num_nodes: int) -> np.ndarray:
+    """[settings, runs] log likelihood of the cut residuals, each predicted at its arrival by what had ended before."""
+    walk = _Walk(tried, runs, num_nodes)
+    scatter, offset = (np.array([getattr(one, name) for one in tried]) for name in ("scatter", "offset"))
+    most = CLIP * np.sqrt(scatter + np.array([one.node_variance for one in tried]))[0]
+    found = np.empty((len(tried), len(runs.node)))
+    for row, (instant_s, node) in enumerate(zip(runs.arrival_s.tolist(), runs.node.tolist(), strict=True)):
+        level = walk.until(instant_s)
+        mean = offset + level.mean[:, :, node].sum(axis=0)
+        variance = scatter + level.variance[:, :, node].sum(axis=0)
+        error = np.clip(runs.residual[row], offset - most, offset + most) - mean
+        found[:, row] = -0.5 * (np.log(variance) + error**2 / variance)
+    return found
+
+
+class _Walk:
+    """The filter along a log, for several settings at once: levels [2, settings, nodes]."""
+
+    def __init__(self, tried: list[RunDynamics], runs: Runs, num_nodes: int, age_s: float = 0.0) -> None:
+        self._numbers = RunDynamics(
+            *(np.array([[getattr(one, name)] for one in tried]) for name in RunDynamics.__dataclass_fields__)  # type: ignore[arg-type]
+        )
+        known = np.flatnonzero(np.isfinite(runs.residual) & (runs.node >= 0))
+        order = known[np.argsort(runs.finish_s[known], kind="stable")]
+        self._finish_s = runs.finish_s[order]
+        self._node, self._residual = runs.node[order].tolist(), runs.residual[order].tolist()
+        self._next, self._asked, self._arrival_s = 0, 0, runs.arrival_s
+        self._now_s = float(runs.arrival_s[0]) if len(runs.arrival_s) else 0.0
+        still = np.zeros((len(tried), num_nodes))
+        slow, fast = still + wandered(self._numbers, age_s), still + self._numbers.node_variance
+        self._level = NodeLevel(np.zeros((2, *still.shape)), np.stack([slow, fast]))
+
+    def along(self, instant_s: float) -> NodeLevel:
+        """The levels at an instant, decisions at all arrivals before it."""
+        until = int(np.searchsorted(self._arrival_s, instant_s))
+        for arrival_s in self._arrival_s[self._asked : until].tolist():
+            if self._next < len(self._finish_s) and self._finish_s[self._next] <= arrival_s:
+                self.until(arrival_s)
+        self._asked = max(until, self._asked)
+        return self.until(instant_s)
+
+    def until(self, instant_s: float) -> NodeLevel:
+        """The levels at an instant of a decision, not before the last one asked for."""
+        ended = int(np.searchsorted(self._finish_s, instant_s, side="right"))
+        level = later(self._numbers, self._level, max(instant_s - self._now_s, 0.0))
+        if ended > self._next:
+            innovations, count = np.zeros(level.mean.shape[1:]), np.zeros((1, level.mean.shape[2]))
+            for row in range(self._next, ended):
+                node = self._node[row]
+                mean, variance = (leaf[:, :, node].sum(axis=0)[:, None] for leaf in level)
+                innovations[:, node] += cut(self._numbers, self._residual[row], mean, variance)[:, 0]
+                count[0, node] += 1.0
+            level = heard(self._numbers, level, innovations, count)
+        self._level, self._now_s, self._next = level, max(instant_s, self._now_s), max(ended, self._next)
+        return level

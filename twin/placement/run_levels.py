@@ -1,0 +1,77 @@
+"""Levels of run times in the books of placement: as an episode begins, and as runs tell their pairs (`run_filter`)."""
+
+import jax.numpy as jnp
+
+from twin.contracts import Array
+from twin.placement.run_filter import NodeLevel, cut, fresh_level, wandered
+from twin.placement.slots import place, read, write
+from twin.placement.types import (
+    COMPLETED,
+    FAILED,
+    Cluster,
+    InFlight,
+    PlacementEvents,
+    PlacementOutcome,
+    PlacementState,
+    RunLevels,
+)
+
+
+def first_levels(cluster: Cluster, observed_events: PlacementEvents, age_s: Array | float) -> RunLevels:
+    """What is known of run times as an episode begins."""
+    streams = observed_events.clock_s.shape
+    told_s = jnp.broadcast_to(
+        jnp.asarray(age_s if observed_events.age_s is None else observed_events.age_s, jnp.float32), streams
+    )
+    shape, trailing = (len(cluster.services), cluster.num_nodes, *streams), (1,) * len(streams)
+    known = jnp.asarray(cluster.run_variance, jnp.float32).reshape((*cluster.run_variance.shape, *trailing))
+    fresh = fresh_level(cluster.dynamics, shape[1:], told_s[None], jnp)
+    node = fresh if observed_events.level is None else observed_events.level
+    return RunLevels(jnp.zeros(shape, jnp.float32), jnp.broadcast_to(known, shape), node, told_s)
+
+
+def pair_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array) -> Array:
+    """[*streams] how long the seat's request should run on `node`, but for the node's own level."""
+    service = state.request.service[seat]
+    ratio = jnp.asarray(cluster.run_ratio, jnp.float32)[service, node]
+    run_s = ratio * state.request.expected_run_s[seat]
+    if state.levels is None:
+        return run_s
+    pair = state.levels.pair
+    return run_s * jnp.exp(read(pair, place(pair.shape, service, node, jnp.ones(node.shape, bool)), 0.0))
+
+
+def pair_heard(
+    cluster: Cluster,
+    state: PlacementState,
+    table: InFlight,
+    position: Array,
+    node: Array,
+    left: PlacementOutcome,
+) -> RunLevels | None:
+    """The levels after what leaves a slot of `node` has told its service's there how long it ran, if it did.
+
+    level += gain * (log(run / expected) - log(ratio) - the node's level - level), cut as `run_filter` says.
+    """
+    levels, dynamics = state.levels, cluster.dynamics
+    if levels is None:
+        return None
+    run_s, expected_s = left.finish_s - left.start_s, read(table.expected_run_s, position, 0.0)
+    service = read(table.service, position, 0)
+    ran = (left.status == COMPLETED) | (left.status == FAILED)
+    told = ran & jnp.isfinite(run_s) & (run_s > 0.0) & (expected_s > 0.0)
+    pair = place(levels.pair.shape, service, node, told)
+    old, since = read(levels.pair, pair, 0.0), wandered(dynamics, state.clock_s + levels.age_s)
+    variance = read(levels.pair_variance, pair, 0.0) + since
+    of_node = NodeLevel(
+        *(jnp.take_along_axis(leaf.sum(axis=0), node[None], axis=0)[0] for leaf in levels.node)
+    )
+    ratio = jnp.log(jnp.asarray(cluster.run_ratio, jnp.float32))[service, node]
+    residual = jnp.log(jnp.where(told, run_s, 1.0) / jnp.where(told, expected_s, 1.0)) - ratio
+    around = variance + of_node.variance
+    gain = variance / (around + dynamics.scatter)
+    innovation = cut(dynamics, residual, old + of_node.mean, around, jnp)
+    return levels._replace(
+        pair=write(levels.pair, pair, old + gain * innovation),
+        pair_variance=write(levels.pair_variance, pair, (1.0 - gain) * variance - since),
+    )
