@@ -103,7 +103,7 @@ def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str
     network = reference_network(world)
     observing = {rule.name: of_policy(rule.policy(cluster)) for rule in BASELINES}
     knowing = {rule.name: rule.decide for rule in TRUTH_BASELINES}
-    length = config.num_steps or longest_day(conditions(world, 0))
+    length = config.num_steps or longest_day(world)
     streams = (config.num_seeds * config.days_per_seed,)
 
     def run(key: Array, kind: Array, params: PyTree, today: DayConditions, known: DayConditions) -> Array:

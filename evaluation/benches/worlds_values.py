@@ -80,7 +80,7 @@ def true_values(
     """The policies' values in the world itself, every day simulated `num_replications` times by each."""
     encoding, first = twin.encoding, min(archive.days("requests"))
     names, asked = names_in(world, encoding.cluster), day_requests(archive, world, days)
-    num_steps = longest_day(conditions(world, 0)) if asked is None else len(asked[0].arrival_s) - 1
+    num_steps = longest_day(world) if asked is None else len(asked[0].arrival_s) - 1
 
     def run(key: Array, params: Sequence[PyTree], today: DayConditions, weekday: Array) -> Values:
         response = truth_response(

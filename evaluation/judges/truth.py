@@ -29,7 +29,7 @@ from evaluation.judges.windows import (
     slim,
 )
 from evaluation.simulator.behaviour import behaviour
-from evaluation.simulator.conditions import DayConditions, conditions, longest_day
+from evaluation.simulator.conditions import DayConditions, longest_day
 from evaluation.simulator.logs import truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import day_of_truth, ground_truth, truth_response
@@ -74,7 +74,7 @@ def truth_program(
     world = world_of(truth)
     declared = world if workload is None else workload.declared(world)
     names = names_in(world, encoding.cluster)
-    num_steps = longest_day(conditions(world, 0)) if workload is None else workload.num_rows
+    num_steps = longest_day(world) if workload is None else workload.num_rows
     knowing = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
     knowing |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
 

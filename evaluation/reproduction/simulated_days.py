@@ -19,7 +19,7 @@ from evaluation.benches.reference import problem_config, reference_choice, refer
 from evaluation.judges.players import GREEDY, SAMPLED, PlayerInput, of_network, of_policy, of_reference, play
 from evaluation.judges.truth import age_of
 from evaluation.simulator.behaviour import Behaviour
-from evaluation.simulator.conditions import DayConditions, conditions, longest_day
+from evaluation.simulator.conditions import DayConditions, longest_day
 from evaluation.simulator.logs import FIRST_DAY
 from evaluation.simulator.names import names_in
 from evaluation.simulator.revealing import reveal_in, revealing
@@ -124,7 +124,7 @@ def reference_program(
 
 
 def _num_steps(world: World, most_requests: int | None) -> int:
-    longest = longest_day(conditions(world, 0))
+    longest = longest_day(world)
     return longest if most_requests is None else min(longest, most_requests)
 
 

@@ -174,10 +174,10 @@ def requests_on(world: World, day: float) -> float:
     return world.requests_per_day * (world.weekend_factor if weekend else 1.0)
 
 
-def longest_day(today: DayConditions) -> int:
-    """Requests that a day stays below, but for one in a million (six standard deviations)."""
-    mean = float(today.rate_per_s * today.day_s)
-    variance = mean + mean**2 * float(today.rate_variance)
+def longest_day(world: World) -> int:
+    """Requests that every day stays below, at weekends too, but for one in a million (six standard deviations)."""
+    mean = max(requests_on(world, day) for day in range(DAYS_A_WEEK))
+    variance = mean + mean**2 * float(conditions(world, 0).rate_variance)
     return int(mean + 6.0 * variance**0.5) + 1
 
 

@@ -5,7 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.simulator.conditions import conditions, peak_load, service_mix, world_draw
+from evaluation.simulator.conditions import (
+    conditions,
+    longest_day,
+    peak_load,
+    requests_on,
+    service_mix,
+    world_draw,
+)
 from evaluation.simulator.laws import exponential
 from evaluation.simulator.options import LinkFault, Outage, Reactions
 from evaluation.simulator.presets import preset
@@ -30,6 +37,14 @@ def test_weekends_change_the_rate_on_two_days_of_seven_and_nothing_else():
     np.testing.assert_allclose(rates, ([weekday] * 5 + [0.25 * weekday] * 2) * 2, rtol=1e-6)
     for one, two in zip(conditions(world, 0.0)[1:], conditions(world, 5.0)[1:], strict=True):
         assert one is two is None or np.array_equal(one, two) or one.size == 1
+
+
+def test_busier_weekends_are_simulated_to_their_end():
+    world = validate(replace(SMALL, weekend_factor=2.0, drift=Drift()))
+    saturday = requests_on(world, 5)
+    assert saturday == 2.0 * world.requests_per_day
+    assert longest_day(world) > saturday + 5.0 * saturday**0.5
+    assert longest_day(replace(world, weekend_factor=0.5)) == longest_day(replace(world, weekend_factor=1.0))
 
 
 def test_a_hot_service_jumps_to_its_share_and_the_others_keep_their_proportions():

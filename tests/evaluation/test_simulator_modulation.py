@@ -169,7 +169,7 @@ def test_bursts_keep_the_mean_number_and_add_the_variance_they_state():
     assert variance > 3.0 * 500.0
     assert abs(counts.mean() - 500.0) < 3.5 * np.sqrt(variance / REPLICATIONS)
     assert counts.var(ddof=1) == pytest.approx(variance, rel=0.3)  # 4 standard errors
-    assert counts.max() < longest_day(conditions(world, 0)) == int(500 + 6 * variance**0.5) + 1
+    assert counts.max() < longest_day(world) == int(500 + 6 * variance**0.5) + 1
     assert draw_rate(jax.random.key(0), queue(1, 0.3, constant()), ()) is None
 
 

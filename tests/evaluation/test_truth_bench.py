@@ -10,7 +10,7 @@ from evaluation import cli
 from evaluation.benches.truth_bench import STALE, PolicyScore, TruthBenchConfig, bench_truth
 from evaluation.benches.truth_proof import Wanted, as_json, as_table, checks, paired
 from evaluation.comparison.bootstrap import Estimate
-from evaluation.simulator.conditions import conditions, longest_day
+from evaluation.simulator.conditions import longest_day
 from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.parts import at_peak_load
 from evaluation.simulator.presets import preset
@@ -34,7 +34,7 @@ def test_a_policy_scores_in_the_bench_what_it_scores_in_the_history(name):
     expected, other_error = interval(np.array(shares))
     assert abs(mean - expected) < 3.5 * np.hypot(error, other_error)
     assert error < 0.03
-    assert longest_day(conditions(QUIET, 0)) == 500 + int(6 * 500**0.5) + 1
+    assert longest_day(QUIET) == 500 + int(6 * 500**0.5) + 1
 
 
 def test_all_policies_live_the_same_requests():
