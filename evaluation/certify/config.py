@@ -30,7 +30,7 @@ class Thresholds:
         acceptance_bias_by_node: The same on single nodes (root mean square).
         wait_bias: Largest log of the mean wait over its mean forecast.
         run_bias_by_node: Largest bias of log run times on single nodes (root mean square).
-        persistence: Largest correlation of run time residuals with those of the node's last runs.
+        persistence: Largest correlation of run time residuals with those of the last runs on the node, or on any.
         co_running: Largest correlation of run time residuals with requests that come during the run. Sharing shows only
             while a node has more requests than cores, so that little of it is much.
         horizon: State distance in deviations, over the floor.

@@ -1,7 +1,8 @@
-"""Does the system under test know on what run times depend? Two dependences that no table of means can mimic.
+"""Does the system under test know on what run times depend? Dependences that no table of means can mimic.
 
 *Persistence*: if a node is slow for a while and the forecasts do not know, the runs that ended there lately tell how
-the next one will miss its forecast. *Co-runners*: where requests share a node, those that come after a run began make
+the next one will miss its forecast. If it is the requests that are larger for a while, the runs that ended lately on
+any node do. *Co-runners*: where requests share a node, those that come after a run began make
 it longer. The window after its start in which they are counted is half of the forecast run time, and runs that ended
 within it are left out; of what is left, under forecasts of the right class, nothing that comes in the window can tell.
 """
@@ -23,13 +24,19 @@ MOST_BESIDE = 10
 
 
 def model_class_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
-    """Both lines; deciding."""
+    """A line a dependence; deciding."""
     score = _scores(ranks(told.run_s, told.draws_run_s, seed=config.seed), told.run_s)
     score = centred(score, told.node * (told.day.max() + 1) + told.day)
     late, arrivals = after_start(told)
     lines, limits = [], config.thresholds
     for name, limit, one, two in (
         ("persistence of run time residuals on a node", limits.persistence, score, lately(score, told)),
+        (
+            "persistence of run time residuals over all nodes",
+            limits.persistence,
+            score,
+            lately(score, told._replace(node=np.zeros_like(told.node)), 2 * LAST_RUNS),
+        ),
         ("run time residuals against requests that come during the run", limits.co_running, late, arrivals),
     ):
         known = np.isfinite(one) & np.isfinite(two)
@@ -46,7 +53,7 @@ def model_class_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
     return lines
 
 
-def lately(score: np.ndarray, told: Forecast) -> np.ndarray:
+def lately(score: np.ndarray, told: Forecast, num_runs: int = LAST_RUNS) -> np.ndarray:
     """[rows] mean score of the node's last runs of that day that ended before a request arrived; NaN without any."""
     found = np.full(len(score), np.nan)
     for day in np.unique(told.day):
@@ -56,7 +63,7 @@ def lately(score: np.ndarray, told: Forecast) -> np.ndarray:
             ended = ended[np.argsort(told.finish_s[ended], kind="stable")]
             sums = np.concatenate([[0.0], np.cumsum(score[ended])])
             before = np.searchsorted(told.finish_s[ended], told.arrival_s[here], side="right")
-            first = np.maximum(before - LAST_RUNS, 0)
+            first = np.maximum(before - num_runs, 0)
             with np.errstate(invalid="ignore", divide="ignore"):
                 found[here] = (sums[before] - sums[first]) / (before - first)
     return found

@@ -20,6 +20,7 @@ RUNS = "bias of log run time over nodes, squared"
 WAITS = "log of mean wait over mean forecast"
 ACCEPTANCE = "bias of acceptance"
 PERSISTENCE = "persistence of run time residuals on a node"
+OVER_ALL = "persistence of run time residuals over all nodes"
 BESIDE = "run time residuals against requests that come during the run"
 
 
@@ -62,6 +63,12 @@ def slow_for_an_hour(told: Forecast) -> Forecast:
     return told._replace(run_s=told.run_s * np.where(slow, 1.25, 0.8))
 
 
+def large_for_a_while(told: Forecast) -> Forecast:
+    """For ten minutes of every half hour all that arrives is a third larger, wherever it runs."""
+    large = (told.arrival_s // 600).astype(int) % 3 == 0
+    return told._replace(run_s=told.run_s * np.where(large, 1.4, 0.85))
+
+
 def shared(told: Forecast) -> Forecast:
     """Every request that comes to a node while another runs there makes that one longer."""
     start_s, run_s = told.arrival_s + told.wait_s, told.run_s.copy()
@@ -101,6 +108,7 @@ def test_right_forecasts_pass_every_line(seed):
         (halved, WAITS, RUNS),
         (refused_oftener, ACCEPTANCE, RUNS),
         (slow_for_an_hour, PERSISTENCE, RUNS),
+        (large_for_a_while, OVER_ALL, RUNS),
         (shared, BESIDE, ACCEPTANCE),
     ],
 )
