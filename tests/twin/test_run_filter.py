@@ -19,9 +19,9 @@ from twin.placement.run_filter import (
     DRIFT_PER_DAY,
     FAST,
     SLOW,
+    LoggedRuns,
     NodeLevel,
     RunDynamics,
-    Runs,
     fit_dynamics,
     foretold,
     fresh_level,
@@ -36,11 +36,11 @@ from twin.rollout import follow
 NUM_RUNS, NUM_NODES = 4_000, 3
 
 
-def runs_of(random, residual_at) -> Runs:
+def runs_of(random, residual_at) -> LoggedRuns:
     """Requests every twenty seconds that run for a minute; `residual_at` (node, arrival) gives their residuals."""
     arrival_s = np.cumsum(random.exponential(20.0, NUM_RUNS))
     node = random.integers(0, NUM_NODES, NUM_RUNS)
-    return Runs(arrival_s, arrival_s + 60.0, node, residual_at(node, arrival_s))
+    return LoggedRuns(arrival_s, arrival_s + 60.0, node, residual_at(node, arrival_s))
 
 
 def slow_now(random, periods_s=(3_000.0, 1_000.0)):
@@ -51,7 +51,7 @@ def slow_now(random, periods_s=(3_000.0, 1_000.0)):
     )
 
 
-def advantage(dynamics: RunDynamics, runs: Runs) -> float:
+def advantage(dynamics: RunDynamics, runs: LoggedRuns) -> float:
     """Share of the squared residuals that the filter's forecasts explain; below 0: they do harm."""
     level = levels_along(dynamics, runs, NUM_NODES, runs.arrival_s).mean.sum(axis=0)
     expected = level[runs.node, np.arange(len(runs.node))]
@@ -98,15 +98,17 @@ def test_what_moves_faster_than_supposed_is_followed_faster():
 
 
 def test_few_runs_tell_nothing():
-    runs = Runs(np.arange(20.0), np.arange(20.0) + 1.0, np.zeros(20, int), np.zeros(20))
+    runs = LoggedRuns(np.arange(20.0), np.arange(20.0) + 1.0, np.zeros(20, int), np.zeros(20))
     assert not fit_dynamics(runs, 1).moves
-    unknown = Runs(*(np.concatenate([leaf, leaf]) for leaf in runs))._replace(residual=np.full(40, np.nan))
+    unknown = LoggedRuns(*(np.concatenate([leaf, leaf]) for leaf in runs))._replace(
+        residual=np.full(40, np.nan)
+    )
     assert not fit_dynamics(unknown, 1).moves
 
 
 def test_one_run_that_is_a_thousand_times_as_long_counts_as_two_deviations():
     dynamics = RunDynamics(scatter=0.09, node_variance=0.09, node_memory_s=1e9, drift_per_day=1e-9)
-    runs = Runs(np.array([0.0]), np.array([10.0]), np.array([0]), np.array([7.0]))
+    runs = LoggedRuns(np.array([0.0]), np.array([10.0]), np.array([0]), np.array([7.0]))
     level = levels_along(dynamics, runs, 1, np.array([20.0]))
     np.testing.assert_allclose(level.mean[:, 0, 0], [0.0, 0.5 * 2.0 * 0.18**0.5], rtol=1e-4, atol=1e-9)
 
@@ -173,7 +175,7 @@ def test_windows_begin_with_what_the_books_would_know():
     with np.errstate(divide="ignore", invalid="ignore"):
         usual = np.log((rows.finish_s - rows.start_s) / table_s)
     known = np.isin(rows.status, (COMPLETED, FAILED)) & np.isfinite(usual)
-    runs = Runs(rows.arrival_s, rows.finish_s, rows.node, np.where(known, usual, np.nan))
+    runs = LoggedRuns(rows.arrival_s, rows.finish_s, rows.node, np.where(known, usual, np.nan))
     along = levels_along(cluster.dynamics, runs, cluster.num_nodes, times)
     np.testing.assert_allclose(np.moveaxis(along.mean, -1, 0), played.mean[:, ..., 0], atol=2e-3)
     np.testing.assert_allclose(np.moveaxis(along.variance, -1, 0), played.variance[:, ..., 0], rtol=2e-2)

@@ -104,7 +104,7 @@ def heard(dynamics: RunDynamics, level: NodeLevel, innovations: Any, count: Any,
     return NodeLevel(level.mean + gain * (innovations / each)[None], level.variance * (1.0 - gain))
 
 
-class Runs(NamedTuple):
+class LoggedRuns(NamedTuple):
     """Runs of a log in order of arrival, on one clock in seconds; NaN residuals where a run is not known."""
 
     arrival_s: np.ndarray
@@ -121,7 +121,7 @@ def runs_of(
     service: np.ndarray,
     node: np.ndarray,
     ratio: np.ndarray,
-) -> Runs:
+) -> LoggedRuns:
     """Runs of a log against the ratios [services, nodes] of its tables; leaves [rows].
 
     `node` is -1, and `run_s` not finite, where the log does not say.
@@ -129,11 +129,11 @@ def runs_of(
     known = (node >= 0) & np.isfinite(run_s) & (np.nan_to_num(run_s) > 0.0) & (expected_s > 0.0)
     residual = np.full(len(node), np.nan)
     residual[known] = np.log(run_s[known] / expected_s[known] / ratio[service[known], node[known]])
-    return Runs(arrival_s, finish_s, node, residual)
+    return LoggedRuns(arrival_s, finish_s, node, residual)
 
 
 def levels_along(
-    dynamics: RunDynamics, runs: Runs, num_nodes: int, at_s: np.ndarray, age_s: float = 0.0
+    dynamics: RunDynamics, runs: LoggedRuns, num_nodes: int, at_s: np.ndarray, age_s: float = 0.0
 ) -> NodeLevel:
     """The levels at some instants, by what had ended before.
 
@@ -150,7 +150,7 @@ def levels_along(
     if not dynamics.moves:
         nothing = np.zeros((2, num_nodes, len(at_s)), np.float32)
         return NodeLevel(nothing, nothing)
-    walk = _Walk([dynamics], runs, num_nodes, age_s)
+    walk = _FilterWalk([dynamics], runs, num_nodes, age_s)
     found = [walk.along(instant_s) for instant_s in at_s.tolist()]
     mean, variance = (
         np.stack([getattr(one, name)[:, 0] for one in found], axis=-1) for name in NodeLevel._fields
@@ -158,7 +158,7 @@ def levels_along(
     return NodeLevel(mean.astype(np.float32), variance.astype(np.float32))
 
 
-def fit_dynamics(runs: Runs, num_nodes: int) -> RunDynamics:
+def fit_dynamics(runs: LoggedRuns, num_nodes: int) -> RunDynamics:
     """How run times move, by a log.
 
     Args:
@@ -172,7 +172,7 @@ def fit_dynamics(runs: Runs, num_nodes: int) -> RunDynamics:
     if known.sum() < 2 * NUM_BLOCKS:
         return RunDynamics()
     last = np.flatnonzero(known)[-MAX_RUNS:]
-    runs = Runs(*(leaf[last] for leaf in runs))
+    runs = LoggedRuns(*(leaf[last] for leaf in runs))
     spread = max(
         1.4826 * float(np.median(np.abs(runs.residual - np.median(runs.residual)))), LEAST_SCATTER**0.5
     )
@@ -190,7 +190,7 @@ def fit_dynamics(runs: Runs, num_nodes: int) -> RunDynamics:
     return _best(faster, runs, num_nodes)
 
 
-def _best(tried: list[RunDynamics], runs: Runs, num_nodes: int) -> RunDynamics:
+def _best(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> RunDynamics:
     """The setting of the best forecasts, if it is better than the first one beyond chance; else the first."""
     score = foretold(tried, runs, num_nodes)
     gain = score - score[:1]
@@ -200,9 +200,9 @@ def _best(tried: list[RunDynamics], runs: Runs, num_nodes: int) -> RunDynamics:
     return tried[best] if blocks.mean() > BEYOND_CHANCE * error else tried[0]
 
 
-def foretold(tried: list[RunDynamics], runs: Runs, num_nodes: int) -> np.ndarray:
+def foretold(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> np.ndarray:
     """[settings, runs] log likelihood of the cut residuals, each predicted at its arrival by what had ended before."""
-    walk = _Walk(tried, runs, num_nodes)
+    walk = _FilterWalk(tried, runs, num_nodes)
     scatter, offset = (np.array([getattr(one, name) for one in tried]) for name in ("scatter", "offset"))
     most = CLIP * np.sqrt(scatter + np.array([one.node_variance for one in tried]))[0]
     found = np.empty((len(tried), len(runs.node)))
@@ -215,10 +215,12 @@ def foretold(tried: list[RunDynamics], runs: Runs, num_nodes: int) -> np.ndarray
     return found
 
 
-class _Walk:
+class _FilterWalk:
     """The filter along a log, for several settings at once: levels [2, settings, nodes]."""
 
-    def __init__(self, tried: list[RunDynamics], runs: Runs, num_nodes: int, age_s: float = 0.0) -> None:
+    def __init__(
+        self, tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int, age_s: float = 0.0
+    ) -> None:
         self._numbers = RunDynamics(
             *(np.array([[getattr(one, name)] for one in tried]) for name in RunDynamics.__dataclass_fields__)  # type: ignore[arg-type]
         )
