@@ -104,7 +104,7 @@ def test_parts_that_a_kit_lacks_are_named(
     monkeypatch.setattr(kits, "KITS", ours)
     add_problem(BATCHES_KIT)
     add_problem(BATCHES_KIT)  # once more is no other problem
-    assert kits.KITS == (*ours, BATCHES_KIT)
+    assert (*ours, BATCHES_KIT) == kits.KITS
     assert main(f"generate {made}/twin --out {made}/days".split()) == 2
     assert "'batches' does not take part in schedtwin generate" in capsys.readouterr().err
 

@@ -113,12 +113,13 @@ def logged_orchestration(edge: EdgeCloud, replicas: ReplicaRows, day: int, num_f
 def _features(edge: EdgeCloud, site: Array, load: Array) -> Array:
     """[features, ..., nodes] of decisions at sites [...], by requests for each core [..., nodes]."""
     of_node = np.asarray(edge.cluster.site_of_node)
-    together = of_node[:, None] == of_node[None]
+    together = (of_node[:, None] == of_node[None]).astype(np.float32)
     mean = jnp.tensordot(load, together / together.sum(axis=1, keepdims=True), axes=((-1,), (1,)))
-    own = (site[..., None] == of_node).astype(jnp.float32)
-    cloud = np.asarray(edge.cluster.is_cloud, np.float32)
+    beside = (1,) * site.ndim + (-1,)
+    own = (site[..., None] == of_node.reshape(beside)).astype(jnp.float32)
+    cloud = np.asarray(edge.cluster.is_cloud, np.float32).reshape(beside)
     same = jnp.zeros_like(own + mean)
-    return jnp.stack([own * load + same, (1.0 - own) * mean, own + same, cloud + same])
+    return jnp.stack([own * load, (1.0 - own) * mean, own + same, cloud + same])
 
 
 def _loads(edge: EdgeCloud, rows: SlotRows, sent: np.ndarray) -> np.ndarray:

@@ -7,7 +7,10 @@ who arrives when, how long ways and runs take, whether an offer is accepted, whi
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
+
 from twin.contracts import Array, PyTree, Streams
+from twin.environment import beside
 from twin.placement.types import Requests
 
 
@@ -42,3 +45,12 @@ class Chance(NamedTuple):
     fails: bool  # whether a node can ever be down
     identity: Callable[[Array], dict[str, Any]]
     # agent as `arrival` names it [seats, *streams] -> `agent` and `accepts_*` of `Requests`
+
+    def time_of_day_s(self, clock_s: Array) -> Array:
+        """The time of day at a time of the clock [..., *streams]."""
+        return since_midnight(self.begin_s, clock_s)
+
+
+def since_midnight(begin_s: float | Array, clock_s: Array) -> Array:
+    """Times of day [..., *streams] on clocks that are zero at `begin_s`, one or [*streams]."""
+    return beside(jnp.asarray(begin_s, jnp.float32), clock_s) + clock_s

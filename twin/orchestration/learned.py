@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, PyTree, Streams
-from twin.orchestration.chance import Chance, SlotAnswer
+from twin.orchestration.chance import Chance, SlotAnswer, since_midnight
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.forecast import DayForecast
 from twin.orchestration.queues import DAY_S
@@ -83,7 +83,7 @@ def learned_chance(
         return table[row, seat]
 
     def gap_s(arrival_s: Array, uniform: Array) -> Array:
-        exponential, time_s = -jnp.log1p(-uniform), begin_s + arrival_s
+        exponential, time_s = -jnp.log1p(-uniform), since_midnight(begin_s, arrival_s)
         half_s = 0.5 * exponential / at(rates, time_s)
         return exponential / at(rates, time_s + jnp.minimum(half_s, tables.bin_s))
 
@@ -94,19 +94,19 @@ def learned_chance(
     def arrival(drawn: PyTree, one: int, arrival_s: Array) -> tuple[Requests, Array]:
         first = NUM_DECISION_UNIFORMS + one * UNIFORMS_PER_ARRIVAL
         which, logged, gap = drawn[0][first : first + UNIFORMS_PER_ARRIVAL]
-        service = jnp.sum(which[..., None] >= at(cumulative, begin_s + arrival_s), axis=-1, dtype=jnp.int32)
+        time_s = since_midnight(begin_s, arrival_s)
+        service = jnp.sum(which[..., None] >= at(cumulative, time_s), axis=-1, dtype=jnp.int32)
         service = jnp.minimum(service, edge.num_services - 1)
         rows = jnp.asarray(tables.num_rows)[service]
         row = jnp.asarray(tables.first_row)[service] + jnp.minimum(
             (logged * rows).astype(jnp.int32), rows - 1
         )
-        return _request(edge, tables, service, row, begin_s + arrival_s, weekday), gap_s(arrival_s, gap)
+        return _request(edge, tables, service, row, time_s, weekday), gap_s(arrival_s, gap)
 
     def answer(drawn: PyTree, request: Requests, node: Array) -> SlotAnswer:
         kind = jnp.asarray(tables.way_kind)[request.site, node]
-        size = jnp.sum(
-            request.input_mib[..., None] > jnp.asarray(tables.input_edges), axis=-1, dtype=jnp.int32
-        )
+        edges = jnp.asarray(tables.input_edges).reshape((1,) * node.ndim + (-1,))
+        size = jnp.sum(request.input_mib[..., None] > edges, axis=-1, dtype=jnp.int32)
         table = jnp.asarray(tables.way_slots, jnp.float32)[kind, size]
         slots = 1.0 + jnp.sum(drawn[0][WAY][..., None] >= table, axis=-1)
         scatter = jnp.asarray(tables.scatter, jnp.float32)

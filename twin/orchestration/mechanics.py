@@ -107,7 +107,7 @@ def slot_response(
         counts = counted(case, state.view.counts, events, held, from_s, until_s)
         view = _view(case, private, deployment, counts, until_s)
         observed_events = _news(case, chance, private, view, until_s, available, sent.accepted)
-        done = chance.begin_s + until_s >= chance.day_s
+        done = chance.time_of_day_s(until_s) >= chance.day_s
         return private, Outcome(until_s - from_s, jnp.zeros_like(done), done, observed_events)
 
     def resolve_pending(private: Private, state: SlotState) -> SlotState:

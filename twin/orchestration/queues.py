@@ -92,7 +92,7 @@ def next_arrival(
         one: Which of the slot's arrivals it would be.
         until_s: [*streams].
     """
-    comes = (next_s <= until_s[None]) & (chance.begin_s + next_s < chance.day_s)
+    comes = (next_s <= until_s[None]) & (chance.time_of_day_s(next_s) < chance.day_s)
     request, gap_s = chance.arrival(numbers, one, next_s)
     return comes, request, jnp.where(comes, next_s + gap_s, next_s)
 
@@ -149,7 +149,7 @@ def in_hand(case: EdgeCloud, chance: Chance, queues: Queues, place: Array) -> Re
     arrival_s = pick(queues.arrival_s, place)
     zero, index = jnp.zeros_like(arrival_s), jnp.zeros_like(place)
     seat = jnp.asarray(case.seat_site).reshape((-1,) + (1,) * (place.ndim - 1))
-    day_fraction = (chance.begin_s + arrival_s) / DAY_S
+    day_fraction = chance.time_of_day_s(arrival_s) / DAY_S
     return Requests(
         site=jnp.broadcast_to(seat, place.shape),
         scenario=pick(queues.scenario, place),

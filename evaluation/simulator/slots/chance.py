@@ -13,7 +13,7 @@ from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.slots.instance import Instance
 from twin.contracts import Array, Streams
-from twin.orchestration.chance import Chance, SlotAnswer
+from twin.orchestration.chance import Chance, SlotAnswer, since_midnight
 from twin.placement.features import one_hot
 from twin.placement.types import Requests
 
@@ -48,12 +48,14 @@ def true_chance(case: Instance, begin_s: float | Array = 0.0) -> Chance:
 
     def first_s(key: Array, streams: Streams) -> Array:
         uniform = uniforms(key, 1, (case.public.num_seats, *streams))[0]
-        return gap_s(_site_days(case, len(streams)), jnp.full_like(uniform, begin_s), uniform)
+        return gap_s(
+            _site_days(case, len(streams)), since_midnight(begin_s, jnp.zeros_like(uniform)), uniform
+        )
 
     def arrival(numbers: Array, one: int, arrival_s: Array) -> tuple[Requests, Array]:
         first = NUM_DECISION_UNIFORMS + one * UNIFORMS_PER_ARRIVAL
         drawn = numbers[first : first + UNIFORMS_PER_ARRIVAL]
-        time_of_day_s = begin_s + arrival_s
+        time_of_day_s = since_midnight(begin_s, arrival_s)
         days = _site_days(case, arrival_s.ndim - 1)
         return _ask(case, drawn[:4], time_of_day_s), gap_s(days, time_of_day_s, drawn[4])
 
