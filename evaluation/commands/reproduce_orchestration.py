@@ -3,7 +3,7 @@
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
 
-from evaluation.commands.bench_arguments import add_output_arguments, numbers
+from evaluation.commands.bench_arguments import add_output_arguments, numbers, words
 
 TABLES = {
     "kais": "dispatch and orchestration as KaiS compares them (Han et al. 2021)",
@@ -25,6 +25,10 @@ def add_tables(tables: _SubParsersAction) -> None:
         parser.add_argument(
             "--seeds", metavar="N", type=int, help="repetitions of every judged day (default: 5)"
         )
+        parser.add_argument(
+            "--learned", metavar="LIST", type=words,
+            help="what is trained in the twin: residual, gpg, gpo, or none (default: all of them)",
+        )  # fmt: skip
         parser.add_argument("--quick", action="store_true", help="two days, 3 seeds, 10 frames")
         parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path(name),
                             help=f"work folder (default: ./{name})")  # fmt: skip
@@ -51,7 +55,7 @@ def run(arguments: Namespace) -> int:
     world = chosen_world(arguments.table, arguments.world)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
-        found = reproduce(world, config, arguments.out, learned_pairs(budget), progress)
+        found = reproduce(world, config, arguments.out, learned_pairs(budget, arguments.learned), progress)
     (arguments.out / f"{arguments.table}.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0
