@@ -27,7 +27,7 @@ def add_tables(tables: _SubParsersAction) -> None:
         )
         parser.add_argument(
             "--learned", metavar="LIST", type=words,
-            help="what is trained in the twin: residual, gpg, gpo, or none (default: all of them)",
+            help="what is trained in the twin: residual, mappo, cmmac, gpg, gpo, or none (default: all)",
         )  # fmt: skip
         parser.add_argument("--quick", action="store_true", help="two days, 3 seeds, 10 frames")
         parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path(name),
@@ -42,7 +42,7 @@ def run(arguments: Namespace) -> int:
 
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.reproduction.orchestration import OrchestrationConfig, quick, reproduce
-    from evaluation.reproduction.orchestration_learners import TrainingBudget, learned_pairs
+    from evaluation.reproduction.orchestration_learners import TrainingBudget, chosen_pairs
     from evaluation.reproduction.showing_orchestration import as_table
     from evaluation.simulator.world_files import chosen_world
 
@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
     world = chosen_world(arguments.table, arguments.world)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
-        found = reproduce(world, config, arguments.out, learned_pairs(budget, arguments.learned), progress)
+        found = reproduce(world, config, arguments.out, chosen_pairs(budget, arguments.learned), progress)
     (arguments.out / f"{arguments.table}.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0

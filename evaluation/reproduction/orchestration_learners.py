@@ -5,7 +5,7 @@ over the expected on-time rule. Streams begin at times spread over the day; orch
 that meet the same requests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from evaluation.benches.orchestration_bench import Entrants, Pair
 from evaluation.benches.orchestration_references import PLANNED
 from evaluation.problems.orchestration.rivals import dispatch_rule, latencies
 from evaluation.reproduction.orchestration import LearnedPair
+from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms.cmmac import CMMACConfig, cmmac
@@ -53,6 +54,7 @@ from twin.orchestration.slots import SlotState, slot_problem
 SMALL = StepwiseConfig(GraphConfig(16, (32,)), hidden=(64, 32))
 RESIDUAL = "residual"
 """A network that corrects the expected on-time rule."""
+NOTHING = "none"
 COPIES = 8
 """Streams of a block that meets the same requests."""
 
@@ -132,6 +134,26 @@ def learned_pairs(budget: TrainingBudget) -> tuple[LearnedPair, ...]:
             for name, make in orchestrators.items()
         ),
     )
+
+
+def chosen_pairs(budget: TrainingBudget, names: Sequence[str] | None = None) -> tuple[LearnedPair, ...]:
+    """The pairs whose trained side is named; all of them if None, "none" for nothing.
+
+    Raises:
+        ConfigError: there is no such learner.
+    """
+    everybody = {
+        one.pair.orchestration if one.pair.dispatch == EXPECTED_ON_TIME else one.pair.dispatch: one
+        for one in learned_pairs(budget)
+    }
+    names = tuple(everybody) if names is None else tuple(name for name in names if name != NOTHING)
+    for name in names:
+        if name not in everybody:
+            raise ConfigError(
+                f"there is no learner {name!r}", where="reproduce --learned",
+                allowed=", ".join((*everybody, NOTHING)), advice="choose some of these",
+            )  # fmt: skip
+    return tuple(everybody[name] for name in names)
 
 
 def learn_dispatch(
