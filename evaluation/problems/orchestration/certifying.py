@@ -14,9 +14,9 @@ from evaluation.comparison.bootstrap import Statistic
 from logs_schema import Archive
 from twin.contracts import Array, EnvironmentState
 from twin.environment import environment
-from twin.orchestration.behaviour import cloned_dispatch, fit_clone, logged_orchestration
+from twin.orchestration.behaviour import DispatchClone, cloned_dispatch, fit_clone, logged_orchestration
 from twin.orchestration.counts import Counts
-from twin.orchestration.encode import SlotRows, read_replicas, read_rows
+from twin.orchestration.encode import ReplicaRows, SlotRows, read_replicas, read_rows
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.learned import learned_chance
 from twin.orchestration.mechanics import slot_response
@@ -124,7 +124,9 @@ def _closed_loop(
     fitted: FittedCluster, archive: Archive, days: Sequence[dt.date], rows: SlotRows, config: CertifyConfig
 ) -> list[Line]:
     """The twin under the cloned dispatcher and the logged changes, beside the log of the same days."""
-    found = [closed_loop(fitted, archive, days, index, config.seed) for index in range(len(days))]
+    replicas = read_replicas(archive, days, fitted.edge.cluster)
+    clone = fit_clone(fitted.edge, rows, replicas, config.seed)
+    found = [closed_loop(fitted, clone, replicas, index, config.seed) for index in range(len(days))]
     by_day = np.stack([np.bincount(rows.day, value, len(days)) for value in
                        (np.ones(len(rows.day)), rows.on_time, rows.node < 0)])  # fmt: skip
     lines = []
@@ -140,15 +142,22 @@ def _closed_loop(
 
 
 def closed_loop(
-    fitted: FittedCluster, archive: Archive, days: Sequence[dt.date], index: int, seed: int, num_runs: int = 4
+    fitted: FittedCluster, clone: DispatchClone, replicas: ReplicaRows, day: int, seed: int, num_runs: int = 4
 ) -> tuple[float, float]:
-    """On time and never sent, as shares of what arrived, in runs of the twin through one of some days."""
-    edge, cluster = fitted.edge, fitted.edge.cluster
-    rows, replicas = read_rows(archive, days, cluster), read_replicas(archive, days, cluster)
-    clone = fit_clone(edge, rows, replicas, seed)
+    """Shares of what arrived that were on time, and never sent, in runs of the twin.
+
+    Args:
+        fitted: The twin.
+        clone: Who dispatches.
+        replicas: Deployments of some days.
+        day: Which of them; its changes are made again.
+        seed: Of everything drawn.
+        num_runs: Times that the day is run.
+    """
+    edge = fitted.edge
     num_slots = int(np.ceil(float(fitted.tables.day_s) / edge.config.slot_s))
     num_frames = -(-num_slots // edge.config.slots_per_frame)
-    rule = logged_orchestration(edge, replicas, index, num_frames)
+    rule = logged_orchestration(edge, replicas, day, num_frames)
     dispatch = cloned_dispatch(edge, clone)
     problem = slot_problem(edge)
     system = environment(problem, slot_response(edge, learned_chance(edge, fitted.tables), rule))
