@@ -3,16 +3,18 @@
 It is not deployable: it sees all that policies see and what is hidden besides (`evaluation.benches.reference_view`).
 Before it learns it decides by the rule `expected_on_time` of hidden quantities,
 
-    logits = sharpness * (chance of being accepted and in time - price * time of a core taken + correction),
+    logits = sharpness * (chance of being accepted and in time - price * time of a core taken - tilt * ln(size) * rank
+                          + correction),
 
-its price tuned in the truth of that day and the correction zero. Then it learns in the truth what decisions are worth
+its price and then its tilt, by which long requests are kept from short ones, tuned in the truth of that day and the
+correction zero. Then it learns in the truth what decisions are worth
 to those who come after, from two starts: a sharp one that stays near the rule, and one that tries far more
 (`SHARPNESS`). The better goes on; its budget is doubled until that gains less than `TOLERANCE`, and the best seen is
 kept, the rule itself among them. Episodes begin empty at random times of day. It decides greedily. A policy that beats
 it shows that it is no ceiling: tables refuse that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,7 +57,7 @@ from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.rollout import rollout
 
 KIND = "reference"
-FORM = 2
+FORM = 3
 """Version of what references see and how they learn; raised with any change to either, so that none is mixed up."""
 _FILE = "reference.npz"
 NETWORK = ScorerConfig(hidden=(16, 16), identity=False, pooled=True)
@@ -64,6 +66,8 @@ SHARPNESS = (120.0, 15.0)
 """Nats for the whole of a chance: of the start that stays near the rule, and of the one that explores."""
 PRICES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """What a core for the mean work may be worth in chances; tuned in the truth."""
+TILTS = (0.0, 0.01, -0.01, 0.03, -0.03, 0.1, -0.1, 0.3)
+"""What a request e times as long may lose on the fastest node, and gain on the slowest, in chances; likewise tuned."""
 TOLERANCE = 0.002
 """On-time share that a doubled budget must gain to be doubled again."""
 _START = "start"
@@ -131,6 +135,7 @@ class ReferenceTraining(NamedTuple):
 
     reference: TruthReference
     price: float
+    tilt: float
     looks: np.ndarray  # on-time share of the greedy policy on episodes kept for that, the rule's first
     num_updates: int
     last_gain: float  # what the last doubling gained
@@ -149,19 +154,18 @@ def reference_network(world: World) -> Actor:
 
 def _network(example: Example) -> Actor:
     learned = scorer(example, NETWORK)
-    cost, chance = (NODE_NUMBERS.index(name) for name in ("cost", "chance"))
+    cost, chance, separation = (NODE_NUMBERS.index(name) for name in ("cost", "chance", "separation"))
 
     def init(key: Array) -> PyTree:
         layers = learned.init(key)["params"]
         layers = {**layers, "score": jax.tree.map(jnp.zeros_like, layers["score"])}
-        start = {"price": jnp.float32(PRICES[0]), "sharpness": jnp.float32(SHARPNESS[0])}
-        return {"params": {_START: start, **layers}}
+        return _begun({"params": layers}, PRICES[0], TILTS[0], SHARPNESS[0])
 
     def logits(params: PyTree, observation: PyTree, legal: Array) -> Array:
         layers = dict(params["params"])
         start = jax.lax.stop_gradient(layers.pop(_START))
         nodes = observation.node
-        worth = nodes[chance] - start["price"] * nodes[cost]
+        worth = nodes[chance] - start["price"] * nodes[cost] - start["tilt"] * nodes[separation]
         worth = worth + learned.logits({"params": layers}, observation, jnp.ones_like(legal))
         return mask_logits(start["sharpness"] * worth, legal)
 
@@ -228,7 +232,6 @@ def train_reference(
     network, own = _network(example), _own(world, books, today, config)
     key_price, key_look, key_train = jax.random.split(jax.random.key(seed), 3)
     start = network.init(jax.random.fold_in(key_train, 1))
-    candidates = [_begun(start, price, SHARPNESS[0]) for price in PRICES]
 
     @jax.jit
     def play(own: Experience, params: PyTree, keys: Array) -> Array:
@@ -238,13 +241,17 @@ def train_reference(
 
         return jax.lax.map(lambda pair: one(*pair), (params, keys))
 
-    progress(0, "tuning the price")
-    tuned = successive_halving(key_price, lambda *asked: play(own, *asked), candidates)
+    def tuned(key: Array, numbers: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        candidates = [_begun(start, price, tilt, SHARPNESS[0]) for price, tilt in numbers]
+        return numbers[successive_halving(key, lambda *asked: play(own, *asked), candidates).best]
+
+    progress(0, "tuning the rule of hidden quantities")
+    price, _ = tuned(key_price, [(price, TILTS[0]) for price in PRICES])
+    price, tilt = tuned(jax.random.fold_in(key_price, 1), [(price, tilt) for tilt in TILTS])
     settings = PPOConfig(
         horizon_s=config.horizon * books.time_unit_s, gae_lambda=config.gae_lambda, kl_to_clone=0.0,
         entropy=config.entropy, learning_rate=config.learning_rate, critic_hidden=(64, 32),
     )  # fmt: skip
-    price = float(PRICES[tuned.best])
 
     def look(state: PyTree) -> float:
         params = jax.tree.map(lambda leaf: leaf[None], state.params.actor)
@@ -258,7 +265,7 @@ def train_reference(
         )  # fmt: skip
 
     with TemporaryDirectory() as folder:
-        starts = {sharpness: _begun(start, price, sharpness) for sharpness in SHARPNESS}
+        starts = {sharpness: _begun(start, price, tilt, sharpness) for sharpness in SHARPNESS}
         ways = [
             partial(train, folder, sharpness, ppo(example, settings, begun, network))
             for sharpness, begun in starts.items()
@@ -268,11 +275,13 @@ def train_reference(
     params = jax.tree.map(np.asarray, found.best.params.actor)
     num_updates = len(found.info.reward)
     reference = TruthReference(world.name, day, params)
-    return ReferenceTraining(reference, price, found.looks, num_updates, gain)
+    return ReferenceTraining(reference, price, tilt, found.looks, num_updates, gain)
 
 
-def _begun(start: PyTree, price: float, sharpness: float) -> PyTree:
-    numbers = {"price": jnp.float32(price), "sharpness": jnp.float32(sharpness)}
+def _begun(start: PyTree, price: float, tilt: float, sharpness: float) -> PyTree:
+    """The parameters with these numbers of the start."""
+    values = {"price": price, "tilt": tilt, "sharpness": sharpness}
+    numbers = {name: jnp.float32(value) for name, value in values.items()}
     return {"params": {**start["params"], _START: numbers}}
 
 
@@ -329,7 +338,7 @@ def write_reference(
     ) as folder:
         trained = train_reference(world, day, config, seed=seed, progress=progress)
         save_arrays(folder / _FILE, trained.reference.params)
-        facts["price"] = trained.price
+        facts |= {"price": trained.price, "tilt": trained.tilt}
         facts["num_updates"] = trained.num_updates
         facts["last_gain"] = round(trained.last_gain, 4)
         facts["on_time_in_looks"] = [round(float(value), 4) for value in trained.looks]

@@ -26,12 +26,14 @@ from twin.placement.types import EMPTY, Observation, PlacementState, Requests
 
 NODE_NUMBERS = (
     "log_run", "transfer", "wait", "log_response", "log_slack", "accepts", "busy", "free", "waiting", "log_speed",
-    "per_core", "run_units", "cross_site", "wan", "cost", "chance", "log_up", "pressure",
+    "per_core", "run_units", "cross_site", "wan", "cost", "chance", "log_up", "pressure", "rank", "separation",
 )  # fmt: skip
 """Of every node, in order. Durations are shares of the request's deadline, `run_units` of the world's mean work.
 `log_slack` is the logarithm of what is left of the deadline after wait and transfer, over the run; `cost` the time
 of a core that the request takes, in units of the mean work and dearer where others are held; `chance` that of an
-acceptance and a finish in time, given all that is known and if nobody else came; `log_up` how long the node is up."""
+acceptance and a finish in time, given all that is known and if nobody else came; `log_up` how long the node is up;
+`rank` the node's place by speed, from -1 to 1, so that equal nodes can be told apart; `separation` that, times the
+logarithm of the request's size: what keeps long requests from short ones."""
 _LEVELS, _SHARED_LEVELS = 31, 9
 """Quantiles of the scatter of runs that a chance is a mean over; where cores are shared each costs more."""
 REQUEST_NUMBERS = ("deadline", "work", "log_patience", "mean_busy", "day_sine", "day_cosine")
@@ -72,6 +74,8 @@ def reference_view(world: World, names: Names, known: DayConditions, state: Know
     ready_s = jnp.maximum(expected.transfer_s, expected.wait_s)
     flat = jnp.ones_like(expected.busy)
     cores = _of_nodes(_cores(names, known), flat)
+    rank = _of_nodes(_rank(names, known), flat)
+    size = jnp.mean(_log_ratio(expected.run_s, jnp.float32(unit_s)), axis=0)
     node = [
         _log_ratio(expected.run_s, deadline_s),
         jnp.log1p(expected.transfer_s / deadline_s),
@@ -91,6 +95,8 @@ def reference_view(world: World, names: Names, known: DayConditions, state: Know
         expected.chance,
         _log_ratio(jnp.minimum(expected.up_s, 1e6), deadline_s),
         expected.pressure,
+        rank,
+        rank * size[None],
     ]
     return Observation(jnp.stack(node)[:, :, None], _request_numbers(known, state.books, expected, unit_s))
 
@@ -189,6 +195,13 @@ def mean_work_s(world: World) -> float:
 
 def _cores(names: Names, known: DayConditions) -> Array:
     return jnp.sum(jnp.asarray(known.core_exists), axis=0, dtype=jnp.float32)[names.world_node]
+
+
+def _rank(names: Names, known: DayConditions) -> Array:
+    """[nodes] places by speed, ties in the order of the vocabulary, from -1 to 1."""
+    speed = jnp.asarray(known.speed)[names.world_node]
+    place = jnp.argsort(jnp.argsort(speed, stable=True), stable=True).astype(jnp.float32)
+    return 2.0 * place / max(speed.shape[0] - 1, 1) - 1.0
 
 
 def _of_nodes(value: Array, like: Array) -> Array:

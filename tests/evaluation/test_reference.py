@@ -67,7 +67,11 @@ def test_the_same_seed_trains_the_same_reference_and_the_product_keeps_it(kept):
     jax.tree.map(np.testing.assert_array_equal, kept.reference.params, again.reference.params)
     facts = read_manifest(kept.folder).extra
     assert facts["on_time_in_looks"] == [round(float(value), 4) for value in again.looks]
-    assert (facts["price"], facts["num_updates"]) == (again.price, again.num_updates)
+    assert (facts["price"], facts["tilt"], facts["num_updates"]) == (
+        again.price,
+        again.tilt,
+        again.num_updates,
+    )
 
 
 @pytest.mark.slow
@@ -167,6 +171,20 @@ def test_what_the_reference_sees_is_finite_and_as_long_as_its_names():
     seen = jax.jit(lambda state: reference_view(SMALL, names, today, state))(state)
     assert seen.node.shape == (len(NODE_NUMBERS), len(SMALL.nodes), 1, 3)
     assert bool(jnp.isfinite(seen.node).all() & jnp.isfinite(seen.request).all())
+
+
+def test_long_requests_are_kept_from_short_ones_by_the_nodes_places():
+    """One number tells equal nodes apart: long requests are pushed to one end of them, short ones to the other."""
+    names, today = names_in(SMALL, cluster_of(SMALL)), conditions(SMALL, 0)
+    system = reference._seeing(SMALL, PlacementConfig(depth=4), today)
+    state = jax.jit(lambda key: system.reset(key, (64,)))(jax.random.key(1)).problem
+    seen = jax.jit(lambda state: reference_view(SMALL, names, today, state).node)(state)[:, :, 0]
+    rank, separation = (np.asarray(seen[NODE_NUMBERS.index(name)]) for name in ("rank", "separation"))
+    assert sorted(rank[:, 0].tolist()) == np.linspace(-1.0, 1.0, len(SMALL.nodes)).astype(np.float32).tolist()
+    assert SMALL.nodes[int(np.argmax(rank[:, 0]))].speed == max(node.speed for node in SMALL.nodes)
+    sizes = separation[np.argmax(rank[:, 0])]  # the logarithms of the requests' sizes
+    assert sizes.min() < 0.0 < sizes.max()
+    np.testing.assert_allclose(separation, rank * sizes, rtol=1e-5, atol=1e-6)
 
 
 def test_a_budget_is_doubled_while_that_gains_and_no_further():
