@@ -17,8 +17,15 @@ def add_table(tables: _SubParsersAction) -> None:
         "--instances", metavar="N", type=int,
         help="instances of a scale of table III; a tenth of it for table IV, a hundredth for table V (default: 1000)",
     )  # fmt: skip
+    parser.add_argument("--seeds", metavar="N", type=int, help="networks of every kind (default: 5)")
+    parser.add_argument(
+        "--updates",
+        metavar="N",
+        type=int,
+        help="updates of CoRaiS and its ablations (default: 40000, the paper's)",
+    )
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the instances (default: 0)")
-    parser.add_argument("--quick", action="store_true", help="10 instances, three scales")
+    parser.add_argument("--quick", action="store_true", help="10 instances, three scales, small networks")
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, default=Path(NAME), help="work folder (default: ./corais)"
     )
@@ -38,6 +45,14 @@ def run(arguments: Namespace) -> int:
     config = quick(config) if arguments.quick else config
     if arguments.instances is not None:
         config = replace(config, num_instances=arguments.instances)
+    networks = config.networks
+    if arguments.seeds is not None:
+        networks = replace(networks, num_seeds=arguments.seeds)
+    if arguments.updates is not None:
+        networks = replace(
+            networks, corais_learning=replace(networks.corais_learning, num_updates=arguments.updates)
+        )
+    config = replace(config, networks=networks)
     with progress_of(arguments) as progress:
         found = table(config, solve(config, arguments.out, progress))
     (arguments.out / "corais.json").write_text(json.dumps(found, indent=1) + "\n")

@@ -6,12 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from offline_rl.assignment.corais import corais_logits
+from offline_rl.assignment.decoding import DecodingConfig, best_of_samples, decode, greedy
 from offline_rl.assignment.exact import exact
 from offline_rl.assignment.insertion import insertion
+from offline_rl.assignment.layers import Params
 from offline_rl.assignment.local_search import LocalSearchConfig, improve, insertion_local_search
+from offline_rl.assignment.priced import pairs_of, priced_logits
 from offline_rl.assignment.rounding import lp_rounding
 from offline_rl.assignment.simple import best_of_random, local, predicted
 from twin.assignment.types import AssignmentInstance
+
+CORAIS, OURS = "corais", "ours"
 
 
 class SolverAnswer(NamedTuple):
@@ -24,8 +30,8 @@ class SolverAnswer(NamedTuple):
 Solve = Callable[[AssignmentInstance, np.random.Generator], SolverAnswer]
 """(one instance, generator) -> answer."""
 
-MAX_EXACT_PAIRS, MAX_LP_PAIRS = 60_000, 40_000
-"""Requests x edges up to which the exact solver, and the relaxation, are asked."""
+MAX_EXACT_PAIRS, MAX_LP_PAIRS, MAX_ATTENTION_PAIRS = 60_000, 40_000, 250_000
+"""Requests x edges up to which the exact solver, the relaxation, and attention among requests are asked."""
 
 
 def hand_written(exact_s: float, search_s: float) -> Mapping[str, Solve]:
@@ -57,8 +63,39 @@ def answering(solver: Callable[[AssignmentInstance, np.random.Generator], np.nda
     return lambda instance, rng: SolverAnswer(solver(instance, rng))
 
 
+def learned(name: str, params: Params, search_s: float) -> Mapping[str, Solve]:
+    """The solvers that a trained network makes.
+
+    Args:
+        name: Of the network: "ours", or CoRaiS and its ablations.
+        params: Its parameters.
+        search_s: Time limit of ours, local search included.
+    """
+    if name == OURS:
+        config = DecodingConfig(search=LocalSearchConfig(time_s=search_s, restarts=True))
+        ours: dict[str, Callable[[AssignmentInstance, np.random.Generator], np.ndarray]] = {
+            f"{OURS}_greedy": lambda instance, _: greedy(priced_logits(params, pairs_of(instance.costs))),
+            f"{OURS}_from_greedy": lambda instance, _: improve(
+                instance.costs, greedy(priced_logits(params, pairs_of(instance.costs)))
+            ),
+            OURS: lambda instance, rng: decode(
+                rng, instance.costs, priced_logits(params, pairs_of(instance.costs)), config
+            ),
+        }
+        return {name: answering(solver) for name, solver in ours.items()}
+
+    def sampled(num_samples: int, instance: AssignmentInstance, rng: np.random.Generator) -> np.ndarray:
+        logits = corais_logits(params, instance.edges, instance.requests)
+        return best_of_samples(rng, instance.costs, logits, num_samples)
+
+    counts = {f"{name}_greedy": 0, f"{name}_100": 100, name: 1000}
+    return {name: answering(partial(sampled, count)) for name, count in counts.items()}
+
+
 def takes(name: str, num_pairs: int) -> bool:
     """Whether a solver is asked for instances of so many pairs."""
+    if name.startswith(CORAIS):
+        return num_pairs <= MAX_ATTENTION_PAIRS
     return {"exact": MAX_EXACT_PAIRS, "lp_rounding": MAX_LP_PAIRS}.get(name, num_pairs) >= num_pairs
 
 

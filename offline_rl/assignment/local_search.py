@@ -30,12 +30,14 @@ class LocalSearchConfig:
         time_s: Wall-clock time after which the best found so far is returned; inf ends at the first local optimum.
         max_partners: Requests of other edges that are looked at in a step, of the edges that end soonest.
         restarts: Whether to go on from local optima until the time is over.
+        max_restarts: How often at most; what is found is then a function of the generator, where the time suffices.
         kicks: Requests at most that are sent away before going on.
     """
 
     time_s: float = float("inf")
     max_partners: int = 1000
     restarts: bool = False
+    max_restarts: float = float("inf")
     kicks: int = 5
 
 
@@ -67,7 +69,9 @@ def improve(
     best, best_s = books.edge.copy(), books.end_s.max()
     if not config.restarts or rng is None or len(books.end_s) < 2:
         return best
-    while time.monotonic() < until_s:
+    num_restarts = 0
+    while time.monotonic() < until_s and num_restarts < config.max_restarts:
+        num_restarts += 1
         _kick(books, config.kicks, rng)
         _descend(books, config, until_s)
         if books.end_s.max() < best_s:

@@ -1,19 +1,35 @@
 """The tables of CoRaiS: one command, all solvers on the same instances, resumed where it was."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from evaluation.cli import main
-from evaluation.reproduction.corais import TABLE_3, CoraisConfig, Scale, solve, table
+from evaluation.reproduction.corais import CoraisConfig
+from evaluation.reproduction.corais_learning import NetworksConfig, networks
+from evaluation.reproduction.corais_scales import EMPTY, TABLE_3, TABLE_4, TABLE_5, Scale
+from evaluation.reproduction.corais_solvers import takes
 from logs_schema.errors import ConfigError
-from logs_schema.progress import SilentProgress
+from offline_rl.assignment.corais import CoraisNetwork, corais_params
+from offline_rl.assignment.layers import count
+from offline_rl.assignment.learning import LearningConfig
+
+SHORT = LearningConfig(num_updates=2, batch=2, num_samples=2)
+TINY = NetworksConfig(
+    (Scale(4, 2, 6),),
+    1,
+    CoraisNetwork(8, 8, 1, 1),
+    SHORT,
+    replace(SHORT, imitation_updates=2, imitation_instances=2),
+)
 
 
 def test_the_command_writes_its_table(tmp_path, capsys, monkeypatch):
     from evaluation.reproduction import corais
 
-    tiny = CoraisConfig((Scale(4, 2, 6),), num_instances=2, exact_s=1.0, search_s=0.01)
+    tiny = CoraisConfig((Scale(4, 2, 6),), num_instances=2, exact_s=1.0, search_s=0.01, networks=TINY)
     monkeypatch.setattr(corais, "quick", lambda config: tiny)
     asked = ["reproduce", "corais", "--quick", "--json", "--no-progress", "--out", str(tmp_path / "out")]
     assert main(asked) == 0
@@ -33,25 +49,32 @@ def test_the_command_writes_its_table(tmp_path, capsys, monkeypatch):
         assert row["gap_to_bound"] >= row["gap_to_best"] >= 1.0
         assert row["seconds"] > 0.0
     assert rows["exact"]["gap_to_best"] == pytest.approx(1.0, abs=1e-3)
+    assert rows["ours"]["num_seeds"] == 1
+    assert rows["corais"]["gap_to_best"] <= rows["corais_greedy"]["gap_to_best"]
     assert rows["insertion_local_search"]["gap_to_best"] <= rows["insertion"]["gap_to_best"]
     assert json.loads((tmp_path / "out" / "corais.json").read_text()) == found
     assert main(asked) == 0  # nothing is solved again: the same seconds
     assert json.loads(capsys.readouterr().out) == found
 
 
-def test_large_scales_are_asked_of_what_can_solve_them(tmp_path):
-    config = CoraisConfig((Scale(80, 70, 900),), num_instances=1, exact_s=1.0, search_s=0.01)
-    rows = table(config, solve(config, tmp_path, SilentProgress()))["rows"]
-    assert {"exact", "lp_rounding"}.isdisjoint(row["solver"] for row in rows)
-    assert "insertion" in {row["solver"] for row in rows}
-
-
-def test_every_scale_has_its_share_of_instances():
-    config = CoraisConfig()
-    assert [config.instances_of(scale) for scale in (config.scales[0], config.scales[4], config.scales[-1])] == [
-        1000, 100, 10,
+def test_scales_have_their_solvers_instances_and_networks():
+    large = TABLE_5[-1].num_edges * TABLE_5[-1].num_requests
+    assert [name for name in ("exact", "lp_rounding", "corais_fc1_100", "ours", "insertion") if takes(name, large)] == [
+        "ours", "insertion",
     ]  # fmt: skip
-    assert CoraisConfig(TABLE_3, num_instances=1).instances_of(TABLE_3[0]) == 1
+    config = CoraisConfig()
+    wanted = {TABLE_3[0]: 1000, TABLE_4[0]: 100, TABLE_5[-1]: 10, EMPTY[0]: 1000}
+    assert {scale: config.instances_of(scale) for scale in wanted} == wanted
+    assert config.networks.of(TABLE_3[2]) == TABLE_3[2]
+    assert config.networks.of(TABLE_5[0]) == TABLE_3[1]
+    assert EMPTY[0].instances.backlogs == (0, 0)
+
+
+def test_ablations_have_as_many_parameters_as_the_papers_network():
+    rng = np.random.default_rng(0)
+    sizes = [count(corais_params(rng, one)) for one in networks(NetworksConfig()).values() if one is not None]
+    assert sizes[0] == pytest.approx(4e6, rel=0.1)  # the paper's: about 4 million
+    assert max(sizes) <= 1.01 * min(sizes)
 
 
 @pytest.mark.parametrize("wrong", [{"num_instances": 0}, {"exact_s": 0.0}, {"search_s": -1.0}])

@@ -56,8 +56,8 @@ class AssignmentInstance(NamedTuple):
     costs: Costs
 
 
-def row_of(tree: Any, row: int) -> Any:
-    """One instance of a batch: every leaf's `row` along the first axis."""
+def row_of(tree: Any, row: Any) -> Any:
+    """One instance of a batch, or those of an array of rows: every leaf's `row` along the first axis."""
     if isinstance(tree, tuple):
         return type(tree)(*(row_of(leaf, row) for leaf in tree))
     return tree[row]
