@@ -109,8 +109,8 @@ def reproduce(
             world, config.days, untrained, bench, lambda done, what: stage(done, text=what), rivals(fitted)
         )
     rows = [as_row(score, _source(score.pair)) for score in found if score.pair in untrained]
-    for one in learned:
-        rows += _learned_rows(world, config, bench, fitted, one, progress)
+    if learned:
+        rows += _learned_rows(world, config, bench, fitted, learned, progress)
     return {
         "world": world.name,
         "frames": bench.num_frames,
@@ -137,22 +137,23 @@ def _learned_rows(
     config: OrchestrationConfig,
     bench: OrchestrationBenchConfig,
     fitted: FittedCluster,
-    one: LearnedPair,
+    learned: Sequence[LearnedPair],
     progress: Progress,
 ) -> list[dict[str, Any]]:
-    """One row a day: the mean over training seeds, with an interval over seeds and days."""
-    by_day: dict[int, list[PairScore]] = {}
+    """One row a pair and day: the mean over training seeds, with an interval; a seed's pairs are judged at once."""
+    found: dict[tuple[Pair, int], list[PairScore]] = {}
+    pairs, known = [one.pair for one in learned], rivals(fitted)
     for seed in config.train_seeds:
-        entrants = one.learn(fitted, seed, progress)
-        own = replace(rivals(fitted), dispatch={**rivals(fitted).dispatch, **entrants.dispatch},
-                      orchestration={**rivals(fitted).orchestration, **entrants.orchestration})  # fmt: skip
-        with progress.stage(
-            f"judge {one.pair.dispatch} and {one.pair.orchestration}, seed {seed}", unit="scores"
-        ):
-            for score in bench_orchestration(world, config.days, [one.pair], bench, entrants=own):
-                if score.pair == one.pair:
-                    by_day.setdefault(score.day, []).append(score)
-    return [as_row_of_seeds(scores) for scores in by_day.values()]
+        dispatch, orchestration = dict(known.dispatch), dict(known.orchestration)
+        for one in learned:
+            entrants = one.learn(fitted, seed, progress)
+            dispatch, orchestration = dispatch | entrants.dispatch, orchestration | entrants.orchestration
+        everybody = Entrants(dispatch, orchestration, known.cluster)
+        with progress.stage(f"judge what seed {seed} trained", unit="scores"):
+            for score in bench_orchestration(world, config.days, pairs, bench, entrants=everybody):
+                if score.pair in pairs:
+                    found.setdefault((score.pair, score.day), []).append(score)
+    return [as_row_of_seeds(scores) for scores in found.values()]
 
 
 def as_row(score: PairScore, trained_in: str) -> dict[str, Any]:
