@@ -77,7 +77,7 @@ class OrchestrationConfig:
 
 
 def quick(config: OrchestrationConfig) -> OrchestrationConfig:
-    """The same in minutes: one day, two seeds, a few frames."""
+    """The same in minutes: two days, three seeds, a few frames, one training."""
     bench = replace(config.bench, num_seeds=3, days_per_seed=2, num_frames=10)
     return replace(config, days=(0, 30), train_seeds=(0,), bench=bench)
 
@@ -147,7 +147,8 @@ def _learned_rows(
         dispatch, orchestration = dict(known.dispatch), dict(known.orchestration)
         for one in learned:
             entrants = one.learn(fitted, seed, progress)
-            dispatch, orchestration = dispatch | entrants.dispatch, orchestration | entrants.orchestration
+            dispatch.update(entrants.dispatch)
+            orchestration.update(entrants.orchestration)
         everybody = Entrants(dispatch, orchestration, known.cluster)
         with progress.stage(f"judge what seed {seed} trained", unit="scores"):
             for score in bench_orchestration(world, config.days, pairs, bench, entrants=everybody):
