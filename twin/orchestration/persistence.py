@@ -1,7 +1,7 @@
 """A twin of slot mode as files of a product's folder: the cluster, the settings, the tables of chance."""
 
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,21 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.learned import ChanceTables
 from twin.orchestration.settings import SETTINGS, as_facts, from_facts
+from twin.placement.run_filter import RunDynamics
 from twin.placement.types import Cluster
 
 CLUSTER, ARRAYS, TABLES = "cluster.json", "cluster.npz", "chance.npz"
 _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "cluster"))
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
-_OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in _NAMES)
+_DYNAMICS = "dynamics"
+_OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS))
 
 
 def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     """Writes a twin into a product's folder."""
     edge, cluster = fitted.edge, fitted.edge.cluster
     plain: dict[str, Any] = {name: getattr(cluster, name) for name in _NAMES}
+    plain[_DYNAMICS] = asdict(cluster.dynamics)
     plain[SETTINGS] = as_facts(edge.config, fitted.frames)
     (folder / CLUSTER).write_text(json.dumps(plain, indent=1) + "\n")
     arrays = {
@@ -43,7 +46,7 @@ def load_fitted(folder: Path) -> FittedCluster:
     told: dict[str, Any] = {
         name: tuple(plain[name]) if isinstance(plain[name], list) else plain[name] for name in _NAMES
     }
-    cluster = Cluster(**told, **arrays["cluster"])
+    cluster = Cluster(**told, **arrays["cluster"], dynamics=RunDynamics(**plain[_DYNAMICS]))
     edge = EdgeCloud(config=slots, cluster=cluster, **arrays["edge"])
     tables = load_structure(folder / TABLES, ChanceTables(*range(len(ChanceTables._fields))))
     return FittedCluster(edge, frames, ChanceTables(*tables))
