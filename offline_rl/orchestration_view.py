@@ -81,7 +81,7 @@ def change_reader(case: EdgeCloud) -> Callable[[FrameObservation, Scaling], Chan
         changes: PyTree = legal.change
         table = changes.table[:, :, 0]
         batch = node.shape[2:]
-        by_site = jnp.take(queued, np.maximum(seat_of_site, 0), axis=1) * _wide(has_seat, batch)
+        by_site = jnp.take(queued, np.maximum(seat_of_site, 0), axis=1) * _wide(has_seat, batch)[None]
         total = jnp.log1p(jnp.sum(jnp.expm1(by_site), axis=0))
         num_services = service.shape[1]
         able = jnp.stack([table[1 : num_services + 1], table[num_services + 1 :]])
