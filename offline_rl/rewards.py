@@ -132,16 +132,16 @@ class KmpsChangeReward:
 def settled_in_slot(trajectory: Trajectory) -> tuple[Array, Array]:
     """Numbers of requests [T, seats, B] that were answered on time in each slot, and that became late in it.
 
-    Every request counts at the seat that dispatched it; those settled after the last slot count nowhere.
+    Slots are of one length. Every request counts at the seat that dispatched it; what is settled after the last slot
+    counts nowhere.
     """
     known, came = trajectory.decision_info, trajectory.outcome
     late_s = known.arrival_s + known.deadline_s
     is_known = trajectory.active & trajectory.settled
     on_time = is_known & (came.status == COMPLETED) & (came.finish_s <= late_s)
     when_s = jnp.where(on_time, came.finish_s, late_s)
-    ends_s = jnp.cumsum(trajectory.elapsed_s, axis=0)
     slot_s = jnp.maximum(jnp.max(trajectory.elapsed_s), 1e-6)
-    num_slots = len(ends_s)
+    num_slots = trajectory.elapsed_s.shape[0]
     slot = jnp.where(is_known & jnp.isfinite(when_s), jnp.ceil(when_s / slot_s) - 1.0, num_slots)
     slot = jnp.clip(slot, 0, num_slots).astype(jnp.int32)
     seat, stream = jnp.arange(slot.shape[1])[None, :, None], jnp.arange(slot.shape[2])[None, None]

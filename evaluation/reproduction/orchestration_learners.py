@@ -16,10 +16,11 @@ import numpy as np
 
 from evaluation.benches.orchestration_bench import Entrants, Pair
 from evaluation.benches.orchestration_references import PLANNED
-from evaluation.problems.orchestration.rivals import dispatch_rule, latencies
+from evaluation.problems.orchestration.rivals import dispatch_rule, latencies, rivals
 from evaluation.reproduction.orchestration import LearnedPair
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
+from offline_rl.advice import advised, advised_actor
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms.cmmac import CMMACConfig, cmmac
 from offline_rl.algorithms.gpg import GPGConfig, gpg
@@ -28,21 +29,20 @@ from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Actor, Example, actor, example_of, near_best_policy
-from offline_rl.orchestration_view import orchestration_actor, queue_rule
 from offline_rl.rewards import KaisDispatchReward, KmpsDispatchReward, rewarded
 from offline_rl.rules.on_time_by_replicas import replica_residual, replica_rule_params
 from offline_rl.rules.orchestration.planned import planned
 from offline_rl.scorer import ScorerConfig
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.training_loop import in_twin, train
-from twin.contracts import Array, Policy, PyTree
+from twin.contracts import Array, Policy, Problem, PyTree
 from twin.environment import environment
 from twin.orchestration.chance import Chance
 from twin.orchestration.deployment import Orchestration
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
-from twin.orchestration.frame_mechanics import frame_response, observing
+from twin.orchestration.frame_mechanics import Dispatch, frame_response, observing
 from twin.orchestration.frame_state import FrameState, Scaling, as_orchestration
 from twin.orchestration.frames import frame_problem
 from twin.orchestration.learned import learned_chance, learned_forecast
@@ -201,24 +201,33 @@ def learn_orchestration(
     seed: int,
     progress: Progress,
 ) -> Entrants:
-    """An algorithm from the rule of queues, in frames over the expected on-time rule."""
+    """An algorithm from the planned deployment, which it corrects, in frames over the expected on-time rule."""
     edge, frames = fitted.edge, fitted.frames
     dispatch, problem = observing(edge, dispatch_rule(fitted)), frame_problem(edge, frames)
-    plain = frame_response(edge, learned_chance(edge, fitted.tables), dispatch, frames)
-    example = example_of(environment(problem, plain))
-    algorithm = make(orchestration_actor(example, edge, SMALL, queue_rule()))
-    chance = _in_blocks(fitted, budget.num_streams)
-    system = environment(problem, frame_response(edge, chance, dispatch, frames))
+    forecast = learned_forecast(edge, fitted.tables)
+    begin_s = jnp.repeat(_begins(fitted, budget.num_streams // COPIES), COPIES)
+    shown = advised(problem, planned(edge, forecast, frames))
+    chance = learned_chance(edge, fitted.tables)
+    example = example_of(environment(shown, frame_response(edge, chance, dispatch, frames)))
+    algorithm = make(advised_actor(example, edge, SMALL))
+    system = environment(
+        advised(problem, planned(edge, forecast, frames, begin_s=begin_s)),
+        frame_response(edge, _in_blocks(fitted, budget.num_streams), dispatch, frames),
+    )
     with progress.stage(f"train {name}, seed {seed}"):
         experience = in_twin(system, budget.num_frames, (budget.num_streams,))
         state, _ = train(jax.random.key(seed), algorithm, experience, budget.num_updates)
     policy = algorithm.greedy(state)
-    return Entrants(orchestration={name: lambda case, frames, _dispatch: orchestrating(case, frames, policy)})
+
+    def orchestrate(case: EdgeCloud, frames: FrameConfig, dispatch: Dispatch) -> Orchestrate:
+        plan = rivals(fitted).orchestration[PLANNED](case, frames, dispatch)
+        return orchestrating(advised(frame_problem(case, frames), plan), policy)
+
+    return Entrants(orchestration={name: orchestrate})
 
 
-def orchestrating(case: EdgeCloud, frames: FrameConfig, policy: Policy) -> Orchestrate:
+def orchestrating(problem: Problem, policy: Policy) -> Orchestrate:
     """A policy that sees what an orchestrator observes, as one that is given the state."""
-    problem = frame_problem(case, frames)
 
     def orchestrate(key: Array, state: FrameState) -> Scaling:
         changes: Scaling = policy(key, problem.observe(state), problem.legal(state))
