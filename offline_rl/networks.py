@@ -139,7 +139,7 @@ def greedy_policy(network: Actor, params: PyTree) -> Policy:
     return policy
 
 
-def near_best_policy(network: Actor, params: PyTree, margin: float = 0.05) -> Policy:
+def near_best_policy(network: Actor, params: PyTree, margin: float = 0.3) -> Policy:
     """The policy that draws evenly among choices whose logits are at most `margin` below the best.
 
     Who sees other sites only in summary cannot tell their nodes apart. The first of equals would get everybody's

@@ -1,8 +1,8 @@
 """What is trained in the twin for `reproduce kais` and `reproduce kmps`: a dispatcher or an orchestrator at a time.
 
 The other side stands still meanwhile: dispatchers learn in slots under the planned deployment, orchestrators in frames
-over the expected on-time rule. Streams begin at times spread over the day; orchestrators learn from blocks of streams
-that meet the same requests.
+over the expected on-time rule, from the planned deployment, which they correct. Streams begin at times spread over the
+day; orchestrators learn from blocks of streams that meet the same requests.
 """
 
 from collections.abc import Callable, Sequence
