@@ -36,7 +36,7 @@ class HeldAssignment(NamedTuple):
 
 
 class Books:
-    """The books of one assignment, which they own.
+    """The books of one assignment, which they own, in double precision: what is priced is then what is found.
 
     Attributes:
         edge: [Z] the assignment.
@@ -47,6 +47,7 @@ class Books:
     """
 
     def __init__(self, costs: Costs, edge: np.ndarray) -> None:
+        costs = Costs(*(leaf if leaf is costs.source else np.asarray(leaf, float) for leaf in costs))
         self.costs, self.edge = costs, np.array(edge)
         num_edges = costs.local_s.shape[-1]
         requests = np.arange(len(edge))

@@ -4,6 +4,7 @@
 |---|---|
 | `POST /filter`, `POST /prioritize` | a Kubernetes scheduler extender (`offline_rl.serving.extender`) |
 | `POST /decide`, `POST /events`, `POST /nodes` | plain JSON (`offline_rl.serving.plain`) |
+| `POST /assign` | edges for many requests at once (`offline_rl.serving.assigning`) |
 | `POST /reload` | load the bundle anew; refused from other machines where no token is set |
 | `GET /healthz`, `GET /readyz` | alive; able to answer. No token needed |
 | `GET /metrics` | Prometheus |
@@ -27,6 +28,7 @@ import orjson
 from logs_schema.errors import SchedtwinError
 from offline_rl.errors import PolicyInputError
 from offline_rl.serving.asks import Ask
+from offline_rl.serving.assigning import assign
 from offline_rl.serving.bodies import NOT_JSON, Bodies, Receive, Share, json_of, read_body
 from offline_rl.serving.errors import AskError, BadCallError
 from offline_rl.serving.extender import (
@@ -52,7 +54,7 @@ SHED_LAG_S = 0.2
 """Lag of the event loop from which questions are turned away unread: kube-scheduler gives up after as long."""
 PIECE_BYTES = 2**18
 """Bytes of an answer that are handed over at once."""
-_QUESTIONS = ("/filter", "/prioritize", "/decide")
+_QUESTIONS = ("/filter", "/prioritize", "/decide", "/assign")
 _UNGUARDED = ("/healthz", "/readyz")
 
 
@@ -72,12 +74,14 @@ class App:
         self.service, self.token, self.ready = service, token, False
         self._on_start, self._on_stop = on_start, on_stop
         self.bodies = Bodies()
+        self._assigning = asyncio.Lock()
         self._objects = NodeObjects()
         self._lists = NodeLists(self._objects)
         self._doors: dict[str, tuple[str, Callable[[Scope, bytes, float], Awaitable[Reply]]]] = {
             "/filter": ("POST", self._filter),
             "/prioritize": ("POST", self._prioritize),
             "/decide": ("POST", self._decide),
+            "/assign": ("POST", self._assign),
             "/events": ("POST", self._events),
             "/nodes": ("POST", self._nodes),
             "/reload": ("POST", self._reload),
@@ -163,6 +167,13 @@ class App:
             "scores": dict(zip(answer.view.names, answer.scores, strict=True)),
             "infeasible": answer.view.unresolvable | answer.view.failed,
         }
+
+    async def _assign(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
+        content = json_of(body)
+        if self._assigning.locked():
+            raise BadCallError(503, "other requests are being assigned: ask again")
+        async with self._assigning:  # one at a time: each takes a processor, and memory for its pairs
+            return 200, await asyncio.to_thread(assign, content)
 
     async def _events(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
         events = events_of_json(json_of(body), self.service.clock())

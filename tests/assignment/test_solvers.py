@@ -1,5 +1,7 @@
 """Solvers: optima by trial on tiny rounds, and bound <= optimum <= search <= insertion on any."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -99,6 +101,15 @@ def test_a_chain_is_found_where_no_move_or_swap_helps():
     assert makespan_s(costs, np.array([0, 1, 2])) == 3.0
     assert improve(costs, np.array([0, 1, 2])).tolist() in ([1, 2, 2], [1, 1, 2], [1, 2, 2])
     assert makespan_s(costs, improve(costs, np.array([0, 1, 2]))) == optimum_by_trial(costs)
+
+
+def test_a_descent_ends_in_single_precision_too():
+    costs = drawn(7, 2, 20).costs
+    single = type(costs)(*(leaf if leaf is costs.source else leaf.astype(np.float32) for leaf in costs))
+    search = LocalSearchConfig(time_s=10.0, restarts=True, max_restarts=20)
+    begun_s = time.monotonic()
+    improve(single, np.zeros(20, int), search, np.random.default_rng(0))
+    assert time.monotonic() - begun_s < 10.0
 
 
 def test_a_search_keeps_to_its_time_and_never_makes_worse():

@@ -1,0 +1,190 @@
+"""The door for many requests at once: `POST /assign` asks for an edge for each, so that the last answer comes soonest.
+
+    {"edges": [{"name": "e0", "compute": [0.01, 0.3], "replicas": 2, "local_s": 1.5}, {"name": "e1", "compute": [0.2]}],
+     "requests": [{"request_id": "r1", "input_mib": 2.5, "output_mib": 0.1, "source": "e0", "predicted": "e1"}],
+     "s_per_mib": [[0, 0.4], [0.4, 0]], "latency_s": [[0, 0.05], [0.05, 0]], "deadline_ms": 50, "bound": true}
+
+`compute` is the seconds of one request: constant, per MiB, per MiB squared; an edge may also say its backlogs
+(`local_s`, `arriving_s`, `transferred_s`, `returning_s`: equations 1 to 5 of CoRaiS) and a request the edges that
+host it (`edges`). Ways are by pair of edges, in their order. The answer is what insertion, and a local search until
+the deadline, found best; with `bound`, how far from the optimum it is at most. It depends on nothing but the question,
+so it needs no bundle, changes no books, and is not logged as a decision.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from offline_rl.assignment.bounds import lower_bound_s
+from offline_rl.assignment.insertion import insertion
+from offline_rl.assignment.local_search import LocalSearchConfig, improve
+from offline_rl.serving.asks import list_of, mapping_of, names_of, number_of, text_of
+from offline_rl.serving.errors import AskError
+from twin.assignment.checking import AssignmentError, refuse_bad_costs, refuse_bad_sizes, refuse_duplicates
+from twin.assignment.instances import compute_s
+from twin.assignment.objective import makespan_s
+from twin.assignment.types import Costs
+
+MAX_PAIRS = 2_000_000
+"""Requests x edges of a question."""
+MAX_DEADLINE_MS = 10_000.0
+USUAL_DEADLINE_MS = 50.0
+BACKLOGS = ("local_s", "arriving_s", "transferred_s", "returning_s")
+_KEYS = ("edges", "requests", "s_per_mib", "latency_s", "deadline_ms", "bound")
+_EDGE_KEYS = ("name", "compute", "replicas", *BACKLOGS)
+_REQUEST_KEYS = ("request_id", "input_mib", "output_mib", "source", "predicted", "edges")
+_BOUND_ROUNDS = 100
+
+
+def assign(content: Any) -> dict[str, Any]:
+    """Answers the content of `POST /assign`.
+
+    Raises:
+        AskError: It makes no assignment problem; says what, where, and what is allowed.
+    """
+    begun_s = time.monotonic()
+    asked = _object(content, "the content", _KEYS)
+    edges, requests = (
+        [_object(one, f"{what}[{index}]", keys) for index, one in enumerate(list_of(asked.get(what), what))]
+        for what, keys in (("edges", _EDGE_KEYS), ("requests", _REQUEST_KEYS))
+    )
+    if len(edges) * len(requests) > MAX_PAIRS:
+        raise AskError(
+            "too many requests and edges at once", where=f"{len(requests)} x {len(edges)}",
+            allowed=f"{MAX_PAIRS} pairs", advice="ask for parts of the requests, one after the other",
+        )  # fmt: skip
+    if not isinstance(asked.get("bound", False), bool):
+        raise AskError("true or false is needed here", where="bound")
+    limit_ms = _number(asked, "deadline_ms", "the content", USUAL_DEADLINE_MS, upper=MAX_DEADLINE_MS)
+    try:
+        names, identities, costs = _round(asked, edges, requests)
+    except AssignmentError as error:
+        raise AskError(error.what, where=error.where, allowed=error.allowed, advice=error.advice) from error
+    left_s = max(0.0, 1e-3 * limit_ms - (time.monotonic() - begun_s))
+    search = LocalSearchConfig(time_s=left_s, restarts=True, max_restarts=1000)
+    edge = (
+        improve(costs, insertion(costs), search, np.random.default_rng(0)) if requests else np.empty(0, int)
+    )
+    found_s = float(makespan_s(costs, edge))
+    answer: dict[str, Any] = {
+        "assignment": {identity: names[one] for identity, one in zip(identities, edge, strict=True)},
+        "makespan_s": found_s,
+    }
+    if asked.get("bound"):
+        bound_s = lower_bound_s(costs, found_s, num_rounds=_BOUND_ROUNDS) if requests else found_s
+        answer |= {"bound_s": bound_s, "gap": found_s / bound_s - 1.0 if bound_s > 0.0 else 0.0}
+    return answer
+
+
+def _round(
+    asked: Mapping[str, Any], edges: Sequence[Mapping[str, Any]], requests: Sequence[Mapping[str, Any]]
+) -> tuple[list[str], list[str], Costs]:
+    """Names of edges and of requests, and what the round costs."""
+    if not edges:
+        raise AskError("there is no edge", where="edges", allowed="one or more, with name and compute")
+    names = [_name(one, "name", f"edges[{index}]") for index, one in enumerate(edges)]
+    identities = [_name(one, "request_id", f"requests[{index}]") for index, one in enumerate(requests)]
+    refuse_duplicates("edges", names)
+    refuse_duplicates("requests", identities)
+    place = {name: index for index, name in enumerate(names)}
+    rows = [f"requests[{index}]" for index in range(len(requests))]
+    input_mib, output_mib = (
+        np.array([_number(one, key, where, usual) for one, where in zip(requests, rows, strict=True)], float)
+        for key, usual in (("input_mib", None), ("output_mib", 0.0))
+    )
+    refuse_bad_sizes("input_mib", input_mib)
+    source, predicted = (
+        np.array(
+            [_edge(one.get(key), place, f"{where}.{key}") for one, where in zip(requests, rows, strict=True)],
+            int,
+        )
+        for key in ("source", "predicted")
+    )
+    compute, replicas = np.zeros((len(edges), 3)), np.ones(len(edges))
+    for index, one in enumerate(edges):
+        compute[index] = _coefficients(one.get("compute"), f"edges[{index}].compute")
+        replicas[index] = _number(one, "replicas", f"edges[{index}]", 1.0, lower=1.0)
+    backlogs = [
+        np.array([_number(one, key, f"edges[{index}]", 0.0) for index, one in enumerate(edges)])
+        for key in BACKLOGS
+    ]
+    way = {key: _matrix(asked.get(key), len(edges), key) for key in ("s_per_mib", "latency_s")}
+    work_s = compute_s(compute, input_mib) / replicas
+    for index, one in enumerate(requests):
+        if one.get("edges") is not None:
+            where = f"{rows[index]}.edges"
+            hosting = [_edge(name, place, where) for name in names_of(list_of(one["edges"], where), where)]
+            work_s[index, np.setdiff1d(np.arange(len(edges)), hosting)] = np.inf
+    transfer_s = way["latency_s"][source] + way["s_per_mib"][source] * input_mib[:, None]
+    result_s = way["latency_s"][predicted] + way["s_per_mib"][predicted] * output_mib[:, None]
+    transfer_s[source < 0], result_s[predicted < 0] = 0.0, 0.0
+    costs = Costs(work_s, transfer_s, result_s, source, *backlogs)
+    refuse_bad_costs(costs)
+    return names, identities, costs
+
+
+def _coefficients(value: Any, where: str) -> list[float]:
+    listed = list_of(value, where)
+    if not 1 <= len(listed) <= 3:
+        raise AskError("an edge has no function of computing time", where=where,
+                       allowed="a list of 1 to 3 numbers: seconds, seconds per MiB, per MiB squared")  # fmt: skip
+    found = [_number({"": one}, "", f"{where}[{index}]", None) for index, one in enumerate(listed)]
+    return found + [0.0] * (3 - len(found))
+
+
+def _matrix(value: Any, size: int, where: str) -> np.ndarray:
+    if value is None:
+        return np.zeros((size, size))
+    rows = [list_of(row, f"{where}[{index}]") for index, row in enumerate(list_of(value, where))]
+    if [len(row) for row in rows] != [size] * size:
+        raise AskError(
+            "ways do not fit the edges",
+            where=where,
+            allowed=f"{size} lists of {size} numbers, in their order",
+        )
+    return np.array(
+        [[_number({"": one}, "", f"{where}[{row}][{column}]", None) for column, one in enumerate(listed)]
+         for row, listed in enumerate(rows)]
+    )  # fmt: skip
+
+
+def _edge(name: Any, place: Mapping[str, int], where: str) -> int:
+    said = text_of(name, where)
+    if said is not None and said not in place:
+        raise AskError(
+            "this edge is not among the edges", where=f"{where}: {said}", allowed=", ".join(list(place)[:5])
+        )
+    return -1 if said is None else place[said]
+
+
+def _name(said: Mapping[str, Any], key: str, where: str) -> str:
+    name = text_of(said.get(key), f"{where}.{key}")
+    if name is None:
+        raise AskError(f"{where} has no {key}", where=where, allowed=f"{key}: a text")
+    return name
+
+
+def _number(
+    said: Mapping[str, Any],
+    key: str,
+    where: str,
+    usual: float | None,
+    *,
+    lower: float = 0.0,
+    upper: float = 1e12,
+) -> float:
+    place = f"{where}.{key}" if key else where
+    found = number_of(said.get(key), place, lower=lower, upper=upper)
+    if found is None and usual is None:
+        raise AskError("a number is missing", where=place, allowed=f"{lower:g} to {upper:g}")
+    return usual if found is None else found  # type: ignore[return-value]
+
+
+def _object(content: Any, where: str, allowed: Sequence[str]) -> dict[str, Any]:
+    said = mapping_of(content, where)
+    unknown = sorted(str(key)[:80] for key in said if key not in allowed)
+    if unknown:
+        raise AskError(f"{where} has unknown keys", where=", ".join(unknown[:5]), allowed=", ".join(allowed))
+    return said

@@ -1,0 +1,120 @@
+"""`/assign`: many requests at once, by hand; what cannot be understood is said."""
+
+import asyncio
+import time
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offline_rl.serving.app import App
+from offline_rl.serving.assigning import assign
+from offline_rl.serving.errors import AskError
+from tests.serving.making import asked, call, made_service
+
+EDGES = [
+    {"name": "near", "compute": [0.0, 1.0], "replicas": 1},
+    {"name": "far", "compute": [0.5, 0.1], "replicas": 2, "local_s": 1.0},
+]
+WAYS = [[0.0, 0.2], [0.2, 0.0]]
+
+
+def request(number, **said):
+    return {"request_id": f"r{number}", "input_mib": 1.0, "source": "near"} | said
+
+
+@pytest.fixture(scope="module")
+def app() -> App:
+    return App(made_service())
+
+
+def test_two_requests_by_hand(app):
+    content = {"edges": EDGES, "requests": [request(0), request(1)], "s_per_mib": WAYS, "bound": True}
+    status, answer = asked(app, "/assign", content)
+    # one stays: 1 s; the other is there at .2, waits for the backlog until 1 and computes .6 / 2
+    assert status == 200
+    assert sorted(answer["assignment"].values()) == ["far", "near"]
+    assert answer["makespan_s"] == pytest.approx(1.3)
+    assert 0.0 <= answer["gap"] <= answer["makespan_s"]
+    assert answer["bound_s"] <= 1.3
+    both = content | {"requests": [request(0, edges=["near"]), request(1, edges=["near"])], "bound": False}
+    status, answer = asked(app, "/assign", both)
+    assert (status, answer) == (
+        200,
+        {"assignment": {"r0": "near", "r1": "near"}, "makespan_s": pytest.approx(2.0)},
+    )
+
+
+def test_no_requests_need_no_edge_each(app):
+    assert asked(app, "/assign", {"edges": EDGES, "requests": [], "bound": True})[1]["assignment"] == {}
+
+
+def test_the_deadline_is_kept(app):
+    rng = np.random.default_rng(0)
+    requests = [
+        request(number, input_mib=float(size)) for number, size in enumerate(rng.uniform(0.1, 2.0, 400))
+    ]
+    edges = [{"name": f"e{one}", "compute": [0.0, float(rng.uniform(0.5, 1.5))]} for one in range(8)]
+    edges.append(EDGES[0])
+    begun_s = time.monotonic()
+    status, answer = asked(app, "/assign", {"edges": edges, "requests": requests, "deadline_ms": 30})
+    assert status == 200
+    assert len(answer["assignment"]) == 400
+    assert time.monotonic() - begun_s < 3.0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"edges": []}, "there is no edge"),
+        ({"edges": [EDGES[0], EDGES[0]]}, "edges stand twice"),
+        ({"requests": [request(0), request(0)]}, "requests stand twice"),
+        ({"requests": [request(0, input_mib=0.0)]}, "zero, negative or no number"),
+        ({"requests": [request(0, input_mib=-1.0)]}, "this number cannot be used"),
+        ({"requests": [{"request_id": "r"}]}, "a number is missing"),
+        ({"requests": [request(0, source="nowhere")]}, "not among the edges"),
+        ({"requests": [request(0, edges=[])]}, "no edge hosts the service"),
+        ({"requests": [request(0, size=1)]}, "unknown keys"),
+        ({"s_per_mib": [[0.0]]}, "ways do not fit"),
+        ({"edges": [{"name": "near"}]}, "no function of computing time"),
+        ({"deadline_ms": -1}, "this number cannot be used"),
+        ({"bound": 1}, "true or false"),
+    ],
+)
+def test_bad_questions_are_answered_in_words(app, change, words):
+    status, answer = asked(app, "/assign", {"edges": EDGES, "requests": [request(0)]} | change)
+    assert status == 400
+    assert words in answer["error"]
+
+
+def test_too_many_pairs_are_refused():
+    many = [{"request_id": str(number)} for number in range(2000)]
+    with pytest.raises(AskError, match="too many"):
+        assign({"edges": [{"name": str(number)} for number in range(1001)], "requests": many})
+
+
+def test_one_question_at_a_time(app):
+    content = {"edges": EDGES, "requests": [request(number) for number in range(50)], "deadline_ms": 200}
+
+    async def both():
+        return await asyncio.gather(*(call(app, "/assign", content) for _ in range(2)))
+
+    assert sorted(status for status, _ in asyncio.run(both())) == [200, 503]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=4), lambda inner: st.lists(inner, max_size=3)
+)
+
+
+@settings(max_examples=60)
+@given(JSON)
+def test_whatever_stands_there_is_answered(value):
+    for content in (
+        {"edges": value, "requests": []}, {"edges": EDGES, "requests": value}, value,
+        {"edges": EDGES, "requests": [request(0)], "s_per_mib": value, "deadline_ms": 1},
+    ):  # fmt: skip
+        with suppress(AskError):
+            assert "assignment" in assign(content)
