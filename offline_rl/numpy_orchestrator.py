@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offline_rl.errors import PolicyInputError
-
-Arrays = Mapping[str, np.ndarray]
+from offline_rl.numpy_networks import Arrays
 
 
 class Frame(NamedTuple):

@@ -9,7 +9,6 @@ With `dual = False` both choices share the first critic, its reward and its adva
 KMPS compares with. Source: Huang et al., section III-B, equations 6 and 7.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,12 +24,10 @@ from offline_rl.returns import (
     generalised_advantage,
     temporal_difference,
 )
+from offline_rl.rewards import Reward
 from offline_rl.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
 from twin.networks import MLP, apply
-
-Reward = Callable[[Trajectory], Array]
-"""(trajectory) -> reward of every decision [T, H, B]."""
 
 
 @dataclass(frozen=True)
