@@ -37,8 +37,8 @@ BASELINE_PAIRS = (
 )  # fmt: skip
 """The papers' baselines: Greedy is least_loaded, Native is hpa, Greedy-Native and Firmament_Native are their pairs."""
 RIVAL_PAIRS = (
-    Pair(EXPECTED_ON_TIME, "static"), Pair(EXPECTED_ON_TIME, "hpa_requests"), Pair(EXPECTED_ON_TIME, PLANNED),
-    Pair(EXPECTED_ON_TIME, LOOKAHEAD),
+    Pair(EXPECTED_ON_TIME, "static"), Pair("least_loaded", PLANNED), Pair("least_loaded", LOOKAHEAD),
+    Pair(EXPECTED_ON_TIME, PLANNED), Pair(EXPECTED_ON_TIME, LOOKAHEAD),
 )  # fmt: skip
 """What the papers lack: the strongest rule from logs, and orchestrators that plan with the log's tables or the twin."""
 

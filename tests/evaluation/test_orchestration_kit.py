@@ -33,8 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_certificate_holds_the_twin_against_later_days(folder: Path) -> None:
-    main(["certify", str(folder / "twin"), str(folder / "log"), "--out", str(folder / "certificate")])
-    told = json.loads((folder / "certificate" / "certificate.json").read_text())
+    main(["certify", str(folder / "twin"), str(folder / "log"), "--out", str(folder / "certificate.json")])
+    told = json.loads((folder / "certificate.json").read_text())
     lines = {line["name"]: line for line in told["lines"]}
     assert {"closed_loop", "arrivals", "runs"} <= {line["section"] for line in told["lines"]}
     assert abs(lines["share on time, off by"]["value"]["value"]) < 0.06
