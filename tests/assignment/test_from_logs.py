@@ -1,0 +1,103 @@
+"""Computing times from logs: known functions are found again, and what a log lacks is named."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from logs_schema import Archive, ArchiveWriter
+from logs_schema.errors import ConfigError
+from twin.assignment.compute_times import ISOTONIC, LINEAR, QUADRATIC, ComputeTime, fit_compute_times
+from twin.assignment.from_logs import fit_edges, lacking
+
+NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def rows(function, num_rows=400, spread=0.1, seed=0):
+    rng = np.random.default_rng(seed)
+    size = rng.uniform(0.1, 10.0, num_rows)
+    return size, function(size) * np.exp(spread * rng.normal(size=num_rows) - 0.5 * spread**2)
+
+
+def fitted(function, **options) -> ComputeTime:
+    size, seconds = rows(function, **options)
+    return fit_compute_times(["e"], [None], np.zeros(len(size), int), size, seconds)["e"]
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda size: 0.5 + 2.0 * size, LINEAR),
+        (lambda size: 0.2 + 0.1 * size + size**2, QUADRATIC),
+        (lambda size: np.where(size < 5.0, 1.0, 8.0), ISOTONIC),
+    ],
+)
+def test_known_functions_are_found_again(function, kind):
+    found = fitted(function)
+    assert found.kind == kind
+    assert found.spread == pytest.approx(0.1, abs=0.03)
+    size = np.array([0.5, 2.0, 4.0, 6.0, 9.0])
+    assert found.at(size) == pytest.approx(function(size), rel=0.06)
+
+
+def test_times_are_never_zero_and_constants_stay_constant():
+    found = fitted(lambda size: np.full_like(size, 3.0), spread=0.0)
+    assert found.at(np.array([0.0, 5.0, 50.0])) == pytest.approx([3.0] * 3, rel=1e-6)
+    assert (ComputeTime(LINEAR, (0.0, -1.0), (), (), 0.0, 1, "own").at(np.array([5.0])) > 0.0).all()
+
+
+def test_an_edge_without_history_has_its_classes_function_or_that_of_all():
+    size, seconds = rows(lambda size: size, num_rows=200)
+    edge = np.repeat([0, 1], 100)
+    seconds[edge == 1] *= 10.0
+    found = fit_compute_times(["a", "b", "c", "d"], ["x", "y", "y", None], edge, size, seconds)
+    assert [found[name].source for name in "abcd"] == ["own", "own", "class y", "all edges"]
+    assert found["c"].at(np.array([2.0])) == pytest.approx(20.0, rel=0.1)
+    with pytest.raises(ConfigError, match="too few"):
+        fit_compute_times(["a"], [None], edge[:5], size[:5], seconds[:5])
+
+
+def write(path, **columns) -> Archive:
+    num_rows = 60
+    size, seconds = rows(lambda size: 1.0 + size, num_rows)
+    usual = {
+        "request_id": [f"r{row}" for row in range(num_rows)], "arrival": [NOON] * num_rows, "site": ["s"] * num_rows,
+        "input_mib": size, "offered_node": ["fast"] * num_rows, "start": [NOON] * num_rows,
+        "finish": [NOON + dt.timedelta(seconds=one) for one in seconds], "status": ["completed"] * num_rows,
+    }  # fmt: skip
+    nodes = {"node_id": ["fast", "idle"], "site": ["s", "s"], "tier": ["edge"] * 2, "cpu_cores": [4.0, 2.0]}
+    with ArchiveWriter(path) as writer:
+        writer.write("nodes", pa.table(nodes), source="the test")
+        requests = {name: one for name, one in (usual | columns).items() if one is not None}
+        writer.write("requests", pa.table(requests), source="the test")
+    return Archive(path)
+
+
+def test_edges_of_an_archive(tmp_path):
+    found = fit_edges(write(tmp_path / "log"))
+    assert found.compute["fast"].at(np.array([4.0])) == pytest.approx(5.0, rel=0.1)
+    assert found.replicas == {"fast": 4, "idle": 2}
+    assert (found.size, found.num_rows) == ("input_mib", 60)
+    assert found.notes == ("idle: too few requests of its own, so the function of all edges",)
+
+
+def test_cores_stand_for_sizes_where_there_are_none(tmp_path):
+    found = fit_edges(write(tmp_path / "log", input_mib=None, cpu_cores=[2.0] * 30 + [4.0] * 30))
+    assert found.size == "cpu_cores"
+    assert any("stands for the size" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"input_mib": None}, "no size"),
+        ({"offered_node": None}, "no node that ran"),
+        ({"finish": None, "start": None}, "no time that they took"),
+    ],
+)
+def test_what_a_log_lacks_is_named(tmp_path, columns, words):
+    archive = write(tmp_path / "log", **columns)
+    assert words in lacking(archive)
+    with pytest.raises(ConfigError, match=words):
+        fit_edges(archive)

@@ -1,0 +1,129 @@
+"""How long an edge computes a request of some size: linear, quadratic or isotonic, chosen on rows kept aside.
+
+The functions are fitted by least squares of relative errors (a second of ten is as wrong as ten of a hundred), and the
+one with the least held-out error is kept, with the deviation of the logarithm of what is left: answers scatter by it.
+An edge with too few rows is given the function of its class, and of all edges where the class has too few as well
+(paper 002, section V-A, fits every edge on its own history alone).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from twin.assignment.checking import AssignmentError
+
+LINEAR, QUADRATIC, ISOTONIC = "linear", "quadratic", "isotonic"
+MIN_ROWS = 20
+"""Rows from which on a function is fitted."""
+_EVERY = 5
+"""Every so many rows is kept aside."""
+_LEAST_S = 1e-6
+
+
+@dataclass(frozen=True)
+class ComputeTime:
+    """A fitted function.
+
+    Attributes:
+        kind: `LINEAR`, `QUADRATIC` or `ISOTONIC`.
+        coefficients: Constant, slope, square; of an isotonic one none.
+        sizes, seconds: Knots of an isotonic one, straight between them and constant beyond; else none.
+        spread: Deviation of the logarithm of the time over the function.
+        num_rows: That it was fitted on.
+        source: Whose history: "own", "class <name>" or "all edges".
+    """
+
+    kind: str
+    coefficients: tuple[float, ...]
+    sizes: tuple[float, ...]
+    seconds: tuple[float, ...]
+    spread: float
+    num_rows: int
+    source: str
+
+    def at(self, size: np.ndarray) -> np.ndarray:
+        """Seconds for sizes of any shape; never below a microsecond."""
+        if self.kind == ISOTONIC:
+            return np.maximum(np.interp(size, self.sizes, self.seconds), _LEAST_S)
+        return np.maximum(np.polynomial.polynomial.polyval(size, self.coefficients), _LEAST_S)
+
+
+def fit_compute_times(
+    edges: Sequence[str],
+    classes: Sequence[str | None],
+    edge: np.ndarray,
+    size: np.ndarray,
+    seconds: np.ndarray,
+) -> Mapping[str, ComputeTime]:
+    """A function for every edge.
+
+    Args:
+        edges: Names.
+        classes: Their classes, None for unknown.
+        edge: [rows] index of the edge that computed.
+        size: [rows] of the request; more than 0.
+        seconds: [rows] that it took; more than 0.
+
+    Raises:
+        AssignmentError: There are too few rows altogether.
+    """
+    if len(size) < MIN_ROWS:
+        raise AssignmentError(
+            f"{len(size)} requests are too few to learn computing times from", allowed=f"{MIN_ROWS} or more",
+            advice="take more days, or another log",
+        )  # fmt: skip
+    class_of_row = np.array([classes[one] or "" for one in edge])
+    found: dict[str, ComputeTime] = {}
+    for index, (name, kind) in enumerate(zip(edges, classes, strict=True)):
+        sources = [("own", edge == index), ("all edges", np.ones(len(edge), bool))]
+        if kind:
+            sources.insert(1, (f"class {kind}", class_of_row == kind))
+        source, rows = next((source, rows) for source, rows in sources if rows.sum() >= MIN_ROWS)
+        found[name] = _fit(size[rows], seconds[rows], source)
+    return found
+
+
+def _fit(size: np.ndarray, seconds: np.ndarray, source: str) -> ComputeTime:
+    """The function with the least held-out error, fitted again on all rows."""
+    order = np.argsort(size, kind="stable")
+    size, seconds = size[order], seconds[order]
+    held_out = np.arange(len(size)) % _EVERY == _EVERY // 2
+    candidates = (LINEAR, QUADRATIC, ISOTONIC)
+
+    def error(kind: str) -> float:
+        tried = _fit_one(kind, size[~held_out], seconds[~held_out], source)
+        return float(np.mean(np.abs(np.log(seconds[held_out] / tried.at(size[held_out])))))
+
+    errors = {kind: error(kind) for kind in candidates}
+    best = min(
+        candidates, key=lambda kind: errors[kind] * (1.0 + 0.01 * candidates.index(kind))
+    )  # simpler ones first
+    return _fit_one(best, size, seconds, source)
+
+
+def _fit_one(kind: str, size: np.ndarray, seconds: np.ndarray, source: str) -> ComputeTime:
+    coefficients: tuple[float, ...] = ()
+    sizes: tuple[float, ...] = ()
+    knots: tuple[float, ...] = ()
+    if kind == ISOTONIC:
+        from sklearn.isotonic import IsotonicRegression
+
+        shape = IsotonicRegression().fit(size, seconds, sample_weight=1.0 / np.square(seconds))
+        sizes, knots = tuple(shape.X_thresholds_.tolist()), tuple(shape.y_thresholds_.tolist())
+    else:
+        powers = size[:, None] ** np.arange(2 if kind == LINEAR else 3)
+        relative = powers / seconds[:, None]
+        coefficients = tuple(np.linalg.lstsq(relative, np.ones(len(size)), rcond=None)[0].tolist())
+    raw = ComputeTime(kind, coefficients, sizes, knots, 0.0, len(size), source)
+    ratio = seconds / raw.at(size)
+    right_on_average = float(ratio.mean())
+    return ComputeTime(
+        kind,
+        tuple(right_on_average * one for one in coefficients),
+        sizes,
+        tuple(right_on_average * one for one in knots),
+        float(np.std(np.log(ratio))),
+        len(size),
+        source,
+    )
