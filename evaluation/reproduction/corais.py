@@ -22,6 +22,7 @@ from evaluation.reproduction.corais_learning import (
     quick_networks,
     training_step,
 )
+from evaluation.reproduction.corais_rounds import compare_rounds
 from evaluation.reproduction.corais_scales import EMPTY, TABLE_3, TABLE_4, TABLE_5, Scale
 from evaluation.reproduction.corais_solvers import Solve, hand_written, learned, takes
 from evaluation.reproduction.seeds import named, over_seeds
@@ -46,6 +47,7 @@ class CoraisConfig:
         search_s: Time limit of the local search with restarts, and of ours: they are compared at equal time.
         seed: Of the instances and of whatever draws.
         networks: What is trained.
+        round_requests, round_seeds: Requests of each region that lives through rounds, and such regions.
     """
 
     scales: tuple[Scale, ...] = TABLE_3 + TABLE_4 + TABLE_5 + EMPTY
@@ -54,6 +56,8 @@ class CoraisConfig:
     search_s: float = 0.05
     seed: int = 0
     networks: NetworksConfig = field(default_factory=NetworksConfig)
+    round_requests: int = 2000
+    round_seeds: int = 5
 
     def __post_init__(self) -> None:
         if self.num_instances < 1:
@@ -113,6 +117,19 @@ def solve(config: CoraisConfig, workdir: Path, progress: Progress) -> Mapping[Sc
     return {scale: json.loads((products[step.name] / FIGURES).read_text()) for scale, step in steps.items()}
 
 
+def live_rounds(config: CoraisConfig, workdir: Path, progress: Progress) -> list[dict[str, Any]]:
+    """Rows of `compare_rounds`, once."""
+
+    def build(out: Path, _: Mapping[str, Path], progress: Progress) -> None:
+        rows = compare_rounds(config.round_requests, config.round_seeds, progress)
+        (out / FIGURES).write_text(json.dumps(rows, indent=1))
+
+    settings = {"num_requests": config.round_requests, "num_seeds": config.round_seeds}
+    made = run_job([Step("rounds", "assignment-rounds", build, config=settings)], workdir, progress)
+    rows: list[dict[str, Any]] = json.loads((made["rounds"] / FIGURES).read_text())
+    return rows
+
+
 def _figures(
     config: CoraisConfig, scale: Scale, solvers: Mapping[str, Solve], progress: Progress
 ) -> dict[str, Any]:
@@ -152,8 +169,10 @@ def _solve_one(
     found["bound_s"].append(min(best_s, max(bound_s, lower_bound_s(instance.costs, best_s))))
 
 
-def table(config: CoraisConfig, found: Mapping[Scale, Mapping[str, Any]]) -> dict[str, Any]:
-    """The tables as plain values.
+def table(
+    config: CoraisConfig, found: Mapping[Scale, Mapping[str, Any]], rounds: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The tables as plain values; `rounds` as they are.
 
     Returns:
         `rows`, one a scale and solver: `gap_to_best` and `gap_to_bound`, means over instances of the makespan over the
@@ -179,6 +198,7 @@ def table(config: CoraisConfig, found: Mapping[Scale, Mapping[str, Any]]) -> dic
         "config": asdict(config) | {"scales": [scale.name for scale in config.scales]},
         "interval": "95 % over seeds, over instances for a single one (Student)",
         "rows": rows,
+        "rounds": rounds,
     }
 
 

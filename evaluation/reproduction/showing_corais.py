@@ -12,7 +12,20 @@ from evaluation.comparison.formatting import number
 def as_table(found: dict[str, Any]) -> Group:
     """One table a scale: every solver's gaps and time."""
     scales = dict.fromkeys(row["scale"] for row in found["rows"])
-    return Group(*(_of_scale(scale, found) for scale in scales))
+    return Group(*(_of_scale(scale, found) for scale in scales), _of_rounds(found["rounds"]))
+
+
+def _of_rounds(rows: list[dict[str, Any]]) -> Table:
+    title = "rounds: response times over those of requests that go at once where they are expected to be answered first"
+    table = Table(title=Text(f"{title} [95 % over regions (Student)]"))
+    for name in ("load", "functions off by", "solver", "a round, s", "mean response", "p99"):
+        table.add_column(name, justify="left" if name == "solver" else "right")
+    for row in rows:
+        table.add_row(
+            number(row["load"]), number(row["function_error"]), row["solver"], number(row["interval_s"]),
+            _interval(row, "mean_over_at_once"), _interval(row, "p99_over_at_once"),
+        )  # fmt: skip
+    return table
 
 
 def _of_scale(scale: str, found: dict[str, Any]) -> Table:

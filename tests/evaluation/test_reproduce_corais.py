@@ -29,7 +29,15 @@ TINY = NetworksConfig(
 def test_the_command_writes_its_table(tmp_path, capsys, monkeypatch):
     from evaluation.reproduction import corais
 
-    tiny = CoraisConfig((Scale(4, 2, 6),), num_instances=2, exact_s=1.0, search_s=0.01, networks=TINY)
+    tiny = CoraisConfig(
+        (Scale(4, 2, 6),),
+        num_instances=2,
+        exact_s=1.0,
+        search_s=0.01,
+        networks=TINY,
+        round_requests=40,
+        round_seeds=2,
+    )
     monkeypatch.setattr(corais, "quick", lambda config: tiny)
     asked = ["reproduce", "corais", "--quick", "--json", "--no-progress", "--out", str(tmp_path / "out")]
     assert main(asked) == 0
@@ -50,6 +58,8 @@ def test_the_command_writes_its_table(tmp_path, capsys, monkeypatch):
         assert row["seconds"] > 0.0
     assert rows["exact"]["gap_to_best"] == pytest.approx(1.0, abs=1e-3)
     assert rows["ours"]["num_seeds"] == 1
+    assert len(found["rounds"]) == 48
+    assert min(row["mean_over_at_once"] for row in found["rounds"]) > 0.0
     assert rows["corais"]["gap_to_best"] <= rows["corais_greedy"]["gap_to_best"]
     assert rows["insertion_local_search"]["gap_to_best"] <= rows["insertion"]["gap_to_best"]
     assert json.loads((tmp_path / "out" / "corais.json").read_text()) == found
