@@ -13,7 +13,8 @@ HELP = "train orders of a batch queue and judge them by exact replay of later we
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    from evaluation.problems.ordering.weeks import WARM_STARTS
+    from evaluation.commands.options import add_options
+    from evaluation.problems.ordering.weeks import WeeksConfig
 
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
     parser.add_argument(
@@ -22,12 +23,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--processors", metavar="N", type=float, help="size of the pool (default: the archive's nodes)"
     )
-    parser.add_argument("--shifts", metavar="LIST", default="0d,1d,7d,30d", help="default: 0d,1d,7d,30d")
-    parser.add_argument("--days", metavar="N", type=int, default=28, help="training days (default: 28)")
-    parser.add_argument("--anchors", metavar="N", type=int, default=5, help="anchor dates (default: 5)")
-    parser.add_argument(
-        "--warm", choices=WARM_STARTS, default="logged",
-        help="what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty)",
+    add_options(
+        parser, WeeksConfig,
+        {"--shifts": "shifts", "--days": "num_train_days", "--anchors": "num_anchors", "--warm": "warm"},
     )  # fmt: skip
     parser.add_argument("--seeds", metavar="N", type=int, default=5, help="indices an anchor (default: 5)")
     parser.add_argument(
@@ -84,16 +82,12 @@ def config_of(arguments: Namespace) -> "OrderConfig":
     from dataclasses import replace
     from math import gcd
 
+    from evaluation.commands.options import given
     from evaluation.problems.ordering.config import OrderConfig, quick
     from evaluation.problems.ordering.weeks import WeeksConfig
     from offline_rl.ordering.programs import OrderTrainingConfig
 
-    weeks = WeeksConfig(
-        num_train_days=arguments.days,
-        shifts=arguments.shifts,
-        num_anchors=arguments.anchors,
-        warm=arguments.warm,
-    )
+    weeks = given(WeeksConfig(), arguments)
     training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)), index_only=arguments.index_only)
     if arguments.ppo_seeds is not None:
         training = replace(training, num_ppo_seeds=arguments.ppo_seeds)

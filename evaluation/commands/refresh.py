@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from evaluation.commands.inputs import refuse_missing_log
+from evaluation.commands.options import add_options, given
 
 NAME = "refresh"
 HELP = (
@@ -16,7 +17,7 @@ HELP = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     from evaluation.commands.settings import add_problem_arguments
-    from evaluation.problems.refresh.config import ACCEPTED, BETTER
+    from evaluation.problems.refresh.config import RefreshConfig
 
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="as for schedtwin run")
     parser.add_argument(
@@ -32,19 +33,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--bundle", metavar="RUNNING", type=Path,
         help="bundle of the running policy (default: that of the last export in FOLDER, if there is one)",
     )  # fmt: skip
-    parser.add_argument(
-        "--accept", choices=ACCEPTED, default=BETTER,
-        help=f"what the comparison has to say of the new policy (default: {BETTER})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--judge-days", metavar="N", type=int,
-        help="newest days that are held out for certificate and comparison (default: 2, of a queue 28)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--force", action="store_true",
-        help="also where nothing new came, or the twin has not passed its certificate: export what is better than the "
-        "running policy",
-    )  # fmt: skip
+    add_options(
+        parser, RefreshConfig, {"--accept": "accept", "--judge-days": "judge_days", "--force": "force"}
+    )
     add_problem_arguments(parser)
 
 
@@ -58,7 +49,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.problems.refresh.deciding import EXIT_STATUS, Result
     from evaluation.problems.refresh.job import BUNDLE, TEXT, refresh
 
-    settings = RefreshConfig(arguments.judge_days, arguments.accept, arguments.force)
+    settings = given(RefreshConfig(), arguments)
     config = load_config(arguments.config)
     with progress_of(arguments) as progress:
         decision, products = refresh(

@@ -10,7 +10,8 @@ HELP = "replay an archive's jobs under known policies: exact waits on an idealis
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; the policies are the rules that `twin.ordering.rules` exports."""
-    from evaluation.problems.ordering.weeks import WARM_STARTS
+    from evaluation.commands.options import add_options
+    from evaluation.problems.ordering.replaying import ReplayConfig
     from twin.ordering.rules import RULES
 
     names = [rule.name for rule in RULES]
@@ -22,34 +23,19 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--policy", metavar="NAME", action="append", choices=names,
         help="order of the queue; may be given several times (default: fcfs)",
     )  # fmt: skip
-    parser.add_argument("--easy", action="store_true", help="backfill behind the head (EASY)")
-    parser.add_argument(
-        "--backfill", metavar="NAME", choices=names, help="order of backfilling (default: the policy's own)"
-    )
-    parser.add_argument(
-        "--clairvoyant", action="store_true", help="know the true run times instead of the requested ones"
-    )
-    parser.add_argument(
-        "--withdraw",
-        action="store_true",
-        help="let jobs that were cancelled before they started wait until then (default: left out)",
-    )
-    parser.add_argument(
-        "--pool", metavar="NAME", help="class of nodes whose queue is played (default: all, each by itself)"
-    )
-    parser.add_argument(
-        "--processors", metavar="N", type=float, help="size of the one pool (default: the archive's nodes)"
-    )
+    add_options(
+        parser, ReplayConfig,
+        {
+            "--easy": "easy", "--backfill": "backfill", "--clairvoyant": "clairvoyant", "--withdraw": "withdraw",
+            "--pool": "pool", "--processors": "processors", "--warm": "warm",
+        },
+    )  # fmt: skip
     parser.add_argument(
         "--days",
         metavar="FIRST..LAST",
         type=_days,
         help="days of arrival to replay, for example 1996-10-01..1996-10-28",
     )
-    parser.add_argument(
-        "--warm", choices=WARM_STARTS, default="logged",
-        help="with --days: what runs and waits when the first begins: as logged, as under fcfs with EASY, or nothing",
-    )  # fmt: skip
     parser.add_argument(
         "--out",
         metavar="FILE",
@@ -61,21 +47,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Replay, write the waits, show the table; 0."""
+    from evaluation.commands.options import given
     from evaluation.commands.output import progress_of, show_result
     from evaluation.problems.ordering.replay_report import as_lines, check_out, write_waits
     from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
 
-    config = ReplayConfig(
-        policies=tuple(dict.fromkeys(arguments.policy or ("fcfs",))),
-        easy=arguments.easy,
-        processors=arguments.processors,
-        backfill=arguments.backfill,
-        clairvoyant=arguments.clairvoyant,
-        days=arguments.days,
-        warm=arguments.warm,
-        pool=arguments.pool,
-        withdraw=arguments.withdraw,
-    )
+    policies = tuple(dict.fromkeys(arguments.policy or ("fcfs",)))
+    config = given(ReplayConfig(policies, days=arguments.days), arguments)
     if arguments.out is not None:
         check_out(arguments.out, replace=arguments.replace)
     with progress_of(arguments) as progress:

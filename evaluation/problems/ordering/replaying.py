@@ -1,13 +1,20 @@
 """Replay of an archive's jobs under several rules, every pool of it by itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayReport
 from evaluation.problems.ordering.summary import summarise
-from evaluation.problems.ordering.weeks import WeeksConfig, begin_schedule, cut_week, earlier, warm_earlier
+from evaluation.problems.ordering.weeks import (
+    WARM_STARTS,
+    WeeksConfig,
+    begin_schedule,
+    cut_week,
+    earlier,
+    warm_earlier,
+)
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -29,23 +36,23 @@ class ReplayConfig:
 
     Attributes:
         policies: names of rules.
-        easy: whether to backfill.
-        processors: of the pool; those of the archive's nodes by default.
-        backfill: name of the rule that orders backfilling; each policy's own by default.
-        clairvoyant: whether requests are replaced by the true run times.
+        easy: backfill behind the head (EASY).
+        processors: size of the one pool; without it that of the archive's nodes.
+        backfill: order of backfilling; without it the policy's own.
+        clairvoyant: know the true run times instead of the requested ones.
         days: first and last day of arrival to replay; all days by default.
-        warm: with days: what runs and waits when the first one begins, one of `weeks.WARM_STARTS`.
-        pool: name of the one pool to play; all of the archive's by default, each by itself.
-        withdraw: whether jobs that were cancelled before they started wait until then; else they are left out.
+        warm: with days: what runs and waits when the first begins: as logged, as under fcfs with EASY, or nothing.
+        pool: class of nodes whose queue is played; without it all, each by itself.
+        withdraw: let jobs that were cancelled before they started wait until then; else they are left out.
     """
 
     policies: tuple[str, ...] = ("fcfs",)
     easy: bool = False
     processors: float | None = None
-    backfill: str | None = None
+    backfill: str | None = field(default=None, metadata={"choices": tuple(rule.name for rule in RULES)})
     clairvoyant: bool = False
     days: tuple[date, date] | None = None
-    warm: str = "logged"
+    warm: str = field(default="logged", metadata={"choices": WARM_STARTS})
     pool: str | None = None
     withdraw: bool = False
 

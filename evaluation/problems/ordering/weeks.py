@@ -6,7 +6,7 @@ cannot empty its queue into silence; only jobs that arrive within the week count
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -32,19 +32,18 @@ class WeeksConfig:
     Attributes:
         num_train_days: training days before each anchor.
         num_test_days: days that count.
-        shifts: days between training and test, as everywhere: "0d,1d,7d,30d".
+        shifts: days between training and test.
         num_anchors: anchors, spread evenly over the log.
         num_drain_days: days after a test during which jobs go on arriving.
-        warm: what runs and waits at the beginning: as `logged`, as under first come first served with `easy`
-            since the log began, or nothing (`empty`).
+        warm: what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty).
     """
 
     num_train_days: int = 28
     num_test_days: int = 7
-    shifts: str = "0d,1d,7d,30d"
+    shifts: str = field(default="0d,1d,7d,30d", metadata={"metavar": "LIST"})
     num_anchors: int = 5
     num_drain_days: int = 3
-    warm: str = "logged"
+    warm: str = field(default="logged", metadata={"choices": WARM_STARTS})
 
     def __post_init__(self) -> None:
         parse_shifts(self.shifts)

@@ -1,6 +1,6 @@
 """What a refresh leaves open."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from logs_schema.errors import ConfigError
 
@@ -14,15 +14,14 @@ class RefreshConfig:
     """What is held out and what is accepted.
 
     Attributes:
-        judge_days: Newest days of the history that are held out: certificate and comparison look at them; None: as
-            many as the problem needs (`Parts.num_days`).
-        accept: What the comparison has to say of the new policy, of `ACCEPTED`.
-        force: Go on where nothing new came, and where the twin did not pass its certificate; in that case only the
-            comparison can get a policy exported.
+        judge_days: Newest days that are held out for certificate and comparison; without it 2, of a queue 28.
+        accept: What the comparison has to say of the new policy.
+        force: Also where nothing new came, or the twin has not passed its certificate: export what is better than the
+            running policy.
     """
 
     judge_days: int | None = None
-    accept: str = BETTER
+    accept: str = field(default=BETTER, metadata={"choices": ACCEPTED})
     force: bool = False
 
     def __post_init__(self) -> None:
