@@ -77,7 +77,7 @@ REQUESTS = TableSpec(
         _label("site", "Site where the request arrived: the site that decides.", nullable=False),
         _label("scenario", "Scenario (class of use) of the requesting agent."),
         _label("service", "Service, executable, task type or queue asked for."),
-        _label("agent", "Who asks: a user, or a service group's instance."),
+        _label("agent", "Who sends the request: a user, or a service group's instance."),
         _label("queue", "Queue or priority class the request was submitted to."),
         _amount("cpu_cores", "cores", "Cores asked for, in total over all nodes."),
         _amount("memory_gib", "GiB", "Memory asked for, in total over all nodes."),

@@ -159,7 +159,7 @@ def toy_response(
     Args:
         noise: Half-width of the uniform stretch factor around 1.
         length: Batches in an episode; one fewer in half of the streams when drawn.
-        foretells: Whether unfinished outcomes are told at truncation.
+        resolves_pending: Whether unfinished outcomes are reported at truncation.
         drawn: Whether there is chance at all.
     """
 

@@ -41,7 +41,7 @@ def fit_behaviour(believed: Believed, config: CertifyConfig, progress: Progress)
 
 
 def clone_line(section: str, told: Forecast, config: CertifyConfig) -> Line:
-    """Whether the clone foretells the decisions of held-out days: if its probabilities are the behaviour's own, the
+    """Whether the clone predicts the decisions of held-out days: if its probabilities are the behaviour's own, the
     mean of minus their logarithm at the logged decisions is its mean entropy.
 
     It passes or cannot tell: a log whose behaviour cannot be cloned is no fault of the system under test.

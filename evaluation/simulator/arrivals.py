@@ -1,4 +1,4 @@
-"""Who asks: Poisson arrivals with a daily cycle, agents who live at a site, services by the scenario's taste.
+"""The workload: Poisson arrivals with a daily cycle, agents who live at a site, services by the scenario's taste.
 
 A day whose requests are listed (`DayConditions.asked`) draws nothing: its requests come as they stand in the list.
 

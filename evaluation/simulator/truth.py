@@ -168,7 +168,7 @@ def truth_of(
         day: Days since day 0 of the world.
         weekday: 0 for Monday.
         begin_s: Time of day at which episodes begin, with an empty system.
-        workload: Who asks, if not the world's own law.
+        workload: The requests, if not those of the world's own law.
 
     Returns:
         The environment. Episodes end with the day's last request; cut them with the rollout's `num_steps`.

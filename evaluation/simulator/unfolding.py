@@ -2,7 +2,7 @@
 
 What becomes of a request is not drawn when it is placed: it depends on who comes after it. So the response keeps the
 jobs themselves, under the very slots of the bookkeeping, plays them from decision to decision, and tells what has
-happened by then. At truncation it foretells what would happen if nobody else asked, which is exact at the day's end.
+happened by then. At truncation it reports what would happen without further requests, which is exact at the day's end.
 """
 
 import jax

@@ -2,7 +2,7 @@
 
 Preset and seed alone do not rebuild such a truth. So its days are stored in the truth's product as `arrivals.parquet`,
 and the facts of the log name the pattern, the content hash of the archive that the days were made of, and a hash of
-the days themselves. Who asks for the truth without them is refused and told which archive it takes.
+the days themselves. A truth without them is refused and told which archive it takes.
 """
 
 import hashlib

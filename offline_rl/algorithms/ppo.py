@@ -171,22 +171,7 @@ def ppo(
         zero = jnp.zeros(())
         return PPOState(params, optimizer.init(params), ReturnScale(zero, zero, zero))
 
-    def loss_of(params: Params, batch: Batch) -> tuple[Array, tuple[Array, ...]]:
-        logits = network.logits(params.actor, batch.observation, batch.legal)
-        log_ratio = joint_log_prob(logits, batch.action) - batch.log_prob
-        log_ratio = jnp.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
-        policy_loss = weighted_sum(clipped_surrogate(log_ratio, batch.advantage, config.clip), batch.weight)
-        spread = weighted_sum(joint_entropy(logits), batch.weight)
-        away = jnp.zeros(())
-        if clone is not None:
-            away = weighted_sum(joint_kl(logits, batch.clone_logits), batch.weight)
-        error = valuer.value(params.critic, batch.global_observation, 2) - batch.target
-        value_loss = weighted_sum(huber(error, config.huber_delta), batch.value_weight)
-        kl = weighted_sum(jnp.expm1(log_ratio) - log_ratio, batch.weight)
-        outside = jnp.abs(jnp.expm1(log_ratio)) > config.clip
-        clipped = weighted_sum(outside.astype(jnp.float32), batch.weight)
-        total = policy_loss + value_loss - config.entropy * spread + config.kl_to_clone * away
-        return total, (policy_loss, value_loss, spread, kl, away, clipped)
+    loss = partial(_loss, network, valuer, config, clone is not None)
 
     def step(key: Array, state: PPOState, trajectory: Trajectory) -> tuple[PPOState, PPOInfo]:
         num_streams = num_streams_of(trajectory)
@@ -202,7 +187,7 @@ def ppo(
             params, memory = carry
             part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
             part = part._replace(weight=shares(part.weight), value_weight=shares(part.value_weight))
-            gradient, seen = sum_over_pieces(partial(jax.grad(loss_of, has_aux=True), params), part)
+            gradient, seen = sum_over_pieces(partial(jax.grad(loss, has_aux=True), params), part)
             return descend(optimizer, gradient, memory, params), seen
 
         (params, memory), seen = jax.lax.scan(update, (state.params, state.optimizer), starts)
@@ -215,6 +200,28 @@ def ppo(
         lambda state: sampling_policy(network, state.params.actor),
         lambda state: greedy_policy(network, state.params.actor),
     )
+
+
+def _loss(
+    network: Actor, valuer: Critic, config: PPOConfig, stays_near: bool, params: Params, batch: Batch
+) -> tuple[Array, tuple[Array, ...]]:
+    """The loss of a minibatch, and what it was made of: losses of policy and value, entropy, KL to the policy that
+    decided and to the clone (where the policy `stays_near` it), share of clipped ratios."""
+    logits = network.logits(params.actor, batch.observation, batch.legal)
+    log_ratio = joint_log_prob(logits, batch.action) - batch.log_prob
+    log_ratio = jnp.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    policy_loss = weighted_sum(clipped_surrogate(log_ratio, batch.advantage, config.clip), batch.weight)
+    spread = weighted_sum(joint_entropy(logits), batch.weight)
+    away = jnp.zeros(())
+    if stays_near:
+        away = weighted_sum(joint_kl(logits, batch.clone_logits), batch.weight)
+    error = valuer.value(params.critic, batch.global_observation, 2) - batch.target
+    value_loss = weighted_sum(huber(error, config.huber_delta), batch.value_weight)
+    kl = weighted_sum(jnp.expm1(log_ratio) - log_ratio, batch.weight)
+    outside = jnp.abs(jnp.expm1(log_ratio)) > config.clip
+    clipped = weighted_sum(outside.astype(jnp.float32), batch.weight)
+    total = policy_loss + value_loss - config.entropy * spread + config.kl_to_clone * away
+    return total, (policy_loss, value_loss, spread, kl, away, clipped)
 
 
 def _prepare(

@@ -28,7 +28,7 @@ class Request:
         deadline_s: Largest useful time from arrival to finish; None without one.
         input_mib: Input to be sent to the node.
         candidates: Names of the nodes that may run it; None allows all.
-        agent: Who asks; by default, and where training did not know them, somebody of the scenario.
+        agent: Who sends it; by default, and where training did not know them, somebody of the scenario.
     """
 
     cpu_cores: float = 1.0

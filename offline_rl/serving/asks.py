@@ -27,7 +27,7 @@ class Ask:
         request: What it asks for.
         names: The nodes that may be named in the answer, in the caller's order, without repetition.
         machines: Facts about nodes that came with the question, by name; they hold for it alone.
-        agent, session: Who asks, for the log.
+        agent, session: Who sends it, for the log.
         output_mib: For the log.
         unspecified: Columns of the log that the caller said nothing about: the request has a default there, the log a
             null.

@@ -44,7 +44,7 @@ CASES = [
         num_steps=7,
     ),
     Case(
-        "toy that foretells",
+        "toy that resolves what is pending",
         lambda: environment(toy_problem(), toy_response(length=50, resolves_pending=True)),
         lambda: environment(toy_problem(), toy_response(length=50, resolves_pending=True, drawn=False)),
         lambda: environment(toy_problem(), toy_response(length=4, resolves_pending=True)),

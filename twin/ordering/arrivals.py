@@ -1,4 +1,4 @@
-"""Who asks next: the interface through which jobs come to the pool, replayed or generated."""
+"""Arrivals: the interface through which jobs come to the pool, replayed or generated."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Ended(NamedTuple):
 
 
 class JobArrivals(NamedTuple):
-    """Who asks: pure functions of a private state.
+    """Arriving jobs: pure functions of a private state.
 
     Jobs are taken one by one, in order of arrival; jobs that wait already at tick 0 come first, with arrivals before 0.
     An arrival that lies in the past (its user's job ended just now) is taken as of now.

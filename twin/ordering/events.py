@@ -41,7 +41,7 @@ def until_decision(
         key: For arrivals that are drawn.
         config: The problem's.
         size: Parts of the pool.
-        arrivals: Who asks.
+        arrivals: Of jobs.
         going: The pool after a decision.
         live: [*streams] bool: streams that go on; the others stay as they are.
     """

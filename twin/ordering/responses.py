@@ -27,7 +27,7 @@ def queue_response(pool: Pool, config: OrderingConfig, arrivals: JobArrivals) ->
     Args:
         pool: The processors, and whether to backfill.
         config: The problem's.
-        arrivals: Who asks.
+        arrivals: Of jobs.
 
     Returns:
         The response to decisions of `twin.ordering.problem.ordering(pool, config)`. An episode is done when nobody will

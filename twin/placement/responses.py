@@ -32,7 +32,7 @@ class First(NamedTuple):
 
 
 class Next(NamedTuple):
-    """Who asks next, and when."""
+    """The next request, and when it arrives."""
 
     clock_s: Array  # [*streams]
     request: Requests  # leaves [seats, *streams]
@@ -41,7 +41,7 @@ class Next(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Who asks: pure functions of a private state."""
+    """Arriving requests: pure functions of a private state."""
 
     init: Callable[[Array, Streams], tuple[PyTree, First]]  # (key, streams)
     next: Callable[[Array, PyTree, PlacementState, Fate], tuple[PyTree, Next]]  # (key, private, state, fate)
@@ -105,7 +105,7 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
     Args:
         cluster: For the number of nodes.
         depth: Slots per node, as in the problem's configuration.
-        arrivals: Who asks.
+        arrivals: Of requests.
         answers: How offers are answered.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Who asks, learned: agents by GAN-SMMSG and its rivals, their arrival times, and both as arrivals of a twin."""
+"""Workload models: agents by GAN-SMMSG and its rivals, their arrival times, and both as arrivals of a twin."""
 
 from twin.population.agents import AgentConditions, AgentTable, DrawReport, draw_agents
 from twin.population.bootstrap import bootstrap

@@ -1,4 +1,4 @@
-"""Who asks, as a table of agents: one row an agent and day, never one row a request.
+"""The workload as a table of agents: one row an agent and day, never one row a request.
 
 Agents who stay long appear in many rows of a log, so a draw by row would show them too often. Here every agent of a
 day gives one row: a request drawn evenly among its own of that day, and how many it made (`ACTIVITY`). Weighted by that

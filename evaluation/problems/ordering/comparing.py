@@ -49,7 +49,7 @@ JUDGES = (
     ),
     JudgeFacts(
         TWIN,
-        "weeks drawn from the population of the training days, unlike those that training saw; told under 0 days. What "
+        "weeks drawn from the population of the training days, unlike those that training saw; shown under 0 days: "
         "the trained policy's in-model value.",
     ),
 )

@@ -70,7 +70,7 @@ class Application:
     Attributes:
         name: Of the preset.
         services: In the order of the deployments.
-        users: Who asks.
+        users: The clients.
         rate_per_s: Mean rate of requests on day 0.
         growth: Change of the logarithm of the rate in 30 days.
         cluster_cores: Cores that all replicas share; replicas beyond them stay pending.
