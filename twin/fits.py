@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from logs_schema.errors import ConfigError
+from twin.autoscaling.fit import fit_application_days
+from twin.orchestration.fit import fit_orchestration_days
 from twin.ordering.fit import fit_queue_days
 from twin.placement.model import fit_days
-from twin.problems import ORDERING, PLACEMENT
+from twin.problems import AUTOSCALING, ORCHESTRATION, ORDERING, PLACEMENT
 
 
 class Fit(NamedTuple):
@@ -26,6 +28,12 @@ class Fit(NamedTuple):
 FITS: tuple[Fit, ...] = (
     Fit(PLACEMENT, "which node takes an arriving request", fit_days),
     Fit(ORDERING, "which waiting job of a queue starts next", fit_queue_days),
+    Fit(AUTOSCALING, "what deployments of an application are granted", fit_application_days),
+    Fit(
+        ORCHESTRATION,
+        "where every slot's requests go, and which replicas change every frame",
+        fit_orchestration_days,
+    ),
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from logs_schema.errors import ProductError
 from logs_schema.product import read_manifest
 
-PLACEMENT, ORDERING = "placement", "ordering"
+PLACEMENT, ORDERING, AUTOSCALING, ORCHESTRATION = "placement", "ordering", "autoscaling", "orchestration"
 KEY = "problem"
 
 

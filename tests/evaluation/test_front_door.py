@@ -11,12 +11,14 @@ from evaluation import compare, shifted_days
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.configuration import JudgeConfig
+from evaluation.problems.kits import KITS
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl import behaviour_cloning, ppo, train
 from twin import fit
+from twin.fits import FITS
 from twin.placement.learned import AnswerConfig
 
 
@@ -75,3 +77,7 @@ def _one(twin):
 def test_problems_that_are_not_fitted_here_are_named() -> None:
     with pytest.raises(ConfigError, match=r"placement: which node .*; ordering: which waiting job"):
         fit("nothing", None)
+
+
+def test_every_problem_with_a_kit_is_fitted_from_python() -> None:
+    assert {kit.name for kit in KITS} <= {one.problem for one in FITS}

@@ -19,6 +19,7 @@ from scipy.stats import norm
 
 from logs_schema import Archive
 from logs_schema.errors import ArchiveError
+from logs_schema.logged_days import LoggedDays
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.encode import (
     ReplicaRows,
@@ -81,6 +82,13 @@ def fit_orchestration(
         archive, edge, frames, rows, read_replicas(archive, days, edge.cluster),
         read_samples(archive, days, edge.cluster), len(days), config or ChanceFitConfig(),
     )  # fmt: skip
+
+
+def fit_orchestration_days(
+    days: LoggedDays, *, seed: int = 0, config: ChanceFitConfig | None = None
+) -> FittedCluster:
+    """As `fit_orchestration`, from Python; the seed is not used: nothing is drawn."""
+    return fit_orchestration(days.archive, days.days, config)
 
 
 def fit_rows(

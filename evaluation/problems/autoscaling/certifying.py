@@ -36,7 +36,7 @@ ABOUT = {
 }
 
 
-class LivedAgain(NamedTuple):
+class ReplayedDays(NamedTuple):
     """Held-out intervals in the twin, means over members; leaves [intervals, ...]."""
 
     mean_s: np.ndarray
@@ -56,7 +56,7 @@ def as_logged(grants: Grants) -> Autoscaler:
     return Autoscaler(lambda _grants: jnp.int32(0), decide)
 
 
-def lived_again(twin: ApplicationTwin, log: ScalingLog) -> LivedAgain:
+def simulated_again(twin: ApplicationTwin, log: ScalingLog) -> ReplayedDays:
     """The intervals of a log in the twin, under the grants of the log."""
     members = np.asarray(twin.laws.work_s).shape[0]
     asked = _without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
@@ -78,7 +78,7 @@ def lived_again(twin: ApplicationTwin, log: ScalingLog) -> LivedAgain:
     played = play(jax.random.key(0))
     latency = jnp.moveaxis(played.gateway.latency, 1, 0)
     used = played.measured.cpu_cores_used * played.measured.ready
-    return LivedAgain(
+    return ReplayedDays(
         np.asarray(played.gateway.response_s).mean(axis=-1),
         np.asarray(quantile_s(latency, 0.95)).mean(axis=-1),
         np.asarray(used).mean(axis=-1),
@@ -104,7 +104,7 @@ def certify(
             allowed="one day or more with deployment_samples", advice="give a longer log, or fit on fewer days",
         )  # fmt: skip
     log = read_scaling_log(archive, days, twin.deployments)
-    found, limit = lived_again(twin, log), config.thresholds.run_bias_by_node
+    found, limit = simulated_again(twin, log), config.thresholds.run_bias_by_node
     day = np.unique((log.time_s // DAY_S).astype(int), return_inverse=True)[1]
     num_days = int(day.max()) + 1
     usable = ~log.censored

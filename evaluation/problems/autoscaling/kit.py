@@ -25,19 +25,17 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from twin.autoscaling.fitting import coverage_of, fit_laws
+from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import (
-    ApplicationTwin,
     load_application_twin,
     load_log,
     save_application_twin,
     save_log,
 )
 from twin.autoscaling.scaling_log import TABLE, read_scaling_log
-from twin.autoscaling.workload import fit_load
+from twin.problems import AUTOSCALING as NAME
 from twin.problems import KEY
 
-NAME = "autoscaling"
 HELD_OUT = 5
 """One day of so many at the end of a log is kept for its certificate, where nobody names the training days."""
 
@@ -80,9 +78,7 @@ def fit_plan(config: RunConfig) -> StepPlan:
         archive = Archive(inputs["archive"])
         days = train_days_of(archive, config.days)
         log = read_scaling_log(archive, days)
-        laws = fit_laws(log)
-        twin = ApplicationTwin(log.deployments, log.interval_s, laws, fit_load(log), coverage_of(log, laws))
-        save_application_twin(out, twin)
+        save_application_twin(out, fit_application(log))
         save_log(out, log)
         return {
             KEY: NAME,

@@ -25,8 +25,7 @@ from twin.orchestration.encode import missing_from
 from twin.orchestration.fit import fit_orchestration
 from twin.orchestration.persistence import load_fitted, save_fitted
 from twin.problems import KEY
-
-NAME = "orchestration"
+from twin.problems import ORCHESTRATION as NAME
 
 
 def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
