@@ -2,6 +2,7 @@
 
 import functools
 from itertools import product
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -171,18 +172,26 @@ def test_draws_have_the_probabilities_that_they_are_judged_by():
 
 @pytest.mark.slow
 def test_no_gradient_of_the_critics_reaches_the_actor():
-    """With an advantage of zero everywhere only the critics have something to learn: the actor stays as it was."""
-    system, actor = built(2, 3)
-    learner = gpo(actor, GPOConfig(horizon_s=0.01, entropy=0.0, gae_lambda=0.0), equal_reward, equal_reward)
-    state = jax.jit(learner.init)(KEY)
-    state = state._replace(critics=jax.tree.map(jnp.zeros_like, state.critics))
-    lived = jax.jit(lambda key: rollout(key, system, learner.policy(state), 4, (8,)))(KEY)
-    following, _ = jax.jit(learner.step)(KEY, state, lived)
+    """Of a single decision the advantage, less its mean, is 0: only the critics have something to learn."""
+    view, _ = few()
+    actor = stepwise_actor(view, lambda seen, _: seen, (0, 0, 0), 1, SMALL)
+    learner = gpo(actor, GPOConfig(entropy=0.0, num_minibatches=1))
+    state = learner.init(KEY)
+    one = np.ones((1, 1, 1), bool)
+    trajectory = SimpleNamespace(
+        observation=jax.tree.map(lambda leaf: np.asarray(leaf)[None, ..., None], view),
+        legal=None,
+        action={"a_node": np.full((1, 1, 1), 2), "change": np.zeros((1, 1, 1), int)},
+        active=one,
+        settled=one,
+        reward=np.ones((1, 1, 1), np.float32),
+        elapsed_s=np.ones((1, 1), np.float32),
+        terminated=np.zeros((1, 1), bool),
+    )
+    following, _ = jax.jit(lambda key, state: learner.step(key, state, trajectory))(KEY, state)
     for before, after in zip(*map(jax.tree.leaves, (state.actor, following.actor)), strict=True):
         np.testing.assert_array_equal(before, after)
-    assert any(np.any(leaf) for leaf in jax.tree.leaves(following.critics))
-
-
-def equal_reward(trajectory):
-    """The same for every decision: no choice is better than another."""
-    return jnp.ones(trajectory.active.shape)
+    assert any(
+        np.any(before != after)
+        for before, after in zip(*map(jax.tree.leaves, (state.critics, following.critics)), strict=True)
+    )
