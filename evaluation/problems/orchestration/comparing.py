@@ -64,8 +64,8 @@ class PlayConfig:
         seed: Of everything drawn.
     """
 
-    num_frames: int = 40
-    num_runs: int = 8
+    num_frames: int = 24
+    num_runs: int = 6
     seed: int = 0
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evaluation.baselines.baseline import any_best_legal
 from evaluation.benches.orchestration_bench import Entrants
 from evaluation.benches.orchestration_references import LOOKAHEAD, PLANNED, planning
-from offline_rl.contract import EXPECTED_ON_TIME
+from offline_rl.contract import EXPECTED_ON_TIME, SHARPNESS
+from offline_rl.networks import near_best_policy
 from offline_rl.rules.on_time_by_replicas import replica_rule, replica_rule_params
 from twin.contracts import Array, Policy
 from twin.orchestration.chance import Chance
@@ -17,7 +17,11 @@ from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.orchestrating import Orchestrate
-from twin.placement.types import Observation
+
+NEAR = 0.05
+"""Chances to be on time that count as equal: access points see each other's load a slot late, and would all send to one
+node else. In a twin of `hot_services` 0, .05, .15 and .3 gave .773, .830, .828 and .819 on time under the planned
+deployment."""
 
 
 def rivals(fitted: FittedCluster) -> Entrants:
@@ -44,14 +48,10 @@ def rivals(fitted: FittedCluster) -> Entrants:
 
 
 def dispatch_rule(fitted: FittedCluster) -> Policy:
-    """The expected on-time rule with the log's numbers; of nodes that look alike, any."""
+    """The expected on-time rule with the log's numbers; it draws among the nodes whose chances are near the best."""
     spread = max(float(np.std(fitted.tables.scatter)), 0.05)
-    params, actor = replica_rule_params(latencies(fitted), spread=spread), replica_rule()
-
-    def decide(key: Array, observation: Observation, legal: Array) -> Array:
-        return any_best_legal(key, actor.logits(params, observation, legal), legal)
-
-    return decide
+    params = replica_rule_params(latencies(fitted), spread=spread)
+    return near_best_policy(replica_rule(), params, margin=NEAR * SHARPNESS)
 
 
 def latencies(fitted: FittedCluster) -> tuple[float, float, float]:
