@@ -53,7 +53,7 @@ PRICE = 0.2
 NUM_RANDOM = 2
 """Networks with random parameters: policies that no log would show."""
 VALUES = "values.json"
-VALUES_CODE = 3
+VALUES_CODE = 4
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
                 availability_s,
                 float(inputs[ACCEPTANCE]),
                 unit_s,
-                (40.0, 60.0),
+                (40.0 + availability_s, 60.0),
             )
             assert bool(fate.accepted[0, stream]) == told["accepted"]
             assert int(fate.status[0, stream]) == told["status"]

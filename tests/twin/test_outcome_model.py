@@ -8,9 +8,17 @@ import pytest
 from scipy import stats
 
 from tests.twin.made import made_cluster, made_encoding
+from twin.placement.availability import PendingFates
 from twin.placement.fit import fit_answers, fit_program
 from twin.placement.history import Offers
-from twin.placement.learned import ACCEPTANCE, AnswerConfig, answer_network, answer_parameters, num_inputs
+from twin.placement.learned import (
+    ACCEPTANCE,
+    AnswerConfig,
+    AnswerModel,
+    answer_network,
+    answer_parameters,
+    num_inputs,
+)
 from twin.placement.outcome_model import (
     MIN_PROBABILITY,
     NUM_OUTPUTS,
@@ -21,6 +29,7 @@ from twin.placement.outcome_model import (
     Mixture,
     Observed,
     log_likelihood,
+    log_wait,
     mixture_log_density,
     mixture_log_survival,
     mixture_sample,
@@ -197,3 +206,16 @@ def test_fit_recovers_known_answers() -> None:
             assert float(jax.nn.sigmoid(fitted.accept_logit[0])) == pytest.approx(chance, abs=0.08)
             above = float(jnp.exp(mixture_log_survival(fitted.run, jnp.array([median]))[0]))
             assert above == pytest.approx(0.5, abs=0.12)
+
+
+def test_a_queue_longer_than_any_logged_means_a_longer_wait() -> None:
+    """What is fated is no guess: only what is added to it is bounded by the log."""
+    unit_s, availability_s = 2.0, jnp.array([0.0, 5_000.0])
+    outputs = jnp.zeros((NUM_OUTPUTS, 2)).at[4 + 2].set(20.0)  # waits begin where there is room
+    parameters = split_outputs(outputs, log_wait(availability_s, unit_s))
+    uniforms = jnp.full((NUM_UNIFORMS, 2), 0.3)
+    model = AnswerModel(None, 40.0, 60.0, np.zeros(1))
+    limits_s = model.limits_s(PendingFates(availability_s, jnp.zeros(2)))
+    drawn = sample_answer(parameters, uniforms.at[3].set(0.99), unit_s, limits_s)
+    assert float(drawn.wait_s[0]) <= 40.001
+    assert 5_000.0 <= float(drawn.wait_s[1]) <= 5_040.1

@@ -139,7 +139,9 @@ def again(
     inputs = inputs_of(encoding, seen.full, chosen, seen.pending)
     kind = kinds_of(config, generator, seen, inputs)
     parameters = answers_given(config, generator.answers, inputs, kind)
-    drawn = draw_again(parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits)
+    drawn = draw_again(
+        parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits.beyond(seen.pending)
+    )
     return Again(chosen, kind, drawn)
 
 

@@ -33,7 +33,7 @@ from twin.placement.outcome_model import (
 )
 from twin.placement.randomisation import draw_seeds
 from twin.placement.responses import Answers
-from twin.placement.types import Cluster, Fate, Observation, PlacementState
+from twin.placement.types import Cluster, Fate, Leaf, Observation, PlacementState
 
 LEAST = float(np.finfo(np.float32).tiny)
 
@@ -55,8 +55,12 @@ class ResponseGenerator(NamedTuple):
 class Limits(NamedTuple):
     """Largest durations that the log shows."""
 
-    wait_s: float
+    wait_s: Leaf
     run_s: float
+
+    def beyond(self, pending: PendingFates) -> "Limits":
+        """The largest durations to draw: longer queues than any that was logged mean longer waits."""
+        return self._replace(wait_s=self.wait_s + pending.availability_s)
 
 
 class Noise(NamedTuple):
@@ -237,7 +241,8 @@ def imitated_answers(
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)
         else:
             uniforms = jax.lax.dynamic_index_in_dim(noise.uniforms, memory.step, 1)
-        drawn = sample_answer(answers_given(config, parameters, inputs, kind), uniforms, unit_s, limits)
+        answers = answers_given(config, parameters, inputs, kind)
+        drawn = sample_answer(answers, uniforms, unit_s, limits.beyond(pending))
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return memory._replace(step=memory.step + 1), fate
 

@@ -51,7 +51,7 @@ def disagreement(
     inputs = answer_inputs(encoding.cluster, Observation(*seen), decision_info.node, pending, unit_s)
     low = float(np.finfo(np.float32).tiny)
     uniforms = jax.random.uniform(key, (NUM_DRAWS, NUM_UNIFORMS, *decision_info.node.shape), minval=low)
-    limits_s = (model.longest_wait_s, model.longest_run_s)
+    limits_s = model.limits_s(pending)
     network = answer_network(config)
 
     def expected(parameters: Array) -> Array:

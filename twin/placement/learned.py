@@ -102,6 +102,11 @@ class AnswerModel(NamedTuple):
     longest_run_s: float
     support_limit_s: Leaf  # [nodes] of `support.support_limit_s`
 
+    def limits_s(self, pending: PendingFates) -> tuple[Leaf, Leaf]:
+        """Largest wait and run time to draw. What is already fated of a queue is no guess: longer queues than any that
+        was logged mean longer waits."""
+        return self.longest_wait_s + pending.availability_s, self.longest_run_s
+
 
 def answer_network(config: AnswerConfig) -> MLP:
     """The network of one member."""
@@ -209,7 +214,6 @@ def learned_answers(
     network = answer_network(config)
     num_members = jax.tree.leaves(model.parameters)[0].shape[0]
     parameters = jax.tree.map(jnp.asarray, model.parameters)
-    limits_s = (model.longest_wait_s, model.longest_run_s)
     randomises = randomisation is not None and randomisation.is_on
 
     def init(key: Array, streams: Streams) -> Array | None:
@@ -229,7 +233,7 @@ def learned_answers(
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
-        drawn = sample_answer(answer_parameters(outputs, inputs), uniforms, unit_s, limits_s)
+        drawn = sample_answer(answer_parameters(outputs, inputs), uniforms, unit_s, model.limits_s(pending))
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)

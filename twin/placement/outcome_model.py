@@ -187,7 +187,7 @@ NUM_UNIFORMS = 8
 
 
 def sample_answer(
-    parameters: AnswerParameters, uniforms: Array, unit_s: float, limits_s: tuple[float, float]
+    parameters: AnswerParameters, uniforms: Array, unit_s: float, limits_s: tuple[Leaf, Leaf]
 ) -> DrawnAnswers:
     """Draws an answer from `NUM_UNIFORMS` uniforms.
 
@@ -195,7 +195,7 @@ def sample_answer(
         parameters: Of the answer's distribution, leaves [*batch].
         uniforms: [NUM_UNIFORMS, *batch] in (0, 1).
         unit_s: Unit of durations.
-        limits_s: Largest wait and run time to draw: the model does not know longer ones.
+        limits_s: Largest wait and run time to draw, each one number or [*batch].
 
     Returns:
         The answer.

@@ -57,7 +57,7 @@ from offline_rl.recipes.config import even_streams
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.problems import PLACEMENT
 
-TWIN_CODE = 10
+TWIN_CODE = 11
 """Raised when code changes what a fit makes: those of older code are made again then."""
 BUNDLE = "bundle"
 
