@@ -14,6 +14,7 @@ prediction problems, 1960; cut innovations: C. Masreliez and R. Martin, 1977). T
 little, and large where nothing has been heard for long. Runs that end between two decisions tell at the second.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -150,12 +151,73 @@ def levels_along(
     if not dynamics.moves:
         nothing = np.zeros((2, num_nodes, len(at_s)), np.float32)
         return NodeLevel(nothing, nothing)
-    walk = _FilterWalk([dynamics], runs, num_nodes, age_s)
-    found = [walk.along(instant_s) for instant_s in at_s.tolist()]
-    mean, variance = (
-        np.stack([getattr(one, name)[:, 0] for one in found], axis=-1) for name in NodeLevel._fields
+    known = np.flatnonzero(np.isfinite(runs.residual) & (runs.node >= 0))
+    decision_s = np.union1d(runs.arrival_s, at_s)
+    place = np.searchsorted(decision_s, runs.finish_s[known])  # of the decision at which each run tells
+    told = known[place < len(decision_s)]
+    told_s = decision_s[place[place < len(decision_s)]]
+    order = np.argsort(told_s, kind="stable")
+    rows = zip(
+        told_s[order].tolist(),
+        runs.node[told][order].tolist(),
+        runs.residual[told][order].tolist(),
+        strict=True,
     )
-    return NodeLevel(mean.astype(np.float32), variance.astype(np.float32))
+    levels = _NodeLevels(dynamics, num_nodes, float(runs.arrival_s[0]) if len(runs.arrival_s) else 0.0, age_s)
+    found, following = [], next(rows, None)
+    for instant_s in at_s.tolist():
+        while following is not None and following[0] <= instant_s:
+            levels.ended(*following)
+            following = next(rows, None)
+        found.append(levels.at(instant_s))
+    return NodeLevel(*(np.stack(leaf, axis=-1).astype(np.float32) for leaf in zip(*found, strict=True)))
+
+
+class _NodeLevels:
+    """The filter along a log with plain numbers, every node moved on only where one of its runs tells."""
+
+    def __init__(self, dynamics: RunDynamics, num_nodes: int, begin_s: float, age_s: float) -> None:
+        self._dynamics = dynamics
+        fresh = wandered(dynamics, age_s), dynamics.node_variance
+        self._levels = [[0.0, 0.0, *fresh, begin_s] for _ in range(num_nodes)]
+        self._pending: list[list[float]] = [[] for _ in range(num_nodes)]
+
+    def ended(self, told_s: float, node: int, residual: float) -> None:
+        """A run tells at a decision, not before the last one that told; those of one decision tell together."""
+        if self._pending[node] and self._levels[node][4] < told_s:
+            self._tell(node)
+        if self._levels[node][4] < told_s:
+            self._move(node, told_s)
+        self._pending[node].append(residual)
+
+    def at(self, instant_s: float) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances [2, nodes]."""
+        for node, pending in enumerate(self._pending):
+            if pending:
+                self._tell(node)
+            self._move(node, instant_s)
+        level = np.array(self._levels)[:, :4].T
+        return level[:2], level[2:]
+
+    def _move(self, node: int, instant_s: float) -> None:
+        slow, fast, of_slow, of_fast, since_s = self._levels[node]
+        elapsed_s, steady = max(instant_s - since_s, 0.0), self._dynamics.node_variance
+        keep = math.exp(-elapsed_s / self._dynamics.node_memory_s)
+        of_slow += wandered(self._dynamics, elapsed_s)
+        of_fast = steady + keep**2 * (of_fast - steady)
+        self._levels[node] = [slow, keep * fast, of_slow, of_fast, max(instant_s, since_s)]
+
+    def _tell(self, node: int) -> None:
+        slow, fast, of_slow, of_fast, now_s = self._levels[node]
+        residuals, scatter = self._pending[node], self._dynamics.scatter
+        most = CLIP * math.sqrt(scatter + of_slow + of_fast)
+        cuts = [min(max(one - slow - fast, -most), most) - self._dynamics.offset for one in residuals]
+        news, whole = sum(cuts) / len(cuts), of_slow + of_fast + scatter / len(cuts)
+        self._levels[node] = [
+            slow + of_slow / whole * news, fast + of_fast / whole * news,
+            of_slow * (1.0 - of_slow / whole), of_fast * (1.0 - of_fast / whole), now_s,
+        ]  # fmt: skip
+        self._pending[node] = []
 
 
 def fit_dynamics(runs: LoggedRuns, num_nodes: int) -> RunDynamics:
@@ -218,9 +280,7 @@ def foretold(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> np.n
 class _FilterWalk:
     """The filter along a log, for several settings at once: levels [2, settings, nodes]."""
 
-    def __init__(
-        self, tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int, age_s: float = 0.0
-    ) -> None:
+    def __init__(self, tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> None:
         self._numbers = RunDynamics(
             *(np.array([[getattr(one, name)] for one in tried]) for name in RunDynamics.__dataclass_fields__)  # type: ignore[arg-type]
         )
@@ -228,20 +288,12 @@ class _FilterWalk:
         order = known[np.argsort(runs.finish_s[known], kind="stable")]
         self._finish_s = runs.finish_s[order]
         self._node, self._residual = runs.node[order].tolist(), runs.residual[order].tolist()
-        self._next, self._asked, self._arrival_s = 0, 0, runs.arrival_s
+        self._next = 0
         self._now_s = float(runs.arrival_s[0]) if len(runs.arrival_s) else 0.0
         still = np.zeros((len(tried), num_nodes))
-        slow, fast = still + wandered(self._numbers, age_s), still + self._numbers.node_variance
-        self._level = NodeLevel(np.zeros((2, *still.shape)), np.stack([slow, fast]))
-
-    def along(self, instant_s: float) -> NodeLevel:
-        """The levels at an instant, decisions at all arrivals before it."""
-        until = int(np.searchsorted(self._arrival_s, instant_s))
-        for arrival_s in self._arrival_s[self._asked : until].tolist():
-            if self._next < len(self._finish_s) and self._finish_s[self._next] <= arrival_s:
-                self.until(arrival_s)
-        self._asked = max(until, self._asked)
-        return self.until(instant_s)
+        self._level = NodeLevel(
+            np.zeros((2, *still.shape)), np.stack([still, still + self._numbers.node_variance])
+        )
 
     def until(self, instant_s: float) -> NodeLevel:
         """The levels at an instant of a decision, not before the last one asked for."""
