@@ -46,11 +46,13 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
     unwarned = [
         row["policy"] for row, one in zip(told, error, strict=True) if one > WRONG and not row["marked"]
     ]
+    unmarked = [one for row, one in zip(told, error, strict=True) if not row["marked"]]
     verdict = found["certificate"]["verdict"]
     lines = found["certificate"]["lines"]
     return {
         "world": found["world"], "seed": found["seed"], "shift_days": found["shift_days"],
         "mean_error": float(error.mean()), "worst_error": float(error.max()),
+        "worst_unmarked_error": float(max(unmarked, default=0.0)),
         "worst_policy": told[int(error.argmax())]["policy"],
         "rank_correlation": float(spearmanr(promised, true).statistic),
         "certificate": verdict,
@@ -102,6 +104,7 @@ def as_table(found: Sequence[Mapping[str, Any]]) -> Group:
         "mean error",
         "worst",
         "of",
+        "worst unmarked",
         "rank corr.",
         "certificate",
         "because",
@@ -114,7 +117,8 @@ def as_table(found: Sequence[Mapping[str, Any]]) -> Group:
         why = one["failed_lines"] or one["undecided_lines"]
         cases.add_row(
             one["world"], str(one["seed"]), str(one["shift_days"]), f"{one['mean_error']:.3f}",
-            f"{one['worst_error']:.3f}", one["worst_policy"], f"{one['rank_correlation']:.2f}",
+            f"{one['worst_error']:.3f}", one["worst_policy"], f"{one['worst_unmarked_error']:.3f}",
+            f"{one['rank_correlation']:.2f}",
             one["certificate"], f"{why[0]}{f' and {len(why) - 1} more' if len(why) > 1 else ''}" if why else "",
         )  # fmt: skip
     told = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts(each).items())

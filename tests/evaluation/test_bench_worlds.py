@@ -92,6 +92,7 @@ def test_a_case_is_counted_by_what_its_certificate_should_have_said():
     assert summary(failed)["unwarned"] == []
     assert summary(failed)["failed_lines"] == ["waits"]
     assert summary(marked)["unwarned"] == []
+    assert summary(marked)["worst_unmarked_error"] == 0.0 < summary(wrong)["worst_unmarked_error"]
     assert not summary(marked)["deserves"]
     assert summary(found((0.9, 0.5)))["rank_correlation"] < -0.999
     told = counts([summary(one) for one in (good, wrong, failed, marked, found((0.51, 0.9), "fail"))])
