@@ -1,4 +1,4 @@
-"""Training of the networks in paper 002's tables: a product for every network, scale and seed."""
+"""Training of the networks in the CoRaiS paper's tables: a product for every network, scale and seed."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The scales of paper 002's tables III to V, and harder ones: without backlogs nothing but balance decides."""
+"""The scales of the CoRaiS paper's tables III to V, and harder ones: without backlogs nothing but balance decides."""
 
 from typing import NamedTuple
 

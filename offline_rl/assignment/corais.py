@@ -1,4 +1,4 @@
-"""CoRaiS (paper 002, section VI): an attention scheduler for all requests of a round at once.
+"""CoRaiS (Hu et al., section VI): an attention scheduler for all requests of a round at once.
 
 Edges and requests are embedded and aligned by encoders of attention layers; the largest of either over the set stands
 for the whole. Every request, with both, looks at the edges with 8 heads, and its logit for an edge is

@@ -16,7 +16,7 @@ NUM_HEADS = 8
 
 
 def dense_params(rng: np.random.Generator, num_in: int, num_out: int) -> Params:
-    """Uniform within one over the root of the inputs, as in paper 002."""
+    """Uniform within one over the root of the inputs, as in CoRaiS."""
     most = 1.0 / np.sqrt(num_in)
     draw = rng.uniform(-most, most, (num_in + 1, num_out)).astype(np.float32)
     return {"kernel": draw[1:], "bias": draw[0]}

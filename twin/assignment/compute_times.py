@@ -3,7 +3,7 @@
 The functions are fitted by least squares of relative errors (a second of ten is as wrong as ten of a hundred), and the
 one with the least held-out error is kept, with the deviation of the logarithm of what is left: answers scatter by it.
 An edge with too few rows is given the function of its class, and of all edges where the class has too few as well
-(paper 002, section V-A, fits every edge on its own history alone).
+(CoRaiS, section V-A, fits every edge on its own history alone).
 """
 
 from collections.abc import Mapping, Sequence
