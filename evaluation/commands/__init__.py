@@ -24,12 +24,14 @@ from evaluation.commands import (
     serve,
     sign,
     simulate,
+    survey,
     train,
 )
 
 COMMANDS: tuple[ModuleType, ...] = (
     import_log,
     check,
+    survey,
     simulate,
     fit,
     generate,

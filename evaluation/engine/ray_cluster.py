@@ -33,9 +33,10 @@ def connected(address: str | None, workers: int, shared: Sequence[Path]) -> Iter
     Raises:
         ConfigError: Ray is not installed, there is no such cluster, or its nodes differ from this machine.
     """
-    ray = _module()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    cluster = None
+    if address is None:  # nodes on loopback alone, as Ray has them where this is off
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    ray, cluster = _module(), None
     if address is None:
         cluster = _started(workers)
         address = cluster.address

@@ -1,0 +1,44 @@
+"""`schedtwin survey`: the days of an archive against each other, and from which shift on a refit pays."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
+
+NAME = "survey"
+HELP = "hold the days of an archive against each other: when a twin of one stops describing another, and a refit pays"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    parser.add_argument("--out", metavar="PAGE.html", type=Path, help="page with the picture to write")
+    parser.add_argument(
+        "--share",
+        metavar="X",
+        type=float,
+        help="limit of differences in the shares of requests (default: .1)",
+    )
+    parser.add_argument(
+        "--decades", metavar="X", type=float,
+        help="limit of differences in the logarithm of durations (default: .1, a factor of 1.26)",
+    )  # fmt: skip
+    add_engine_arguments(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Survey, say what was found and write the page; 0."""
+    from evaluation.commands.output import progress_of, show_result
+    from evaluation.engine.config import tasks_on
+    from evaluation.survey.survey import SurveyConfig, survey
+    from evaluation.survey.telling import as_text, to_json, write_page
+
+    limits = {name: getattr(arguments, name) for name in ("share", "decades")}
+    config = SurveyConfig(**{name: value for name, value in limits.items() if value is not None})
+    engine = engine_from(arguments)
+    with progress_of(arguments) as progress, tasks_on(engine, progress, [arguments.archive]) as tasks:
+        found = survey(arguments.archive, config, tasks)
+    if arguments.out is not None:
+        write_page(found, arguments.out)
+    show_result(arguments, to_json(found), as_text(found, arguments.out))
+    return 0

@@ -1,0 +1,99 @@
+"""What a survey keeps of a day: counts, of everything that days are compared by; made in one pass, batch by batch."""
+
+import datetime as dt
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from logs_schema import Archive
+
+COLUMNS = ("arrival", "service", "site", "start", "finish", "offered_node", "ran_node")
+HOURS = 24
+LEAST_S, DECADES, BINS_A_DECADE = 1e-3, 10, 20
+NUM_BINS = DECADES * BINS_A_DECADE
+"""Durations are counted by their logarithm, from a millisecond to four months; what lies outside in the end bins."""
+MAX_LABELS = 2_000
+OTHERS = "(others)"
+ASPECTS = ("arrivals", "mix", "run times", "waits", "nodes")
+
+
+@dataclass(frozen=True)
+class DayCounts:
+    """Counts of a day's requests, separately of two halves drawn by chance: two samples of one day.
+
+    Attributes:
+        day: The day.
+        num_requests: How many there are.
+        arrivals: [2, hours]
+        durations: "run times" and "waits" -> [2, bins]
+        labels: "mix" and "nodes" -> two counts by label: site and service asked for, node decided for.
+    """
+
+    day: dt.date
+    num_requests: int
+    arrivals: np.ndarray
+    durations: dict[str, np.ndarray]
+    labels: dict[str, tuple[Counter[str], Counter[str]]]
+
+
+def count_day(item: tuple[Path, dt.date]) -> DayCounts:
+    """A task: the counts of one day of an archive, holding one batch of it at a time."""
+    path, day = item
+    arrivals = np.zeros((2, HOURS), np.int64)
+    durations = {name: np.zeros((2, NUM_BINS), np.int64) for name in ("run times", "waits")}
+    labels: dict[str, tuple[Counter[str], Counter[str]]] = {
+        name: (Counter(), Counter()) for name in ("mix", "nodes")
+    }
+    num_requests, random = 0, np.random.default_rng(day.toordinal())
+    for batch in Archive(path).scan("requests", days=[day], columns=COLUMNS):
+        half = random.integers(0, 2, batch.num_rows)
+        num_requests += batch.num_rows
+        instant_us = {name: _micros(batch[name]) for name in ("arrival", "start", "finish")}
+        hour = (instant_us["arrival"] // 3.6e9 % HOURS).astype(int)
+        np.add.at(arrivals, (half, hour), 1)
+        for name, begin, end in (("run times", "start", "finish"), ("waits", "arrival", "start")):
+            lasted_s = (instant_us[end] - instant_us[begin]) / 1e6
+            known = np.isfinite(lasted_s)
+            np.add.at(durations[name], (half[known], bin_of(lasted_s[known])), 1)
+        mix = pc.binary_join_element_wise(_text(batch["site"]), _text(batch["service"]), "/")
+        node = pc.coalesce(_label(batch["offered_node"]), _label(batch["ran_node"]))
+        for name, column in (("mix", mix), ("nodes", node)):
+            for number in (0, 1):
+                _count(labels[name][number], column.filter(pa.array(half == number)))
+    return DayCounts(day, num_requests, arrivals, durations, labels)
+
+
+def bin_of(lasted_s: np.ndarray) -> np.ndarray:
+    """The bin of every duration in seconds."""
+    decades = np.log10(np.maximum(lasted_s, LEAST_S) / LEAST_S)
+    return np.minimum((decades * BINS_A_DECADE).astype(int), NUM_BINS - 1)
+
+
+def _micros(column: pa.Array) -> np.ndarray:
+    """[rows] float64 microseconds since 1970, NaN where null."""
+    return np.asarray(
+        pc.cast(column.cast(pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    )
+
+
+def _label(column: pa.Array) -> pa.Array:
+    return column.cast(pa.string())
+
+
+def _text(column: pa.Array) -> pa.Array:
+    return pc.fill_null(_label(column), "")
+
+
+def _count(counts: Counter[str], column: pa.Array) -> None:
+    """Adds a column's labels; beyond `MAX_LABELS` the rarest become others."""
+    for found in pc.value_counts(column.drop_null()).to_pylist():
+        counts[found["values"]] += found["counts"]
+    if len(counts) > MAX_LABELS:
+        for label, count in counts.most_common()[MAX_LABELS - 1 :]:
+            if label != OTHERS:
+                del counts[label]
+                counts[OTHERS] += count

@@ -1,0 +1,43 @@
+"""What commands take on more and more days: figures of the processes, exponents by hand, refusals."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.benches.growth import Cost, GrowthConfig, _exponents, _measured, measure_growth
+from evaluation.simulator.logs import simulate
+from logs_schema import ConfigError
+from logs_schema.progress import SilentProgress
+
+
+def test_exponents_by_hand() -> None:
+    costs = [Cost("fit", n, 1000 * n, 500.0, 2.0 * n, 1.0) for n in (1, 4, 16)]
+    assert _exponents(costs, "peak_mib")["fit"] == pytest.approx(0.0, abs=1e-9)
+    assert _exponents(costs, "processor_s")["fit"] == pytest.approx(1.0)
+
+
+def test_a_process_is_measured_and_a_failed_one_told() -> None:
+    import sys
+
+    small, large = (_measured([sys.executable, "-c", f"x = bytearray({size} << 20)"])[0] for size in (1, 200))
+    assert 150 < large - small < 260
+    with pytest.raises(ConfigError, match="status 3"):
+        _measured([sys.executable, "-c", "import sys; sys.exit(3)"])
+
+
+def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
+    for given in ({"steps": ("fly",)}, {"steps": ("train",)}, {"days": (7, 1)}, {"days": ()}):
+        with pytest.raises(ConfigError):
+            GrowthConfig(**given)
+    simulate("small", 1, "mix", 0, tmp_path / "archive")
+    with pytest.raises(ConfigError, match="1 days"):
+        measure_growth(tmp_path / "archive", GrowthConfig(days=(2,)), tmp_path, SilentProgress())
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_fit_does_not_grow_with_what_it_cannot_use(tmp_path: Path) -> None:
+    simulate("kais", 12, "mix", 0, tmp_path / "archive")
+    config = GrowthConfig((4, 12), ("fit",), '[twin]\nnum_steps = 100\n[population]\nkind = "none"\n')
+    growth = measure_growth(tmp_path / "archive", config, tmp_path, SilentProgress())
+    assert growth.memory_exponent["fit"] < 0.3
+    assert growth.time_exponent["fit"] < 0.5

@@ -1,0 +1,125 @@
+"""The survey: hand-worked distances, noise that is taken off, planted changes found at the shift where they are."""
+
+import datetime as dt
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evaluation.cli import main
+from evaluation.survey.day_counts import BINS_A_DECADE, MAX_LABELS, OTHERS, bin_of, count_day
+from evaluation.survey.survey import (
+    Aspect,
+    AtShift,
+    SurveyConfig,
+    _distances,
+    refit_after,
+    stops_after,
+    survey,
+)
+from logs_schema import Archive, ArchiveWriter, ConfigError
+from logs_schema.columns import arrow_schema
+from logs_schema.mapping import one_by_one
+from logs_schema.tables import REQUESTS, SCHEMA_VERSION
+
+FIRST = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+NUM_DAYS, A_DAY = 8, 1_500
+
+
+def write_log(path: Path, run_s, service, num_days: int = NUM_DAYS) -> Archive:
+    """A log whose run times and services are functions of (day, random generator)."""
+    rng, schema, rows = np.random.default_rng(0), arrow_schema(REQUESTS, SCHEMA_VERSION), []
+    for day in range(num_days):
+        for number in range(A_DAY):
+            arrival = FIRST + dt.timedelta(days=day, seconds=float(rng.uniform(0, 80_000)))
+            begun = arrival + dt.timedelta(seconds=float(rng.exponential(5.0)))
+            rows.append({
+                "request_id": f"{day}-{number}", "arrival": arrival, "start": begun, "site": "here",
+                "finish": begun + dt.timedelta(seconds=run_s(day, rng)), "service": service(day, rng),
+                "ran_node": f"m{rng.integers(4)}", "status": "completed",
+            })  # fmt: skip
+    with ArchiveWriter(path) as writer:
+        table = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
+        writer.write("requests", table, source="made")
+    return Archive(path)
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """Run times of day 4 and later are ten times as long; the services are the same throughout."""
+    return write_log(
+        tmp_path_factory.mktemp("survey") / "archive",
+        lambda day, rng: float(rng.lognormal(3.0, 0.5)) * (10.0 if day >= 4 else 1.0),
+        lambda day, rng: f"s{rng.integers(5)}",
+    )
+
+
+def test_distances_by_hand() -> None:
+    one = np.array([8, 2, 0])
+    others = np.array([[8, 2, 0], [4, 1, 5], [0, 0, 0]])
+    shares = _distances(one, others, False)
+    assert shares[:2].tolist() == pytest.approx([0.0, 0.5])
+    assert np.isnan(shares[2])
+    moved = _distances(one, np.array([[0, 8, 2]]), True)  # all of it by one bin
+    assert moved.tolist() == pytest.approx([1.0 / BINS_A_DECADE])
+    assert (bin_of(np.array([10.0])) - bin_of(np.array([1.0]))).tolist() == [BINS_A_DECADE]
+
+
+def test_a_change_is_found_and_what_did_not_change_is_noise(changed: Archive) -> None:
+    found = survey(changed.path, SurveyConfig(), one_by_one)
+    by_name = {one.name: one for one in found.aspects}
+    run = by_name["run times"].distance
+    assert run[:4, 4:].min() == pytest.approx(1.0, abs=0.05)  # ten times: one decade
+    assert run[4:, 4:].max() < 0.05
+    assert run[:4, :4].max() < 0.05
+    for name in ("arrivals", "mix", "waits", "nodes"):
+        assert by_name[name].distance.max() < 0.05
+        assert found.stops_after_days[name] is None
+    # pairs k apart lie on both sides of the change at the median from k = 4 on (4 of 4 of them)
+    assert found.stops_after_days["run times"] in (3, 4)
+    assert found.refit_after_days["run times"] == found.stops_after_days["run times"]
+
+
+def test_days_that_differ_as_much_from_one_to_the_next_need_no_refit() -> None:
+    def aspect(*medians: float) -> Aspect:
+        at = tuple(AtShift(shift + 1, 5, value, value, value) for shift, value in enumerate(medians))
+        return Aspect("mix", "share", 0.1, 0.0, at, np.zeros((2, 2)))
+
+    assert (stops_after(aspect(0.3, 0.3, 0.3)), refit_after(aspect(0.3, 0.3, 0.3))) == (1, None)
+    assert (stops_after(aspect(0.0, 0.05, 0.15, 0.2)), refit_after(aspect(0.0, 0.05, 0.15, 0.2))) == (3, 3)
+    assert stops_after(aspect(0.15, 0.0, 0.0, 0.0, 0.0)) is None  # one odd shift does not end it
+
+
+def test_rare_labels_become_others(tmp_path: Path) -> None:
+    counter = iter(range(10**6))
+    log = write_log(
+        tmp_path / "archive", lambda day, rng: 1.0, lambda day, rng: f"s{next(counter)}", num_days=2
+    )
+    whole = count_day((log.path, log.days("requests")[0]))
+    assert sum(sum(half.values()) for half in whole.labels["mix"]) == A_DAY
+    assert OTHERS not in whole.labels["mix"][0]
+    assert A_DAY / 2 < MAX_LABELS
+
+
+def test_one_day_cannot_be_held_against_another(changed: Archive) -> None:
+    with pytest.raises(ConfigError, match="1 day with requests"):
+        survey(changed.path, SurveyConfig(), one_by_one, changed.days("requests")[:1])
+    with pytest.raises(ConfigError):
+        SurveyConfig(share=0.0)
+
+
+def test_the_command_tells_it_as_json_and_as_a_page(
+    changed: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "survey.html"
+    assert main(["survey", str(changed.path), "--json", "--out", str(page), "--no-progress"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["archive"] == changed.content_hash
+    assert len(told["days"]) == NUM_DAYS
+    assert [at["shift_days"] for at in told["aspects"]["run times"]["by_shift"]] == list(range(1, NUM_DAYS))
+    assert "run times" in told["verdict"][0]
+    text = page.read_text()
+    assert text.count("<svg") == 6
+    assert "http" not in text.replace("http://www.w3.org", "")
