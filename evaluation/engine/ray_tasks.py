@@ -1,9 +1,10 @@
 """Tasks on a Ray cluster: Ray Core tasks and nothing else of it.
 
-Ray runs a task again whose worker or node was lost. No more tasks are handed out than `AHEAD` times the processors, so
-a queue of many does not fill the cluster's memory.
+Ray runs a task again whose worker or node was lost. No more tasks are handed out than there are processors, so that a
+task's deadline begins when it does.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,6 @@ from evaluation.engine.errors import late, lost
 from logs_schema.mapping import Item, Result
 from logs_schema.progress import Progress
 
-AHEAD = 2
 MAX_LOSSES = 3
 POLL_S = 1.0
 
@@ -24,7 +24,7 @@ class RayTasks:
 
     Args:
         ray: The module, connected (`ray_cluster.connected`).
-        deadline_s: Most seconds that a task may take, from when Ray has started it.
+        deadline_s: Most seconds that a task may take.
         progress: Where to show how far tasks are.
     """
 
@@ -37,23 +37,21 @@ class RayTasks:
         """The results in the order of the items."""
         remote = self.ray.remote(task).options(num_cpus=1, max_retries=MAX_LOSSES, retry_exceptions=False)
         results: dict[int, Result] = {}
-        waiting, running = deque(range(len(items))), dict[Any, int]()
-        last_s = time.monotonic()
+        waiting, running = deque(range(len(items))), dict[Any, tuple[int, float]]()
         with self.progress.stage(name, total=len(items), unit="tasks") as stage:
             while waiting or running:
-                room = max(1, AHEAD * self._num_processors())
-                while waiting and len(running) < room:
+                while waiting and len(running) < max(1, self._num_processors()):
                     index = waiting.popleft()
-                    running[remote.remote(items[index])] = index
+                    running[remote.remote(items[index])] = index, time.monotonic() + self.deadline_s
                 done, _ = self.ray.wait(list(running), num_returns=1, timeout=POLL_S)
                 for one in done:
-                    index = running.pop(one)
+                    index, _ = running.pop(one)
                     results[index] = self._result(one, name, items[index])
-                    last_s = time.monotonic()
-                if time.monotonic() - last_s > self.deadline_s:
+                index, until_s = min(running.values(), key=lambda one: one[1], default=(0, math.inf))
+                if time.monotonic() > until_s:
                     for one in running:
                         self.ray.cancel(one, force=True)
-                    raise late(name, items[min(running.values())], self.deadline_s)
+                    raise late(name, items[index], self.deadline_s)
                 stage(len(results), text=self._nodes_in_words())
         return iter([results[index] for index in range(len(items))])
 

@@ -105,3 +105,8 @@ def test_two_nodes_give_the_same_and_outlive_a_worker(tmp_path: Path) -> None:
         assert caught.value.advice == "leave it out"
         with pytest.raises(EngineError, match="days: a worker died"):
             tasks(always_dies, [17], "days")
+    with (
+        tasks_on(engine_of("local-cluster", 2, 5.0), SilentProgress()) as tasks,
+        pytest.raises(EngineError, match="did not end within 5 s"),
+    ):
+        tasks(sleeps, [0.0, 600.0], "days")
