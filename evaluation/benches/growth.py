@@ -5,7 +5,7 @@ says what it took. The exponent `a` of `cost ~ requests^a` is fitted by least sq
 is linear.
 """
 
-import os
+import json
 import subprocess
 import sys
 import time
@@ -24,6 +24,13 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 
 KIB_PER_MIB = 1024.0
+LAUNCHER = """
+import json, os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_maxrss, used.ru_utime + used.ru_stime]))
+"""
+"""A small process between this one and the command: a process counts the memory of the one that started it, too."""
 STEPS = ("fit", "train", "generate", "survey")
 
 
@@ -123,17 +130,14 @@ def _command(step: str, archive: Path, folder: Path, settings: Path) -> list[str
 def _measured(words: Sequence[str]) -> tuple[float, float, float]:
     """Peak memory in MiB, processor time and wall time of a command."""
     begun = time.monotonic()
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        told = process.stderr.read() if process.stderr is not None else ""
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise ConfigError(
-            f"a command failed with status {process.returncode}",
-            where=" ".join(words[2:]),
-            advice=told[-2000:],
-        )
-    return used.ru_maxrss / KIB_PER_MIB, used.ru_utime + used.ru_stime, time.monotonic() - begun
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", LAUNCHER, *words], capture_output=True, text=True
+    )
+    status, peak_kib, processor_s = json.loads(done.stdout)
+    if status:
+        where, told = " ".join(words[2:]), done.stderr[-2000:]
+        raise ConfigError(f"a command failed with status {status}", where=where, advice=told)
+    return peak_kib / KIB_PER_MIB, processor_s, time.monotonic() - begun
 
 
 def _exponents(costs: Sequence[Cost], name: str) -> dict[str, float]:

@@ -85,7 +85,7 @@ class Aspect:
 
 
 @dataclass(frozen=True)
-class Survey:
+class DaySurvey:
     """Days held against each other.
 
     Attributes:
@@ -108,7 +108,7 @@ class Survey:
 
 def survey(
     archive: Path, config: SurveyConfig, run_tasks: TaskMap, days: Sequence[dt.date] | None = None
-) -> Survey:
+) -> DaySurvey:
     """Counts every day and holds the days against each other.
 
     Args:
@@ -130,7 +130,7 @@ def survey(
     counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))
     found = [_aspect(name, counts, config) for name in ASPECTS]
     aspects = tuple(one for one in found if one.by_shift)
-    return Survey(
+    return DaySurvey(
         log.content_hash,
         tuple(chosen),
         tuple(one.num_requests for one in counts),
@@ -141,7 +141,7 @@ def survey(
 
 
 def stops_after(aspect: Aspect) -> int | None:
-    """See `Survey.stops_after_days`."""
+    """See `DaySurvey.stops_after_days`."""
     beyond = [at.median > aspect.limit for at in aspect.by_shift]
     for place, at in enumerate(aspect.by_shift):
         if beyond[place] and 2 * sum(beyond[place:]) >= len(beyond[place:]):
@@ -150,7 +150,7 @@ def stops_after(aspect: Aspect) -> int | None:
 
 
 def refit_after(aspect: Aspect) -> int | None:
-    """See `Survey.refit_after_days`."""
+    """See `DaySurvey.refit_after_days`."""
     fresh = aspect.by_shift[0].median
     for at in aspect.by_shift[1:]:
         if at.median > aspect.limit and at.median - fresh > aspect.limit:

@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from evaluation.report.plots import AXES_INK, COLOURS, STYLE, svg_of
-from evaluation.survey.survey import Aspect, Survey
+from evaluation.survey.survey import Aspect, DaySurvey
 
 PAGE = "survey.html"
 MAX_SHOWN = 120
@@ -25,7 +25,7 @@ PARTS = {
 }
 
 
-def to_json(found: Survey) -> dict[str, Any]:
+def to_json(found: DaySurvey) -> dict[str, Any]:
     """The survey as JSON values; distances between single days are in the page alone."""
     return {
         "archive": found.archive,
@@ -59,7 +59,7 @@ def _rounded(value: float) -> float | None:
     return round(value, 5) if np.isfinite(value) else None
 
 
-def verdict(found: Survey) -> list[str]:
+def verdict(found: DaySurvey) -> list[str]:
     """What the survey says, in sentences."""
     stops = {name: shift for name, shift in found.stops_after_days.items() if shift is not None}
     refits = {name: shift for name, shift in found.refit_after_days.items() if shift is not None}
@@ -85,7 +85,7 @@ def in_days(count: int) -> str:
     return "1 day" if count == 1 else f"{count} days"
 
 
-def as_text(found: Survey, page: Path | None) -> str:
+def as_text(found: DaySurvey, page: Path | None) -> str:
     """The survey as a person reads it in a terminal."""
     shifts = [shift for shift in (1, 2, 3, 7, 14, 30, 60) if shift <= (found.days[-1] - found.days[0]).days]
     lines = [
@@ -101,7 +101,7 @@ def as_text(found: Survey, page: Path | None) -> str:
     return "\n".join(lines if page is None else [*lines, f"the picture: {page}"])
 
 
-def write_page(found: Survey, path: Path) -> None:
+def write_page(found: DaySurvey, path: Path) -> None:
     """Writes the self-contained page."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("evaluation.survey"), PackageLoader("evaluation.report")]),
@@ -125,7 +125,7 @@ def write_page(found: Survey, path: Path) -> None:
     )  # fmt: skip
 
 
-def _shifts_plot(found: Survey) -> str:
+def _shifts_plot(found: DaySurvey) -> str:
     """Every aspect's distance against the shift, in multiples of its limit."""
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": found.archive}):
         figure = Figure(figsize=(9.0, 4.0), layout="constrained")
@@ -146,7 +146,7 @@ def _shifts_plot(found: Survey) -> str:
         return svg_of(figure)
 
 
-def _days_plot(found: Survey, one: Aspect) -> str:
+def _days_plot(found: DaySurvey, one: Aspect) -> str:
     """An aspect's distance between every two days, in multiples of its limit."""
     shown = np.unique(np.linspace(0, len(found.days) - 1, MAX_SHOWN).round().astype(int))
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": one.name}):
@@ -154,8 +154,7 @@ def _days_plot(found: Survey, one: Aspect) -> str:
         axes = figure.add_subplot()
         colours = LinearSegmentedColormap.from_list(
             "limit", ["#f4f7fa", "#8fc3e8", "#2A8FD0", "#D55E00", "#7a2c00"]
-        )
-        colours.set_bad("#888888")
+        ).with_extremes(bad="#888888")
         drawn = axes.imshow(one.distance[np.ix_(shown, shown)] / one.limit, cmap=colours, vmin=0.0, vmax=2.0)
         ticks = np.unique(np.linspace(0, len(shown) - 1, 6).round().astype(int))
         names = [found.days[shown[tick]].strftime("%b %d") for tick in ticks]
