@@ -144,8 +144,8 @@ def test_impossible_settings_are_refused(tmp_path: Path) -> None:
         RefreshConfig(judge_days=0)
     with pytest.raises(ConfigError, match="names no log"):
         refresh(RunConfig(), tmp_path, tmp_path, tmp_path, None, RefreshConfig(), SilentProgress())
-    uneven = RunConfig(twin=AnswerConfig(num_members=3), train=TrainingConfig(num_streams=7))
-    with pytest.raises(ConfigError, match=r"num_streams = 7.* cannot be dealt"):
+    uneven = RunConfig(twin=AnswerConfig(num_members=3), train=TrainingConfig(num_streams=3))
+    with pytest.raises(ConfigError, match=r"num_streams = 3.* cannot be dealt"):
         placement_parts(replace(uneven, judge=JudgeConfig(copies=3)))
     with pytest.raises(ConfigError, match="4 replications of a window cannot be dealt"):
         placement_parts(replace(uneven, judge=JudgeConfig(copies=4)))
