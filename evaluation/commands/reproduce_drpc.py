@@ -31,7 +31,9 @@ def add_table(tables: _SubParsersAction) -> None:
     )
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the log (default: 0)")
     parser.add_argument(
-        "--quick", action="store_true", help="chain, 2 days of log, 60 minutes, shifts 0 and 30"
+        "--quick",
+        action="store_true",
+        help="chain, 2 days of log, 60 minutes, shifts 0 and 30, 3 seeds, 80 trajectories",
     )
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, default=Path(NAME), help="work folder (default: ./drpc)"
@@ -48,7 +50,9 @@ def run(arguments: Namespace) -> int:
     from evaluation.reproduction.showing_drpc import as_table
 
     quick: dict[str, Any] = (
-        {"preset": "chain", "log_days": 2, "minutes": 60, "shifts": (0, 30)} if arguments.quick else {}
+        {"preset": "chain", "log_days": 2, "minutes": 60, "shifts": (0, 30), "num_seeds": 3, "updates": 80}
+        if arguments.quick
+        else {}
     )
     asked: dict[str, Any] = {
         "preset": arguments.preset, "log_days": arguments.log_days, "minutes": arguments.minutes,

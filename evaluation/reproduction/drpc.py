@@ -30,6 +30,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from twin.autoscaling.fitting import coverage_of, fit_laws
+from twin.autoscaling.forecasting import errors
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, save_application_twin
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import read_scaling_log
@@ -38,6 +39,8 @@ from twin.autoscaling.workload import fit_load
 from twin.contracts import Array
 
 FIGURES, ARCHIVE = "figures.json", "archive"
+FORECAST_DAYS = 4
+"""Days of log from which on predictors of the load are compared."""
 WARM_UP_S = 600.0
 """Beginning of every trace that does not count: autoscalers start from the same grants."""
 QUANTILES = {"p95_response_s": 0.95, "p99_response_s": 0.99, "p9999_response_s": 0.9999}
@@ -110,8 +113,10 @@ def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, 
     rules = autoscalers(scaling_config(app), limits_of(app), twin, log, num_traces, config.rules)
     steps = [_play_step(config, name, make, ("twin",)) for name, make in rules.items()]
     steps += [_play_step(config, name, partial(_learned, config, name, made), (name,)) for name in chosen]
-    made = run_job(steps, workdir, progress, done=made)
-    return table(config, {step.name.removeprefix("play-"): _read(made[step.name]) for step in steps})
+    forecasts = [_forecast_step()] if config.log_days >= FORECAST_DAYS else []
+    made = run_job([*steps, *forecasts], workdir, progress, done=made)
+    found = table(config, {step.name.removeprefix("play-"): _read(made[step.name]) for step in steps})
+    return found | {"forecasts": _read(made["forecasts"]) if forecasts else []}
 
 
 def table(config: DrpcConfig, played: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,6 +193,22 @@ def _twin_step(config: DrpcConfig) -> Step:
         return {"censored": float(np.mean(log.censored))}
 
     return Step("twin", "application-twin", build, inputs=("archive",))
+
+
+def _forecast_step() -> Step:
+    """Table 2: mean squared errors of predictors of the log's load, as shares of its largest rate."""
+
+    def build(out: Path, inputs: Mapping[str, Path], _: Progress) -> None:
+        log = read_scaling_log(Archive(inputs["archive"] / ARCHIVE))
+        found = errors(log.gateway["request_rate_per_s"], log.interval_s)
+        rows = [
+            {"predictor": name, "minutes": 5 * (place + 1), "mse": float(error)}
+            for name, by_distance in found.items()
+            for place, error in enumerate(by_distance)
+        ]
+        (out / FIGURES).write_text(json.dumps(rows, indent=1))
+
+    return Step("forecasts", "forecast-errors", build, inputs=("archive",))
 
 
 def _learned(config: DrpcConfig, name: str, products: Mapping[str, Path]) -> Setting:

@@ -36,7 +36,23 @@ def as_table(found: dict[str, Any]) -> Group:
         setting = ", ".join(f"{name} {value:g}" for name, value in row["setting"].items())
         figures = (number(row[name]) for name in ("p99_response_s", "failures", "cpu_core_hours"))
         frontier.add_row(row["autoscaler"], setting, *figures)
-    return Group(*parts, frontier)
+    return Group(*parts, frontier, *_forecasts(found))
+
+
+def _forecasts(found: dict[str, Any]) -> list[Table]:
+    rows = found.get("forecasts", [])
+    if not rows:
+        return []
+    table = Table(
+        title=Text("forecasts of the load, mean squared error as a share of the largest rate, squared")
+    )
+    minutes = list(dict.fromkeys(row["minutes"] for row in rows))
+    table.add_column("predictor")
+    for one in minutes:
+        table.add_column(f"{one} min", justify="right")
+    for name in dict.fromkeys(row["predictor"] for row in rows):
+        table.add_row(name, *(f"{row['mse']:.5f}" for row in rows if row["predictor"] == name))
+    return [table]
 
 
 def _cell(row: dict[str, Any], name: str) -> str:

@@ -8,6 +8,7 @@ cores, memory and replicas among a step down, nothing and a step up, and imitate
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -86,11 +87,16 @@ def train_students(key: Array, lessons: Lessons, config: StudentConfig | None = 
             f"a student of {num_parameters(config)} parameters", allowed=f"{MOST_PARAMETERS} at most",
             advice="choose narrower hidden layers",
         )  # fmt: skip
-    network, optimizer = _network(config), optax.adam(config.learning_rate)
-    num_deployments, num_moments = lessons.local.shape[1:]
+    network, num_deployments = _network(config), lessons.local.shape[1]
     key_init, key_updates = jax.random.split(key)
     first = jnp.zeros((len(LOCAL_FEATURES), 1))
     params = jax.vmap(lambda key: network.init(key, first))(jax.random.split(key_init, num_deployments))
+    return Students(*_descent(config)(params, lessons, key_updates))
+
+
+@lru_cache(maxsize=8)  # all who learn alike share one traced program
+def _descent(config: StudentConfig) -> Callable[[PyTree, Lessons, Array], tuple[PyTree, Array]]:
+    network, optimizer = _network(config), optax.adam(config.learning_rate)
 
     def loss(params: PyTree, local: Array, place: Array) -> Array:
         outputs = _outputs(network, params, local)
@@ -102,21 +108,21 @@ def train_students(key: Array, lessons: Lessons, config: StudentConfig | None = 
         return -jnp.mean(chosen)
 
     @jax.jit
-    def descend(params: PyTree, lessons: Lessons) -> tuple[PyTree, Array]:
+    def descend(params: PyTree, lessons: Lessons, key: Array) -> tuple[PyTree, Array]:
         def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], Array]:
             params, memory = carry
-            chosen = jax.random.randint(key, (config.batch,), 0, num_moments)
+            chosen = jax.random.randint(key, (config.batch,), 0, lessons.local.shape[-1])
             found, gradient = jax.value_and_grad(loss)(
                 params, lessons.local[..., chosen], lessons.place[..., chosen]
             )
             change, memory = optimizer.update(gradient, memory)
             return (optax.apply_updates(params, change), memory), found
 
-        keys = jax.random.split(key_updates, config.updates)
+        keys = jax.random.split(key, config.updates)
         (params, _), curve = jax.lax.scan(one, (params, optimizer.init(params)), keys)
         return params, curve
 
-    return Students(*descend(params, lessons))
+    return descend
 
 
 def student_policy(params: PyTree, config: StudentConfig | None = None, *, sampled: bool = False) -> Policy:

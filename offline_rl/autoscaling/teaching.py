@@ -4,7 +4,6 @@ The first lessons are states that the teacher reaches. Students reach others, so
 and the teacher says what it would have done there (DAgger; Ross, Gordon and Bagnell 2011).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
@@ -24,7 +23,6 @@ from offline_rl.networks import example_of
 from offline_rl.training_loop import in_twin, train
 from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.observing import Seen
-from twin.autoscaling.problem import ScalingAction
 from twin.contracts import Array, Environment, Policy, PyTree
 from twin.rollout import rollout
 
@@ -101,30 +99,24 @@ def teach(
     """
     config = config or StudentConfig()
     label = taught(teacher, scaling.reach)
-    keys = jax.random.split(key, (rounds, 2))
-    lessons = [_round(keys[0, 0], environment, teacher, label, steps, streams)]
-    students = train_students(keys[0, 1], lessons[0], config)
-    for key_play, key_fit in keys[1:]:
-        acting = student_policy(students.params, config)
-        lessons.append(_round(key_play, environment, acting, label, steps, streams))
-        everything = Lessons(*(jnp.concatenate(leaves, axis=-1) for leaves in zip(*lessons, strict=True)))
-        students = train_students(key_fit, everything, config)
-    return students
 
-
-def _round(
-    key: Array,
-    environment: Environment,
-    acting: Policy,
-    label: Callable[[Seen], ScalingAction],
-    steps: int,
-    streams: int,
-) -> Lessons:
-    @jax.jit
-    def play(key: Array) -> Lessons:
+    def play(key: Array, acting: Policy) -> Lessons:
         trajectory = rollout(key, environment, acting, steps, (streams,))
         seen = Seen(*(jnp.moveaxis(leaf, 0, -2) for leaf in trajectory.observation))
         legal = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), trajectory.legal)
         return lessons_of(seen, label(seen), legal)
 
-    return play(key)
+    by_students = jax.jit(lambda key, params: play(key, student_policy(params, config)))
+    keys = jax.random.split(key, (rounds, 2))
+    lessons = [
+        jax.jit(lambda key: play(key, teacher))(keys[0, 0])
+    ] * rounds  # one shape, one program, in all rounds
+    students = train_students(keys[0, 1], _joined(lessons), config)
+    for place, (key_play, key_fit) in enumerate(keys[1:], 1):
+        lessons[place] = by_students(key_play, students.params)
+        students = train_students(key_fit, _joined(lessons), config)
+    return students
+
+
+def _joined(lessons: list[Lessons]) -> Lessons:
+    return Lessons(*(jnp.concatenate(leaves, axis=-1) for leaves in zip(*lessons, strict=True)))

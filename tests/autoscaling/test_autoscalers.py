@@ -1,0 +1,107 @@
+"""Rules for scaling: the plan of the model-predictive one against all plans there are, and the others by hand."""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evaluation.autoscalers.autoscaler import Autoscaler
+from evaluation.autoscalers.calibration import repeated
+from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig
+from evaluation.autoscalers.lookahead import CORE_GIB, Candidates, plan
+from evaluation.autoscalers.quartile_q import MOVES, NUM_STATES, moved, quartile_q, state_index
+from evaluation.autoscalers.rate_target import rate_target, static
+from evaluation.autoscalers.vertical_pod import vertical_pod
+from tests.autoscaling.test_problem import CONFIG, limits, state_of
+from twin.autoscaling.laws import Laws, law_s, tail_features
+from twin.autoscaling.types import Grants
+from twin.autoscaling.workload import LoadModel
+
+KEY = jax.random.key(0)
+LOAD = LoadModel(np.zeros(48), np.zeros((1, 120)), np.asarray(30.0))
+
+
+def laws(work_s, weight):
+    ones = jnp.ones(len(work_s))
+    work = jnp.asarray(work_s)
+    return Laws(
+        calls_per_request=ones, work_s=work, log_floor=jnp.log(work), gamma=ones, log_beta=0.0 * ones,
+        log_power=0.0 * ones, most_cores=2.0 * ones, start_up_s=30.0 * ones, connections=50.0 * ones,
+        memory_gib=0.2 * ones, memory_per_call_gib=0.001 * ones, weight=jnp.asarray(weight),
+        tail=jnp.asarray([0.9, 0.0, 0.0, 0.1]), spread=0.05 * ones,
+    )  # fmt: skip
+
+
+def of_plan(known, rate, cores, replicas):
+    """Quantile of the response time, and cost, of grants [deployments]; inf where they are too few."""
+    rho = rate * known.work_s / (replicas * cores)
+    own = law_s(known.log_floor, known.gamma, known.log_beta, known.log_power, rho, cores)
+    time_s = known.weight * own
+    ratio = jnp.exp(jnp.clip(jnp.sum(known.tail * tail_features(time_s, rho)), 0.3, 1.4))
+    cost = jnp.sum(replicas * (cores + known.memory_gib / CORE_GIB))
+    return jnp.where(jnp.max(rho) > 0.9, jnp.inf, ratio * jnp.sum(time_s)), cost
+
+
+@pytest.mark.parametrize("rate", [20.0, 60.0, 150.0])
+def test_the_plan_is_nearly_the_cheapest_that_keeps_the_objective(rate):
+    known, config = laws([0.008, 0.004], [1.0, 2.0]), CONFIG
+    choices = np.array(list(product(range(1, 9), (0.5, 1.0, 1.5))))
+    candidates = Candidates(*(jnp.asarray(np.repeat(choices[:, [column]], 2, axis=1)) for column in (1, 0)))
+    both = np.array(list(product(range(len(choices)), repeat=2)))
+    evaluate = jax.jit(jax.vmap(lambda cores, replicas: of_plan(known, rate, cores, replicas)))
+    quantile_s, cost = evaluate(jnp.asarray(choices[both][:, :, 1]), jnp.asarray(choices[both][:, :, 0]))
+    goal_s = 0.2 * float(config.slo_s)
+    cheapest = float(np.min(np.where(np.asarray(quantile_s) <= goal_s, cost, np.inf)))
+    found = plan(config, known, candidates, jnp.full(2, rate), jnp.ones(2), 0.2)
+    kept_s, paid = of_plan(known, rate, *found)
+    assert float(kept_s) <= 1.01 * goal_s
+    assert float(paid) <= 1.25 * cheapest
+
+
+def test_the_rate_rule_divides_by_what_a_replica_takes():
+    rule = rate_target(CONFIG, limits(1), jnp.asarray([0.3]))
+    state = state_of(2.0, 2.0, 0.1)  # one call a second arrives
+    _, wanted = rule.decide(KEY, rule.init(state.grants), state)
+    assert float(wanted.replicas[0]) == 4.0
+
+
+def test_static_grants_never_change():
+    peak = Grants(jnp.asarray([1.0]), jnp.asarray([0.5]), jnp.asarray([7.0]))
+    _, wanted = static(peak).decide(KEY, (), state_of(2.0, 2.0, 0.1))
+    assert [float(leaf[0]) for leaf in wanted] == [1.0, 0.5, 7.0]
+
+
+def test_the_vertical_rule_leaves_what_lies_in_its_band_and_else_gives_the_quantile():
+    rule = vertical_pod(CONFIG, limits(1))
+    for cores, changes in ((0.45, False), (1.5, True)):
+        state = state_of(2.0, 2.0, 0.4, cores=cores)
+        _, wanted = rule.decide(KEY, rule.init(state.grants), state)
+        if changes:
+            assert 1.15 * 0.4 <= float(wanted.cpu_cores[0]) <= 1.15 * 0.44 + 1e-6  # the upper end of a bucket
+        else:
+            assert float(wanted.cpu_cores[0]) == pytest.approx(0.45) or float(wanted.cpu_cores[0]) > 0.45
+        assert float(wanted.replicas[0]) == 2.0
+
+
+def test_the_table_of_quartiles_is_read_at_the_state_met():
+    state = state_of(4.0, 4.0, 0.45)  # nine tenths of the cores in use
+    met = state_index(CONFIG, LOAD, state)
+    assert 0 <= int(met[0]) < NUM_STATES
+    assert int(met[0]) != int(state_index(CONFIG, LOAD, state_of(4.0, 4.0, 0.05))[0])
+    for action, move in enumerate(MOVES):
+        table = jnp.zeros((1, NUM_STATES, len(MOVES))).at[0, met[0], action].set(1.0)
+        scaler: Autoscaler = quartile_q(CONFIG, limits(1), LOAD, table)
+        _, wanted = scaler.decide(KEY, (), state)
+        assert float(wanted.replicas[0]) == 4.0 + move[0]
+        assert float(wanted.cpu_cores[0]) == pytest.approx(0.5 + 0.25 * move[1])
+    least = moved(CONFIG, limits(1), state_of(1.0, 1.0, 0.1, cores=0.25).grants, jnp.asarray([2]))
+    assert float(least.replicas[0]) == 1.0
+
+
+def test_a_grid_is_the_outer_part_of_the_streams():
+    grid = [PodAutoscalerConfig(target=0.5), PodAutoscalerConfig(target=0.7)]
+    settings = repeated(grid, 3, with_seats=True)
+    np.testing.assert_allclose(settings.target, [[0.5, 0.5, 0.5, 0.7, 0.7, 0.7]])
+    assert settings.tolerance.shape == (1, 6)
