@@ -85,7 +85,8 @@ def lookahead(
         grows = jnp.exp(rise + moved)
         calls = now.measured.rate_per_s / jnp.maximum(now.gateway.rate_per_s, 1e-6)[None]
         usual = along(mean.calls_per_request, calls)
-        rate = jnp.maximum(now.measured.rate_per_s, 0.2 * usual * now.gateway.rate_per_s) * grows
+        rate = jnp.maximum(now.measured.rate_per_s, 0.2 * usual * now.gateway.rate_per_s[None])
+        rate = rate * grows[None]
         cores, replicas = plan(config, mean, candidates, rate, calls / usual, settings.margin)
         memory = jnp.concatenate([memory[1:], replicas[None]])
         gib = along(mean.memory_gib, replicas) + along(mean.memory_per_call_gib * mean.connections, replicas)
@@ -154,8 +155,8 @@ def _candidates(config: AutoscalingConfig, limits: GrantLimits, laws: Laws) -> C
     cores, replicas = (one.reshape(-1, 1) for one in np.meshgrid(steps, numbers))
     high = jnp.minimum(limits.max_cpu_cores, laws.most_cores)
     return Candidates(
-        jnp.clip(jnp.asarray(cores, jnp.float32), limits.min_cpu_cores, high),
-        jnp.minimum(jnp.asarray(replicas, jnp.float32), limits.max_replicas),
+        jnp.clip(jnp.asarray(cores, jnp.float32), limits.min_cpu_cores[None], high[None]),
+        jnp.minimum(jnp.asarray(replicas, jnp.float32), limits.max_replicas[None]),
     )
 
 

@@ -169,14 +169,14 @@ def _unrolled(params: PyTree, windows: Windows) -> Array:
             [rate, windows.day_before[:, 0], jnp.sin(windows.angle), jnp.cos(windows.angle)], axis=1
         )
         gates = jax.nn.sigmoid(
-            jnp.concatenate([seen, state], axis=1) @ params["gates"] + params["gates_bias"]
+            jnp.concatenate([seen, state], axis=1) @ params["gates"] + params["gates_bias"][None]
         )
         reset, update = jnp.split(gates, 2, axis=1)
         fresh = jnp.tanh(
-            jnp.concatenate([seen, reset * state], axis=1) @ params["state"] + params["state_bias"]
+            jnp.concatenate([seen, reset * state], axis=1) @ params["state"] + params["state_bias"][None]
         )
         return update * state + (1.0 - update) * fresh, None
 
     state, _ = jax.lax.scan(one, jnp.zeros((windows.past.shape[0], hidden)), jnp.asarray(windows.past).T)
-    out = jnp.concatenate([state, change], axis=1) @ params["out"] + params["out_bias"]
+    out = jnp.concatenate([state, change], axis=1) @ params["out"] + params["out_bias"][None]
     return windows.past[:, -1:] + out

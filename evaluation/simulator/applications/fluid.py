@@ -130,7 +130,7 @@ def interval(application: Application, interval_s: float) -> Play:
             below = graph.gamma_share_below(edges, mean, spread)
             last = graph.gamma_share_below(jnp.asarray([application.timeout_s], jnp.float32), mean, spread)
             below = jnp.minimum(below, last)
-            counts = jnp.diff(below, axis=0, prepend=0.0, append=last) * rates[user] * survives * dt_s
+            counts = jnp.diff(below, axis=0, prepend=0.0, append=last) * (rates[user] * survives * dt_s)[None]
             latency = latency + counts
             answered = answered + rates[user] * survives * last[0] * dt_s
             time_s = (
