@@ -34,7 +34,7 @@ class RecurrentConfig:
     seed: int = 0
 
 
-class Windows(NamedTuple):
+class LoadWindows(NamedTuple):
     """Pieces of a series: what was, and what came; NumPy."""
 
     past: np.ndarray  # [windows, PAST] shares
@@ -43,11 +43,11 @@ class Windows(NamedTuple):
     coming: np.ndarray  # [windows, AHEAD]
 
 
-Predictor = Callable[[Windows], np.ndarray]
+Predictor = Callable[[LoadWindows], np.ndarray]
 """Windows -> predictions [windows, AHEAD]."""
 
 
-def windows_of(rate_per_s: np.ndarray, interval_s: float) -> tuple[Windows, Windows]:
+def windows_of(rate_per_s: np.ndarray, interval_s: float) -> tuple[LoadWindows, LoadWindows]:
     """Windows of the training part and of the held-out part of a series from midnight on.
 
     Raises:
@@ -65,23 +65,23 @@ def windows_of(rate_per_s: np.ndarray, interval_s: float) -> tuple[Windows, Wind
     shares = bins / bins[:cut].max()
     last = np.arange(day, len(bins) - AHEAD)  # last bin of the past
     ahead = last[:, None] + np.arange(1, AHEAD + 1)
-    whole = Windows(
+    whole = LoadWindows(
         shares[last[:, None] + np.arange(1 - PAST, 1)], shares[ahead - day],
         2.0 * np.pi * (last % day) / day, shares[ahead],
     )  # fmt: skip
     train = last + AHEAD < cut
-    return Windows(*(leaf[train] for leaf in whole)), Windows(*(leaf[last >= cut] for leaf in whole))
+    return LoadWindows(*(leaf[train] for leaf in whole)), LoadWindows(*(leaf[last >= cut] for leaf in whole))
 
 
-def seasonal_naive(_train: Windows) -> Predictor:
+def seasonal_naive(_train: LoadWindows) -> Predictor:
     """What was at the same time a day ago."""
     return lambda windows: windows.day_before
 
 
-def smoothing(train: Windows) -> Predictor:
+def smoothing(train: LoadWindows) -> Predictor:
     """Exponential smoothing of the past, held constant; the smoothing with the least error in training."""
 
-    def smoothed(windows: Windows, weight: float) -> np.ndarray:
+    def smoothed(windows: LoadWindows, weight: float) -> np.ndarray:
         level = windows.past[:, 0]
         for column in windows.past.T[1:]:
             level = weight * column + (1.0 - weight) * level
@@ -91,10 +91,10 @@ def smoothing(train: Windows) -> Predictor:
     return lambda windows: smoothed(windows, best)
 
 
-def autoregression(train: Windows) -> Predictor:
+def autoregression(train: LoadWindows) -> Predictor:
     """A linear regression on the past, the time of day and the day before, one for every distance."""
 
-    def features(windows: Windows) -> np.ndarray:
+    def features(windows: LoadWindows) -> np.ndarray:
         angle = windows.angle[:, None]
         around = [np.sin(angle), np.cos(angle), np.sin(2 * angle), np.cos(2 * angle)]
         return np.concatenate([windows.past, windows.day_before, *around, np.ones_like(angle)], axis=1)
@@ -104,17 +104,17 @@ def autoregression(train: Windows) -> Predictor:
     return lambda windows: features(windows) @ weights
 
 
-def recurrent(train: Windows, config: RecurrentConfig | None = None) -> Predictor:
+def recurrent(train: LoadWindows, config: RecurrentConfig | None = None) -> Predictor:
     """A gated recurrent unit over the past (Chung et al. 2015); it learns what comes over what is."""
     config = config or RecurrentConfig()
     optimizer = optax.adam(config.learning_rate)
     key_init, key_updates = jax.random.split(jax.random.key(config.seed))
 
-    def loss(params: PyTree, windows: Windows) -> Array:
+    def loss(params: PyTree, windows: LoadWindows) -> Array:
         return jnp.mean((_unrolled(params, windows) - windows.coming) ** 2)
 
     @jax.jit
-    def learn(params: PyTree, train: Windows) -> PyTree:
+    def learn(params: PyTree, train: LoadWindows) -> PyTree:
         def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
             params, memory = carry
             chosen = jax.random.randint(key, (config.batch,), 0, train.past.shape[0])
@@ -129,7 +129,7 @@ def recurrent(train: Windows, config: RecurrentConfig | None = None) -> Predicto
     return lambda windows: np.asarray(jax.jit(_unrolled)(params, jax.tree.map(jnp.asarray, windows)))
 
 
-PREDICTORS: Mapping[str, Callable[[Windows], Predictor]] = {
+PREDICTORS: Mapping[str, Callable[[LoadWindows], Predictor]] = {
     "seasonal_naive": seasonal_naive,
     "smoothing": smoothing,
     "autoregression": autoregression,
@@ -159,7 +159,7 @@ def _initial(key: Array, hidden: int) -> PyTree:
     }
 
 
-def _unrolled(params: PyTree, windows: Windows) -> Array:
+def _unrolled(params: PyTree, windows: LoadWindows) -> Array:
     """Predictions [windows, AHEAD]."""
     hidden = params["state_bias"].shape[0]
     change = jnp.asarray(windows.day_before) - windows.day_before[:, :1]
