@@ -1,11 +1,13 @@
 """Solvers: optima by trial on tiny rounds, and bound <= optimum <= search <= insertion on any."""
 
+import sys
 import time
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 
+from logs_schema.errors import ConfigError
 from offline_rl.assignment.books import Books
 from offline_rl.assignment.bounds import lower_bound_s
 from offline_rl.assignment.exact import exact
@@ -133,3 +135,9 @@ def test_on_the_papers_scale_the_search_is_near_the_optimum(seed):
     assert bound_s <= solved.makespan_s * (1 + 1e-9) <= searched_s * (1 + 1e-9)
     assert searched_s <= 1.1 * bound_s
     assert solved.makespan_s <= (1.0 + solved.gap) * solved.bound_s * (1 + 1e-9)
+
+
+def test_without_scipy_the_exact_solver_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(ConfigError, match=r"(?s)SciPy.*train"):
+        exact(drawn().costs)
