@@ -34,18 +34,18 @@ class EngineConfig:
     def __post_init__(self) -> None:
         if self.kind not in (LOCAL, RAY, LOCAL_CLUSTER):
             raise ConfigError(
-                f"kind = {self.kind!r}", where="[engine]", allowed=f"{LOCAL}, {RAY}, {LOCAL_CLUSTER}"
+                f"kind = {self.kind!r}", where="where tasks run", allowed=f"{LOCAL}, {RAY}, {LOCAL_CLUSTER}"
             )
         if (self.kind == RAY) != (self.address is not None) or not (self.address or ADDRESS).startswith(
             ADDRESS
         ):
             raise ConfigError(
-                f"kind = {self.kind!r} with address = {self.address!r}", where="[engine]",
+                f"kind = {self.kind!r} with address = {self.address!r}", where="where tasks run",
                 allowed='kind = "ray" with address = "ray://HOST:PORT", or another kind without an address',
             )  # fmt: skip
         if self.workers < 1 or not self.deadline_s > 0.0:
             raise ConfigError(
-                f"workers = {self.workers}, deadline_s = {self.deadline_s:g}", where="[engine]",
+                f"workers = {self.workers}, deadline_s = {self.deadline_s:g}", where="where tasks run",
                 allowed="1 or more workers and a positive deadline",
             )  # fmt: skip
 

@@ -34,8 +34,6 @@ def connected(address: str | None, workers: int, shared: Sequence[Path]) -> Iter
         ConfigError: Ray is not installed, there is no such cluster, or its nodes differ from this machine.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address is None:  # nodes on loopback alone, as Ray has them where this is off
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     ray, cluster = _module(), None
     if address is None:
         cluster = _started(workers)
@@ -70,8 +68,12 @@ def _module() -> ModuleType:
 
 
 def _started(workers: int) -> Any:
-    """Two nodes on this machine, on loopback alone."""
+    """Two nodes on this machine, on loopback alone: as Ray has them on systems where its clusters are switched off."""
+    from ray._private import ray_constants
     from ray.cluster_utils import Cluster
+
+    os.environ[ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR] = "0"  # for the nodes
+    ray_constants.ENABLE_RAY_CLUSTER = False  # for this process, which has read the variable already
 
     each = {"node_ip_address": LOOPBACK, "object_store_memory": STORE_BYTES}
     head = each | {"num_cpus": max(1, workers // 2), "include_dashboard": False}
