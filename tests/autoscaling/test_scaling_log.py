@@ -6,6 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from evaluation.configuration import RunConfig
+from evaluation.problems.kit import ProblemOptions
+from evaluation.problems.kits import choose_kit
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.columns import INSTANT
@@ -91,3 +94,10 @@ def test_what_cannot_be_read_is_named(tmp_path, rows, words):
         read_scaling_log(archive(tmp_path / "a", rows))
     assert "deployment_samples" in str(error.value)
     assert "allowed" in str(error.value)
+
+
+def test_a_log_of_deployments_alone_is_taken_for_autoscaling(tmp_path):
+    made = archive(tmp_path / "a", usual_rows())
+    kit, _, told = choose_kit(RunConfig(), made.path, ProblemOptions())
+    assert kit.name == "autoscaling"
+    assert "so this is of the problem autoscaling" in told

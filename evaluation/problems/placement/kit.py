@@ -64,6 +64,8 @@ BUNDLE = "bundle"
 
 def lacking(archive: Archive) -> str:
     """Why there is nothing to place in an archive, in words; empty where somebody chose between nodes."""
+    if archive.num_rows("deployment_samples") and not archive.num_rows("requests"):
+        return "the archive holds samples of deployments and no requests: nothing to place"
     nodes = archive.nodes()
     if nodes.num_rows == 1:
         return "the archive knows one pool only: nothing to place"
