@@ -126,10 +126,13 @@ def test_from_a_simulated_log_to_a_certified_twin_and_a_table(tmp_path, capsys):
     assert main(["fit", log, "--out", twin, "--no-progress"]) == 0
     assert "5 deployments learned" in capsys.readouterr().out
     main(["certify", twin, log, "--out", certificate, "--json", "--no-progress"])
-    made = json.loads((tmp_path / "certificate" / "certificate.json").read_text())
+    made = json.loads((tmp_path / "twin.certificate" / "certificate.json").read_text())
     answers = [line["value"]["value"] for line in made["lines"] if line["section"] == "answers"]
-    assert len(answers) == 2
-    assert max(abs(value) for value in answers) < 0.15
+    mean, quantile = answers
+    assert abs(mean) < 0.1
+    assert abs(quantile) < 0.25  # the operator grants cores on the held-out day that no training day had...
+    beyond = [line["value"]["value"] for line in made["lines"] if line["section"] == "coverage"]
+    assert beyond == [1.0]  # ...and the certificate says so
     work = str(tmp_path / "work")
     arguments = [
         "--quick",
