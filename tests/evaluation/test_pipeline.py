@@ -372,12 +372,10 @@ def test_a_log_without_a_day_after_training_is_refused_before_learning(tmp_path:
     with pytest.raises(ConfigError, match="no shift has test days") as caught:
         do(tmp_path, config)
     assert "the last training day, 2024-03-01" in str(caught.value)
+    three = replace(config, twin=AnswerConfig(num_members=3), judge=replace(TINY.judge, copies=3))
     for uneven, said in (
         (replace(config, judge=replace(TINY.judge, copies=3)), "3 replications"),
-        (
-            replace(config, train=replace(TINY.train, num_streams=7), twin=AnswerConfig(num_members=3)),
-            "7 streams",
-        ),
+        (replace(three, train=replace(TINY.train, num_streams=7)), "7 streams"),
     ):
         with pytest.raises(ConfigError, match=said):
             do(tmp_path, uneven)

@@ -87,7 +87,7 @@ def test_policies_that_fail_are_left_out_by_name(found):
 
 def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
     folder, _ = queue_made
-    (tmp_path / "mine.py").write_text("from twin.ordering.rules import SAF as BEST\n")
+    (tmp_path / "orders_of_mine.py").write_text("from twin.ordering.rules import SAF as BEST\n")
     (tmp_path / "quick.toml").write_text(QUICK)
     monkeypatch.chdir(tmp_path)
     words = [
@@ -101,11 +101,11 @@ def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
         "--out",
         "out",
     ]
-    assert cli.main([*map(str, words), "--policy", "best=mine:BEST", "--no-progress"]) == 0
+    assert cli.main([*map(str, words), "--policy", "best=orders_of_mine:BEST", "--no-progress"]) == 0
     assert "best" in capsys.readouterr().out
     assert load_comparison(tmp_path / "out").cell(REPLAY, 0, "best", "bounded_slowdown") is not None
     words[-1] = "other"
-    assert cli.main([*map(str, words), "--policy", "fcfs=mine:BEST", "--no-progress"]) == 2
+    assert cli.main([*map(str, words), "--policy", "fcfs=orders_of_mine:BEST", "--no-progress"]) == 2
     assert "stands for a policy of the comparison" in capsys.readouterr().err
 
 
