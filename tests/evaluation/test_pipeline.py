@@ -375,7 +375,7 @@ def test_a_log_without_a_day_after_training_is_refused_before_learning(tmp_path:
     three = replace(config, twin=AnswerConfig(num_members=3), judge=replace(TINY.judge, copies=3))
     for uneven, said in (
         (replace(config, judge=replace(TINY.judge, copies=3)), "3 replications"),
-        (replace(three, train=replace(TINY.train, num_streams=7)), "7 streams"),
+        (replace(three, train=replace(TINY.train, num_streams=3)), "num_streams = 3"),
     ):
         with pytest.raises(ConfigError, match=said):
             do(tmp_path, uneven)
