@@ -13,7 +13,7 @@ its certificate, nothing is taken: the first rung, a rule, stays, and the ladder
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -72,16 +72,19 @@ class Referee(NamedTuple):
     judge: Judge
 
 
-def referee(key: Array, twin: PlacementTwin, model: AnswerModel) -> Referee:
+def referee(
+    key: Array, twin: PlacementTwin, model: AnswerModel, known: Sequence[tuple[Actor, PyTree]] = ()
+) -> Referee:
     """Plays policies in the twin with members of its ensemble: the same windows and keys for all.
 
     Args:
         key: PRNG key, of nothing else.
         twin: Whose windows.
         model: The members, best ones that no policy was trained with.
+        known: Networks to come, with parameters of the shapes that theirs will have: they share one program.
 
     Returns:
-        The judges; one program is compiled for each network.
+        The judges; one program is compiled for all known networks, and one for each other network.
     """
     disjoint = twin.disjoint_windows()
     width = disjoint.num_windows
@@ -90,23 +93,37 @@ def referee(key: Array, twin: PlacementTwin, model: AnswerModel) -> Referee:
     parameters = jax.tree.map(
         lambda leaf: jnp.asarray(leaf)[:, None], model.parameters
     )  # one member at a time
+    shared = dict(known)
 
-    @lru_cache
-    def program(network: Actor) -> Callable[..., tuple[Array, Array]]:
-        def play(windows: Windows, parameters: PyTree, params: PyTree, key: Array) -> tuple[Array, Array]:
+    @cache
+    def program(networks: tuple[Actor, ...]) -> Callable[..., tuple[Array, Array]]:
+        def play(
+            windows: Windows, parameters: PyTree, number: Array, each: Sequence[PyTree], key: Array
+        ) -> tuple[Array, Array]:
             alone = model._replace(parameters=parameters)
             system = PlacementTwin(twin.encoding, twin.config, alone, windows, twin.report).environment()
-            episodes = rollout(key, system, greedy_policy(network, params), windows.num_steps, (width,))
+            policies = [
+                greedy_policy(network, params) for network, params in zip(networks, each, strict=True)
+            ]
+
+            def policy(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
+                return jax.lax.switch(number, policies, key, observation, legal)
+
+            episodes = rollout(key, system, policy, windows.num_steps, (width,))
             told = (episodes.active & episodes.settled).astype(jnp.float32)
             reward = jnp.sum(episodes.reward * told, axis=(0, 1)) / jnp.sum(told, axis=(0, 1))
             far = episodes.response_aux.availability_s > jnp.asarray(model.support_limit_s)[episodes.action]
             return reward, jnp.sum(far & episodes.active) / jnp.maximum(jnp.sum(episodes.active), 1)
 
-        again = jax.vmap(play, in_axes=(None, None, None, 0))
-        return jax.jit(jax.vmap(again, in_axes=(None, 0, None, None)))
+        again = jax.vmap(play, in_axes=(None, None, None, None, 0))
+        return jax.jit(jax.vmap(again, in_axes=(None, 0, None, None, None)))
 
     def judge(keys: Array, network: Actor, params: PyTree) -> RungResult:
-        reward, out_of_support = program(network)(arrays, parameters, params, keys)
+        each = shared | {network: params} if network in shared else {network: params}
+        number = jnp.int32(tuple(each).index(network))
+        reward, out_of_support = program(tuple(each))(
+            arrays, parameters, number, jax.tree.map(np.asarray, tuple(each.values())), keys
+        )
         return RungResult(np.asarray(reward).mean(axis=1), float(np.mean(out_of_support)))
 
     return Referee(partial(judge, keys[0]), partial(judge, keys[1]))

@@ -110,7 +110,8 @@ def train_schedulers(
             stage,
         )
     runs = train_in_twin(key_seeds, twin, example, network, clone, config, progress, keep)
-    judges = referee(jax.random.fold_in(key, _LADDER), twin, _members(twin)[1])
+    known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(network, clone)]
+    judges = referee(jax.random.fold_in(key, _LADDER), twin, _members(twin)[1], known)
     rules |= _residual(
         jax.random.fold_in(key, _RESIDUAL), twin, example, rules, judges.select, config, progress, keep
     )

@@ -5,6 +5,7 @@ The numbers stand where a network's layers would, under the rule's name, so one 
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 
 import jax
@@ -41,8 +42,12 @@ def numbers_of(params: PyTree) -> PyTree:
     return numbers
 
 
+@cache
 def rule_actor(rule: str) -> Actor:
-    """The actor of a rule, for any number of nodes; its logits are the scores, not calibrated to anything."""
+    """The actor of a rule, for any number of nodes; its logits are the scores, not calibrated to anything.
+
+    One object for each rule: what is compiled for it is compiled once.
+    """
     score = SCORES[rule]
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
