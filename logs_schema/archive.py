@@ -18,7 +18,16 @@ from logs_schema import product
 from logs_schema.columns import TableSpec, arrow_schema
 from logs_schema.errors import ArchiveError, ProductError, first
 from logs_schema.hashing import json_hash
-from logs_schema.layout import KIND, QUARANTINE, QUARANTINE_SCHEMA, label_names, open_parquet, partition
+from logs_schema.layout import (
+    KIND,
+    QUARANTINE,
+    QUARANTINE_SCHEMA,
+    completed,
+    label_names,
+    open_parquet,
+    partition,
+    there,
+)
 from logs_schema.row_groups import RowGroup, row_groups
 from logs_schema.tables import SCHEMA_VERSION, TABLES
 
@@ -105,7 +114,8 @@ class Archive:
         pieces = []
         for file in self._files(table, days):
             with _damage(file):
-                pieces.append(_open(file, spec).read(columns=names).select(names))
+                parquet = _open(file, spec)
+                pieces.append(completed(parquet.read(columns=there(parquet, names)), spec, names))
         if not pieces:
             return arrow_schema(spec, SCHEMA_VERSION).empty_table().select(names)
         return pa.concat_tables(pieces).unify_dictionaries()
@@ -134,8 +144,9 @@ class Archive:
             with _damage(file):
                 parquet = _open(file, spec)
                 for group in range(parquet.num_row_groups):
-                    for batch in parquet.iter_batches(batch_rows, row_groups=[group], columns=names):
-                        yield batch.select(names)
+                    present = there(parquet, names)
+                    for batch in parquet.iter_batches(batch_rows, row_groups=[group], columns=present):
+                        yield from completed(pa.Table.from_batches([batch]), spec, names).to_batches()
 
     def row_groups(self, table: str, *, days: Iterable[date] | None = None) -> list[RowGroup]:
         """The smallest parts of a table that can be read alone, in order, unread.
@@ -152,7 +163,7 @@ class Archive:
         for file in self._files(table, days):
             day = date.fromisoformat(file.parent.name.removeprefix("date=")) if by_day else None
             with _damage(file):
-                found += row_groups(file, day, label_names(spec))
+                found += row_groups(file, day, spec)
         return found
 
     def nodes(self) -> pa.Table:

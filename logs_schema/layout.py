@@ -6,6 +6,7 @@ ARCHIVE/table=nodes/part-0.parquet                         tables without days
 ARCHIVE/quarantine/part-0.parquet                          bad rows, with rule and origin
 """
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logs_schema.columns import LABEL, TableSpec
+from logs_schema.columns import LABEL, TableSpec, arrow_schema
+from logs_schema.tables import SCHEMA_VERSION
 
 KIND = "archive"
 PART = "part-0.parquet"
@@ -55,6 +57,32 @@ def label_names(spec: TableSpec) -> list[str]:
 def open_parquet(file: Path, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
     """A Parquet file for reading a row group at a time without reading ahead (which would cost memory)."""
     return pq.ParquetFile(file, read_dictionary=read_dictionary, pre_buffer=False)
+
+
+def there(parquet: pq.ParquetFile, names: Sequence[str]) -> list[str]:
+    """Those of some columns that a file has: an archive of an older version lacks columns that came later."""
+    known = set(parquet.schema_arrow.names)
+    return [name for name in names if name in known]
+
+
+def completed(rows: pa.Table, spec: TableSpec, names: Sequence[str]) -> pa.Table:
+    """Columns of rows that were read, in the order asked for; what is not there is null where it may be.
+
+    Raises:
+        ArrowInvalid: A column that must hold values is not there.
+    """
+    missing = set(names).difference(rows.column_names)
+    if not missing:
+        return rows.select(list(names))
+    if required := sorted(name for name in missing if not spec.column(name).nullable):
+        raise pa.ArrowInvalid(f"there is no column {', '.join(required)}")
+    full = arrow_schema(spec, SCHEMA_VERSION)
+    schema = pa.schema([full.field(name) for name in names], metadata=full.metadata)
+    columns = [
+        pa.nulls(rows.num_rows, field.type) if field.name in missing else rows[field.name].cast(field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def parquet_writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:

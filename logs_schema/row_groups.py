@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logs_schema.layout import open_parquet
+from logs_schema.columns import TableSpec
+from logs_schema.layout import completed, label_names, open_parquet, there
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class RowGroup:
         number: Which row group of the file.
         num_rows: How many they are.
         latest: Column of instants -> the latest of them, where there is one and the file says so.
-        labels: Columns that are read as dictionaries.
+        spec: Of the table.
     """
 
     file: Path
@@ -29,20 +30,21 @@ class RowGroup:
     number: int
     num_rows: int
     latest: Mapping[str, datetime]
-    labels: tuple[str, ...]
+    spec: TableSpec
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Its rows."""
-        parquet = open_parquet(self.file, list(self.labels))
-        return parquet.read_row_group(self.number, columns=list(columns)).select(list(columns))
+        parquet = open_parquet(self.file, label_names(self.spec))
+        rows = parquet.read_row_group(self.number, columns=there(parquet, columns))
+        return completed(rows, self.spec, columns)
 
 
-def row_groups(file: Path, day: date | None, labels: Sequence[str]) -> list[RowGroup]:
+def row_groups(file: Path, day: date | None, spec: TableSpec) -> list[RowGroup]:
     """The row groups of a file in order; reads its footer alone."""
     metadata = open_parquet(file).metadata
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     return [
-        RowGroup(file, day, number, group.num_rows, _latest(group), tuple(labels))
+        RowGroup(file, day, number, group.num_rows, _latest(group), spec)
         for number, group in enumerate(groups)
     ]
 
