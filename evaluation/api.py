@@ -171,5 +171,5 @@ def compare(
         ConfigError: No shift has days in the log, or a name stands for another policy.
     """
     kit = kit_of_twin(twin)
-    judge = kit.need(kit.judge, "compare, from Python")
+    judge = kit.need(kit.judge, "comparing from Python")
     return Compared(judge(policies, twin, test.archive, test.plan, progress or SilentProgress(), **options))

@@ -64,7 +64,9 @@ def run(
             return products
 
         archive = products["archive"] / ARCHIVE
-        kit.need(kit.run, "run")(Job(config, title, force, archive, certificate, make, progress, archive_of))
+        kit.need(kit.run, "schedtwin run")(
+            Job(config, title, force, archive, certificate, make, progress, archive_of)
+        )
     return products | {"report": products["comparison"] / "report.html"}
 
 

@@ -47,7 +47,8 @@ def run(arguments: Namespace) -> int:
     config, kit = settings_of(arguments), kit_of(arguments.twin)
     if arguments.shifts is not None:
         config = _with_shifts(config, arguments.shifts)
-    plan = kit.compare(config, arguments.out.name, named_policies(arguments.policies))
+    compare = kit.need(kit.compare, "schedtwin compare")
+    plan = compare(config, arguments.out.name, named_policies(arguments.policies))
     inputs = {"archive": arguments.archive, "twin": arguments.twin}
     inputs |= {} if arguments.policy is None else {"policy": arguments.policy}
     make_step(arguments, plan, inputs)

@@ -50,7 +50,8 @@ def run(arguments: Namespace) -> int:
         arguments.comparison,
         arguments.replace,
     )
-    facts = dict(kit_of(arguments.policy).export(arguments.out, arguments.policy, options))
+    kit = kit_of(arguments.policy)
+    facts = dict(kit.need(kit.export, "schedtwin export")(arguments.out, arguments.policy, options))
     told = {"bundle": str(arguments.out), "content_hash": read_manifest(arguments.out).content_hash}
     which = facts.get("chosen") or f"{facts.get('policy', 'the order')}, seed {facts['seed']}"
     text = f"{arguments.out} written: {which}; replayed in NumPy and ONNX against the original\n"

@@ -32,7 +32,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.problems.kits import kit_of
 
     kit = kit_of(arguments.twin)
-    generate = kit.need(kit.generate, "generate")
+    generate = kit.need(kit.generate, "schedtwin generate")
     with progress_of(arguments) as progress:
         report = generate(
             arguments.twin, arguments.days, arguments.out, progress, policy=arguments.policy,

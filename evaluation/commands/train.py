@@ -32,14 +32,16 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.settings import make_step, settings_of
     from evaluation.problems.kits import kit_of
 
-    config, found = settings_of(arguments), find_certification(arguments.twin)
+    config, found, kit = settings_of(arguments), find_certification(arguments.twin), kit_of(arguments.twin)
+    train = kit.need(kit.train, "schedtwin train")
     if not arguments.force:
         refuse_uncertified(found, arguments.twin)
-    kit, folder = kit_of(arguments.twin), certification_folder(arguments.twin)
+    folder = certification_folder(arguments.twin)
     inputs = {"twin": arguments.twin} | ({} if folder is None else {KIND: folder})
-    facts = make_step(arguments, kit.train(config), inputs)
+    facts = make_step(arguments, train(config), inputs)
     lines = kit.trained(facts)
     lines += [] if found.passed else [f"{found.words}; every later report says so"]
-    lines.append(f"{arguments.out} written; what the twin promises is no proof: schedtwin compare judges it")
+    judged = "" if kit.compare is None else ": schedtwin compare judges it"
+    lines.append(f"{arguments.out} written; what the twin promises is no proof{judged}")
     show_result(arguments, facts, "\n".join(lines))
     return 0

@@ -28,6 +28,8 @@ Inputs = Mapping[str, Path]
 Facts = Mapping[str, Any]
 """What goes into a product's manifest."""
 Part = TypeVar("Part")
+OWN_STEPS = ("train", "compare", "export", "generate", "refresh", "run")
+"""Commands that a problem takes part in where its kit has the field of that name."""
 
 
 class ProblemOptions(NamedTuple):
@@ -146,7 +148,8 @@ class Kit:
         configured: (configuration, command line) -> configuration of the problem; ConfigError where they contradict.
         refuse_other_system: (archive, twin); ConfigError where they are not of one system.
         fit: Configuration -> how a twin is fitted; reads "archive".
-        train: Configuration -> how policies are trained; reads "twin", and "certificate" where there is one.
+        train: Configuration -> how policies are trained; reads "twin", and "certificate" where there is one. None where
+            the problem has no such step; `need` then names the steps that it has. So are `compare` and `export`.
         compare: (configuration, title, the user's policies) -> how policies are compared; reads "archive", "twin" and,
             where there is one, "policy".
         export: (bundle folder, policy, options) -> facts.
@@ -169,9 +172,9 @@ class Kit:
     configured: Callable[[RunConfig, ProblemOptions], RunConfig]
     refuse_other_system: Callable[[Archive, Path], None]
     fit: Callable[[RunConfig], StepPlan]
-    train: Callable[[RunConfig], StepPlan]
-    compare: Callable[[RunConfig, str, Mapping[str, UserPolicy]], StepPlan]
-    export: Callable[[Path, Path, ExportOptions], Facts]
+    train: Callable[[RunConfig], StepPlan] | None
+    compare: Callable[[RunConfig, str, Mapping[str, UserPolicy]], StepPlan] | None
+    export: Callable[[Path, Path, ExportOptions], Facts] | None
     certifier: Callable[[Path, Path | None], Certifier]
     fitted: Callable[[Facts], list[str]]
     trained: Callable[[Facts], list[str]]
@@ -182,11 +185,18 @@ class Kit:
     refresh: Callable[[RunConfig], RefreshParts] | None = None
     run: Callable[[Job], dict[str, Path]] | None = None
 
-    def need(self, part: Part | None, command: str) -> Part:
-        """A part that a kit may lack; ConfigError where it does, for the command that needs it."""
+    def need(self, part: Part | None, step: str) -> Part:
+        """A part that a kit may lack; ConfigError where it does, for the step that needs it."""
         if part is None:
             raise ConfigError(
-                f"the problem '{self.name}' does not take part in schedtwin {command}", where=f"kit of {self.name}",
-                allowed="problems whose kit has that part", advice=f"give it to the kit, as `{command}`",
+                f"the problem '{self.name}' does not take part in {step}", where=f"kit of {self.name}",
+                allowed=", ".join(self.steps),
+                advice="what its kit would have to say for that stands with `Kit` in evaluation/problems/kit.py",
             )  # fmt: skip
         return part
+
+    @property
+    def steps(self) -> list[str]:
+        """The commands that the problem takes part in."""
+        own = (name for name in OWN_STEPS if getattr(self, name) is not None)
+        return [f"schedtwin {name}" for name in ("fit", "certify", *own)]

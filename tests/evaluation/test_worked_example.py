@@ -1,5 +1,6 @@
 """The worked example goes from archive to bundle by the ordinary commands: one folder, and one line."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -8,14 +9,17 @@ import pytest
 
 from evaluation import add_problem
 from evaluation.cli import main
+from evaluation.configuration import RunConfig
 from evaluation.jobs.products import load_comparison
 from evaluation.problems import kits
+from evaluation.problems.kit import StepPlan
 from logs_schema.errors import ProductError
 from logs_schema.product import read_manifest
 from notebooks.batches.kit import BATCHES_KIT
 from notebooks.batches.log import CORES, DELAY_S, NAMES, S_PER_MIB, write_log
 from notebooks.batches.problem import Edges, expected_s
 from offline_rl.runner import load, load_network
+from twin.problems import KEY
 
 CONFIG = """
 seed = 0
@@ -106,7 +110,30 @@ def test_parts_that_a_kit_lacks_are_named(
     add_problem(BATCHES_KIT)  # once more is no other problem
     assert (*ours, BATCHES_KIT) == kits.KITS
     assert main(f"generate {made}/twin --out {made}/days".split()) == 2
-    assert "'batches' does not take part in schedtwin generate" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "'batches' does not take part in schedtwin generate" in error
+    assert (
+        "allowed: schedtwin fit, schedtwin certify, schedtwin train, schedtwin compare, schedtwin export"
+        in error
+    )
+
+
+def test_training_does_not_point_to_a_comparison_that_is_not_there(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(_config: RunConfig) -> StepPlan:
+        return StepPlan("policy", lambda _out, _inputs, _progress: {KEY: BATCHES_KIT.name}, {})
+
+    monkeypatch.setattr(kits, "KITS", kits.KITS)
+    add_problem(replace(BATCHES_KIT, train=train, trained=lambda _facts: []))
+    assert main(f"train {made}/twin --out {tmp_path}/one".split()) == 0
+    assert "no proof: schedtwin compare judges it\n" in capsys.readouterr().out
+    add_problem(replace(BATCHES_KIT, train=train, trained=lambda _facts: [], compare=None, export=None))
+    assert main(f"train {made}/twin --out {tmp_path}/other".split()) == 0
+    assert capsys.readouterr().out.endswith("what the twin promises is no proof\n")
+    for command in (f"compare {made}/log {made}/twin", f"export {tmp_path}/one"):
+        assert main(f"{command} --out {tmp_path}/refused".split()) == 2
+        assert f"'batches' does not take part in schedtwin {command.split()[0]}" in capsys.readouterr().err
 
 
 def test_expected_responses_by_hand() -> None:

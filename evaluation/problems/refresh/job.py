@@ -118,7 +118,7 @@ def _refresh_alone(
     kit, config, told = choose_kit(config, base, options)
     if told:
         progress.note(told)
-    parts = kit.need(kit.refresh, "refresh")(config)
+    parts = kit.need(kit.refresh, "schedtwin refresh")(config)
     if running is not None:
         refuse_other_decisions(running, kit.name)
     place = work / FOLDER
@@ -134,7 +134,8 @@ def _refresh_alone(
     notes: list[str] = []
     trained, judged = certification_in(products[CERTIFICATE]).passed or settings.force, False
     if trained:
-        steps += [kit.train(parts.config).step("policy", ("twin", CERTIFICATE)), _candidate_step(kit)]
+        train = kit.need(kit.train, "schedtwin train")
+        steps += [train(parts.config).step("policy", ("twin", CERTIFICATE)), _candidate_step(kit)]
         products = run_steps(steps, place, progress)
         running, notes = choose_running(running, place, products, parts)
         judged = running is not None
@@ -282,7 +283,7 @@ def _certificate_step(config: RunConfig, held_out: HistorySplit) -> Step:
 
 def _candidate_step(kit: Kit) -> Step:
     def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
-        return kit.export(out / BUNDLE, inputs["policy"], ExportOptions())
+        return kit.need(kit.export, "schedtwin export")(out / BUNDLE, inputs["policy"], ExportOptions())
 
     return Step("candidate", "job-bundle", build, inputs=("policy",))
 
