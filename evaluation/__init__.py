@@ -7,11 +7,11 @@ from twin.backend import prepare
 
 if TYPE_CHECKING:
     from evaluation.api import Compared, Split, compare, shifted_days
-    from evaluation.certify.api import Certified, validate
     from evaluation.certify.config import CertifyConfig
     from evaluation.cli import main
-    from evaluation.configuration import JudgeConfig
+    from evaluation.judges.config import JudgeConfig
     from evaluation.problems.kits import add_problem
+    from evaluation.problems.placement.validating import Certified, validate
     from evaluation.simulator.logs import simulate
 
 prepare()  # here, because modules of this package import JAX before they import the twin
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Certified": "certify.api",
+    "Certified": "problems.placement.validating",
     "CertifyConfig": "certify.config",
-    "JudgeConfig": "configuration",
+    "JudgeConfig": "judges.config",
     "add_problem": "problems.kits",
     "main": "cli",
     "simulate": "simulator.logs",
-    "validate": "certify.api",
+    "validate": "problems.placement.validating",
 }
 """Where a name is at home; the others are in `evaluation.api`."""
 

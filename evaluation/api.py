@@ -15,8 +15,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number, shift_label, with_interval
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.comparison.tabulation import printed, tabulate
-from evaluation.comparison.training_days import plan_of, train_days_of
-from evaluation.configuration import DaysConfig
+from evaluation.comparison.training_days import DaysConfig, plan_of, train_days_of
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kits import kit_of_twin
 from evaluation.report.overview import figure_file, panels

@@ -1,7 +1,6 @@
 """The command line `schedtwin`: finds the command, runs it, turns errors into messages and exit statuses.
 
-0: done. 1: done, and the answer is no (an archive that is not usable). 2: an error the user can mend.
-130: interrupted. Nothing heavy is imported before a command needs it, so that help is immediate.
+Nothing heavy is imported before a command needs it, so that help is immediate.
 """
 
 import argparse
@@ -15,10 +14,10 @@ from types import ModuleType
 
 from evaluation.commands import COMMANDS
 from evaluation.commands.inputs import refuse_missing
+from evaluation.commands.statuses import DONE, INTERRUPTED, USER_ERROR
 from logs_schema.extras import how_to_install
 
 DESCRIPTION = "Learn a digital twin from scheduling logs, train schedulers inside it, judge and export them."
-DONE, USER_ERROR, INTERRUPTED = 0, 2, 130
 TRAINING_STACK = {
     "jax", "jaxlib", "flax", "optax", "pyarrow", "sklearn", "scipy", "matplotlib", "rich", "jinja2",
 }  # fmt: skip

@@ -14,18 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.certify.building import certificate_plan
 from evaluation.certify.persistence import KIND
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.jobs.job import Step, alone_in, run_steps
+from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.kit import Job
 from evaluation.problems.kits import KITS
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world
 from logs_schema.errors import ConfigError
+from logs_schema.formats.finding import find_format
 from logs_schema.formats.pool_size import parse_capacity
-from logs_schema.importing import find_format, import_log, source_files
+from logs_schema.importing import import_log, source_files
 from logs_schema.progress import Progress
 
 Products = Mapping[str, Path]

@@ -19,13 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from logs_schema import formats
 from logs_schema.accounting import LineSum, LineTally
 from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
 from logs_schema.formats.files import find_files, head
+from logs_schema.formats.finding import find_format, format_modules
 from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing_parts import import_parts
@@ -67,11 +67,6 @@ class ImportReport:
         }
         plain = asdict(self) | {"archive": str(self.archive)}
         return plain | {"tables": tables}
-
-
-def format_names() -> list[str]:
-    """The names of the formats that can be imported, sorted."""
-    return sorted(module.NAME for module in _modules())
 
 
 def import_log(
@@ -142,18 +137,6 @@ def import_log(
     return _report(Path(out), format, tally, time.monotonic() - begun)
 
 
-def find_format(name: str) -> ModuleType:
-    """The format called `name`; FormatError that lists all where there is none."""
-    for module in _modules():
-        if name == module.NAME:
-            return module
-    raise FormatError(
-        f"there is no log format called {name!r}",
-        allowed=", ".join(format_names()),
-        advice="choose one of these; native is the project's own CSV or Parquet",
-    )
-
-
 def refuse_other_formats(module: ModuleType, files: Sequence[Path]) -> None:
     """FormatError if a file's first lines are not of the format: shows them, and which format looks right."""
     if not hasattr(module, "looks_like"):
@@ -167,7 +150,9 @@ def refuse_other_formats(module: ModuleType, files: Sequence[Path]) -> None:
             (0, ""),
         )
         likely = [
-            other.NAME for other in _modules() if hasattr(other, "looks_like") and other.looks_like(lines)
+            other.NAME
+            for other in format_modules()
+            if hasattr(other, "looks_like") and other.looks_like(lines)
         ]
         raise FormatError(
             f"this is no {module.NAME} log: {line[:100]!r}" if number else "the file holds no rows",
@@ -189,7 +174,7 @@ def refuse_origin(module: ModuleType, files: Sequence[Path]) -> None:
 
 def refuse_capacity(module: ModuleType, files: Sequence[Path]) -> None:
     """FormatError: a capacity was given for a log of a format without pools of unknown size."""
-    takers = [other.NAME for other in _modules() if getattr(other, "TAKES_CAPACITY", False)]
+    takers = [other.NAME for other in format_modules() if getattr(other, "TAKES_CAPACITY", False)]
     raise FormatError(
         f"a capacity was given, and {module.NAME} logs have no pool whose size could be",
         where=first(files),
@@ -211,10 +196,6 @@ def hashes_by_name(files: Sequence[Path]) -> dict[str, str]:
     absolute = [path.absolute() for path in files]
     shared = os.path.commonpath([path.parent for path in absolute]) if absolute else "."
     return {path.relative_to(shared).as_posix(): file_hash(path) for path in absolute}
-
-
-def _modules() -> list[ModuleType]:
-    return [getattr(formats, name) for name in formats.__all__]
 
 
 def _report(out: Path, format_name: str, tally: LineTally, seconds: float) -> ImportReport:

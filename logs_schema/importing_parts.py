@@ -14,6 +14,7 @@ from logs_schema.accounting import LineTally
 from logs_schema.archive import archive_errors
 from logs_schema.assembly import assemble
 from logs_schema.errors import ProductError
+from logs_schema.formats.finding import find_format
 from logs_schema.formats.reading import ReadingOptions
 from logs_schema.fragments import KIND as FRAGMENT
 from logs_schema.fragments import read_fragment, write_fragment
@@ -86,8 +87,6 @@ def import_parts(
 
 def read_part(item: _LogPart) -> Path:
     """A task: reads one part of a log into its folder, unless that is there already, and says where."""
-    from logs_schema.importing import find_format
-
     try:
         verify(item.folder, FRAGMENT)
     except ProductError:  # not there yet, or damaged

@@ -62,6 +62,79 @@ def test_the_reader_of_imports_sees_every_form():
     assert names == ["a.b", "c", "d.e", "twin", "twin.placement.i"]
 
 
+def modules_of(root: Path) -> dict[str, Path]:
+    """Dotted name -> file of every module of the house."""
+    files = [file for floor in FLOORS for file in (root / floor).rglob("*.py")]
+    names = (".".join(file.relative_to(root).with_suffix("").parts) for file in files)
+    return {name.removesuffix(".__init__"): file for name, file in zip(names, files, strict=True)}
+
+
+def runtime_imports(source: str) -> Iterator[str]:
+    """Dotted name of everything imported when the module or a function of it runs; imports for types alone are not."""
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        waiting.extend(ast.iter_child_nodes(node))
+
+
+def import_graph(modules: dict[str, Path]) -> set[tuple[str, str]]:
+    """Pairs (module, module that it imports)."""
+    pairs = set()
+    for name, file in modules.items():
+        for target in runtime_imports(file.read_text(encoding="utf-8")):
+            found = target
+            while found and found not in modules:
+                found = found.rpartition(".")[0]
+            pairs |= {(name, found)} if found and found != name else set()
+    return pairs
+
+
+def in_a_ring(pairs: set[tuple[str, str]]) -> set[str]:
+    """What is left once everything without a way in or a way out is taken away, again and again."""
+    while True:
+        kept = {
+            pair for pair in pairs if pair[1] in {a for a, _ in pairs} and pair[0] in {b for _, b in pairs}
+        }
+        if kept == pairs:
+            return {name for pair in pairs for name in pair}
+        pairs = kept
+
+
+def neighbours_in(package: str, pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The pairs as seen from a package: its files and folders are the units; its own `__init__` is none of them."""
+    depth = package.count(".") + 1
+    inside = {
+        (a.split(".")[depth], b.split(".")[depth])
+        for a, b in pairs
+        if a.startswith(f"{package}.") and b.startswith(f"{package}.")
+    }
+    return {(a, b) for a, b in inside if a != b}
+
+
+def test_files_and_folders_import_each_other_one_way_only():
+    modules = modules_of(ROOT)
+    pairs = import_graph(modules)
+    packages = [name for name, file in modules.items() if file.name == "__init__.py"]
+    rings = {package: sorted(in_a_ring(neighbours_in(package, pairs))) for package in packages}
+    assert {package: ring for package, ring in rings.items() if ring} == {}
+
+
+def test_rings_are_found():
+    assert in_a_ring({("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "a")}) == {"a", "b", "c"}
+    assert in_a_ring({("a", "b"), ("b", "c"), ("a", "c")}) == set()
+    pairs = {("x.one.a", "x.two.b"), ("x.two.c", "x.one.d"), ("x.one.a", "y.z"), ("x.one.a", "x.one.d")}
+    assert neighbours_in("x", pairs) == {("one", "two"), ("two", "one")}
+    assert neighbours_in("x.one", pairs) == {("a", "d")}
+    source = "import a.b\nif TYPE_CHECKING:\n    from c import d\ndef f():\n    from e import g\n"
+    assert sorted(runtime_imports(source)) == ["a.b", "e.g"]
+
+
 def test_nothing_branches_on_a_problems_name():
     """Problems are reached through their records (kits, serving forms, fits): no comparison with a problem's name."""
     names = {"placement", "ordering", "assignment", "orchestration", "autoscaling", "batches"}

@@ -14,7 +14,7 @@ import numpy as np
 
 from evaluation.certify.horizons import growth_exponent
 from evaluation.comparison.bootstrap import Estimate
-from evaluation.reproduction.seeds import over_seeds
+from evaluation.comparison.seeds import over_seeds
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
 from twin.imitation.black_box import black_box_states, fit_black_box

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from evaluation.benches.orchestration_bench import MEASURES, OrchestrationBenchConfig, PairScore
 from evaluation.comparison.bootstrap import Estimate
+from evaluation.problems.orchestration.bench import MEASURES, OrchestrationBenchConfig, PairScore
 from evaluation.simulator.world import World
 
 _HEADINGS = {

@@ -20,13 +20,13 @@ from evaluation.baselines import BASELINES
 from evaluation.benches.worlds_values import Contestant, as_table, promised_values, true_values
 from evaluation.certify.behaving import fit_behaviour
 from evaluation.certify.believed import of_twin
-from evaluation.certify.building import certificate_plan
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import DATA
-from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import RunConfig
 from evaluation.jobs.job import Step, run_job
-from evaluation.jobs.records import to_plain
 from evaluation.judges.players import GREEDY, SAMPLED, of_network, of_policy
+from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.kit import StepPlan
 from evaluation.problems.placement.kit import fit_plan, train_plan
 from evaluation.run import ARCHIVE, archive_of
@@ -36,6 +36,7 @@ from evaluation.simulator.world_files import plain
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
+from logs_schema.records import to_plain
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.networks import actor
 from offline_rl.recipes.config import TrainingConfig

@@ -9,9 +9,9 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import overall, settled
 from evaluation.certify.lines import Line as Line
 from evaluation.certify.lines import Verdict
-from evaluation.jobs.records import from_plain, to_plain
 from evaluation.report import Chart
 from logs_schema.errors import SchedtwinError
+from logs_schema.records import from_plain, to_plain
 
 EXIT_STATUS = {Verdict.PASS: 0, Verdict.FAIL: 3, Verdict.CANNOT_TELL: 4, Verdict.NOT_APPLICABLE: 4}
 """Of the command: 0 passed, 3 failed, 4 cannot tell."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.lines import Verdict
-from evaluation.jobs.products import NO_CERTIFICATE
+from evaluation.comparison.products import NO_CERTIFICATE
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST, read_manifest, verify
 

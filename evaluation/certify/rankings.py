@@ -17,11 +17,11 @@ from evaluation.certify.lines import Line, against_limit, not_applicable
 from evaluation.certify.playing import HeldOutDay
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.entries import is_far
+from evaluation.comparison.metrics import main_metric
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.players import GREEDY, players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.windows import Candidate, twin_judge, twin_program
-from evaluation.metrics import main_metric
 from evaluation.report import Chart, Curve
 from logs_schema import Archive
 from offline_rl.networks import actor

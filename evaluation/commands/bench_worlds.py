@@ -54,7 +54,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.benches.worlds_bench import WorldsBenchConfig, bench_world, quick
     from evaluation.benches.worlds_table import as_json, as_table
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.jobs.records import to_plain
+    from logs_schema.records import to_plain
 
     config = WorldsBenchConfig(seeds=tuple(range(arguments.seeds)), updates=arguments.updates)
     config = quick(config) if arguments.quick else config

@@ -37,13 +37,13 @@ def run(arguments: Namespace) -> int:
     """Certify, write the page, show the lines; 0 passed, 3 failed, 4 cannot tell."""
     from dataclasses import replace
 
-    from evaluation.certify.building import certificate_plan
     from evaluation.certify.certificate import EXIT_STATUS
     from evaluation.certify.held_out import parse_days
     from evaluation.certify.page import as_table
     from evaluation.certify.persistence import PAGE, folder_beside, load_certificate
     from evaluation.commands.output import as_text, show_result
     from evaluation.commands.settings import make_step, settings_of
+    from evaluation.problems.certificates import certificate_plan
 
     config = settings_of(arguments).certify
     if arguments.seed is not None:

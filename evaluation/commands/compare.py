@@ -36,11 +36,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Compare, write the report, show the table; 0, or 2 where a policy of the user's was left out."""
-    from evaluation.cli import DONE, USER_ERROR
     from evaluation.commands.output import as_text, show_result
     from evaluation.commands.settings import make_step, settings_of
+    from evaluation.commands.statuses import DONE, USER_ERROR
+    from evaluation.comparison.products import load_comparison
     from evaluation.comparison.tabulation import tabulate
-    from evaluation.jobs.products import load_comparison
     from evaluation.judges.user_policies import named_policies
     from evaluation.problems.kits import kit_of
 

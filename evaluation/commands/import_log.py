@@ -12,7 +12,7 @@ HELP = "import a scheduling log into an archive"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; the formats are those that `logs_schema.formats` exports."""
-    from logs_schema.importing import find_format, format_names
+    from logs_schema.formats.finding import find_format, format_names
 
     parser.formatter_class = RawDescriptionHelpFormatter
     width = max(len(name) for name in format_names())

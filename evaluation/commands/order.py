@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evaluation.problems.ordering.config import OrderConfig
+    from evaluation.configuration import OrderConfig
 
 NAME = "order"
 HELP = "train orders of a batch queue and judge them by exact replay of later weeks"
@@ -14,7 +14,7 @@ HELP = "train orders of a batch queue and judge them by exact replay of later we
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     from evaluation.commands.options import add_options
-    from evaluation.problems.ordering.weeks import WeeksConfig
+    from evaluation.configuration import WeeksConfig
 
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
     parser.add_argument(
@@ -48,8 +48,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Train, judge, write the report, show the table; 0."""
     from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.comparison.products import load_comparison
     from evaluation.comparison.tabulation import tabulate
-    from evaluation.jobs.products import load_comparison
     from evaluation.problems.ordering.config import as_settings
     from evaluation.problems.ordering.kit import compared
     from evaluation.problems.ordering.running import order_archive, write_order_comparison
@@ -83,8 +83,8 @@ def config_of(arguments: Namespace) -> "OrderConfig":
     from math import gcd
 
     from evaluation.commands.options import given
-    from evaluation.problems.ordering.config import OrderConfig, quick
-    from evaluation.problems.ordering.weeks import WeeksConfig
+    from evaluation.configuration import OrderConfig, WeeksConfig
+    from evaluation.problems.ordering.config import quick
     from offline_rl.ordering.programs import OrderTrainingConfig
 
     weeks = given(WeeksConfig(), arguments)

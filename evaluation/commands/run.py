@@ -41,9 +41,9 @@ def run(arguments: Namespace) -> int:
     from evaluation.certify.lines import Verdict
     from evaluation.certify.persistence import KIND, certification_in
     from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.comparison.products import load_comparison
     from evaluation.comparison.tabulation import tabulate
     from evaluation.configuration import load_config
-    from evaluation.jobs.products import load_comparison
     from evaluation.run import run as run_steps
     from logs_schema.product import read_manifest
 

@@ -65,8 +65,8 @@ def make_step(
 ) -> dict[str, Any]:
     """Makes one step's product aside and renames it into place (by default where --out says); its facts."""
     from evaluation.commands.output import progress_of
-    from evaluation.jobs.records import to_plain
     from logs_schema.product import read_manifest, writing
+    from logs_schema.records import to_plain
 
     hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
     extra: dict[str, Any] = {}

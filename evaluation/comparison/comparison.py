@@ -32,9 +32,9 @@ from evaluation.comparison.entries import (
     Tally,
     is_far,
 )
-from evaluation.jobs.records import from_plain, to_plain
-from evaluation.metrics import METRICS, Metric
+from evaluation.comparison.metrics import METRICS, Metric
 from logs_schema.errors import ConfigError
+from logs_schema.records import from_plain, to_plain
 
 SCHEMA_VERSION = 1
 REFERENCES = ("random", "history", "bc_greedy")

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from evaluation.comparison.shifts import (
     ShiftConfig,
@@ -11,11 +12,51 @@ from evaluation.comparison.shifts import (
     parse_shifts,
     plan_shifts,
 )
-from evaluation.configuration import DaysConfig
 from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.settings import refuse_below_one
+from twin.placement.bookkeeping import VIEWS
+from twin.placement.encoding import GRANULARITIES
 
 KEPT_BACK = "days_kept_back"
 """In a twin's manifest: why it learned from fewer days than were asked for, where it did."""
+
+
+@dataclass(frozen=True)
+class DaysConfig:
+    """What to learn from.
+
+    Attributes:
+        first_day, last_day: Bounds of the training window, inclusive; chosen to leave room for the shifts if absent.
+        num_days: Length of the training window in days before and including the last.
+        granularity: Whether decisions name machines ("node") or node classes ("class"); "auto" looks at the log.
+        view: What a site sees of the nodes of other sites: "summary", their mean, or "full", as one scheduler for all
+            sites does.
+        num_steps: Requests per window of replayed arrivals, and steps of a training rollout.
+    """
+
+    first_day: dt.date | None = None
+    last_day: dt.date | None = None
+    num_days: int | None = None
+    granularity: str = "auto"
+    view: str = "summary"
+    num_steps: int = 128
+
+    def __post_init__(self) -> None:
+        refuse_below_one("[days]", num_steps=self.num_steps)
+        if self.num_days is not None:
+            refuse_below_one("[days]", num_days=self.num_days)
+        for name, allowed in (("granularity", GRANULARITIES), ("view", VIEWS)):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)!r}", where="[days]", allowed=", ".join(allowed)
+                )
+        if self.first_day and self.last_day and self.first_day > self.last_day:
+            raise ConfigError(
+                "the last day lies before the first",
+                where=f"[days] first_day {self.first_day}, last_day {self.last_day}",
+                allowed="first_day up to last_day, both included",
+            )
 
 
 def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:

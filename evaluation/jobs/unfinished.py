@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.jobs.records import to_plain
 from logs_schema.errors import ProductError
 from logs_schema.product import fingerprint, verify, writing
+from logs_schema.records import to_plain
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
 

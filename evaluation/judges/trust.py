@@ -10,7 +10,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from evaluation.comparison.entries import JudgeTrust, Run, is_far
-from evaluation.metrics import Metric
+from evaluation.comparison.metrics import Metric
 
 HISTORY, REPLAY, TRUTH = "history", "replay", "truth"
 MIN_POLICIES = 4

@@ -16,7 +16,7 @@ from evaluation.baselines import TRUTH_BASELINES
 from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.comparison.decisions import decisions_from
 from evaluation.comparison.shifts import TestDays
-from evaluation.configuration import JudgeConfig
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.players import HISTORY, Players, of_reference, play
 from evaluation.judges.windows import (
     Candidate,

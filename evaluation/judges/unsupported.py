@@ -11,8 +11,8 @@ from dataclasses import replace
 import jax
 import pyarrow.compute as pc
 
+from evaluation.comparison.metrics import Metric
 from evaluation.judges.windows import Candidate, Evaluation, Judge
-from evaluation.metrics import Metric
 from logs_schema import Archive
 
 

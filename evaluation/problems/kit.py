@@ -16,12 +16,12 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.configuration import RunConfig
 from evaluation.jobs.job import Step
-from evaluation.jobs.records import to_plain
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.problems.refresh.parts import RefreshParts
+from evaluation.problems.refresh_parts import RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.progress import Progress
+from logs_schema.records import to_plain
 
 Inputs = Mapping[str, Path]
 """Name -> path of what a step reads: "archive", "twin", "policy", "certificate"."""

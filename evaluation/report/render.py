@@ -10,13 +10,13 @@ from markupsafe import Markup
 from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import FAR_MARK, GUESS, NO_VALUE, interval, number, shift_label
-from evaluation.jobs.records import to_plain
 from evaluation.report.content import Chart, Report
 from evaluation.report.overview import columns, figure_file, figure_note, figure_title, panels
 from evaluation.report.plots import COLOURS, chart_plot
 from evaluation.report.roles import Strong, strong_policies
 from evaluation.report.verdict import verdict
 from evaluation.report.words import far_policies, not_applicable, standing_limits, summary
+from logs_schema.records import to_plain
 
 _WORDS = {
     DifferenceVerdict.BETTER: "better",

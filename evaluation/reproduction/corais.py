@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
 from evaluation.reproduction.corais_learning import (
     NetworksConfig,
@@ -25,7 +26,6 @@ from evaluation.reproduction.corais_learning import (
 from evaluation.reproduction.corais_rounds import compare_rounds
 from evaluation.reproduction.corais_scales import EMPTY, TABLE_3, TABLE_4, TABLE_5, Scale
 from evaluation.reproduction.corais_solvers import Solve, hand_written, learned, takes
-from evaluation.reproduction.seeds import named, over_seeds
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.assignment.bounds import lower_bound_s

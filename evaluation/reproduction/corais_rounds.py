@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.reproduction.seeds import named, over_seeds
+from evaluation.comparison.seeds import named, over_seeds
 from evaluation.simulator.rounds import Region, RoundsConfig, Solver, responses_at_once, responses_together
 from logs_schema.progress import Progress
 from offline_rl.assignment.insertion import insertion

@@ -18,9 +18,9 @@ import numpy as np
 
 from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
 from evaluation.autoscalers.published import Setting, autoscalers
+from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
 from evaluation.reproduction.drpc_learners import KINDS, learned_autoscaler, learning_step
-from evaluation.reproduction.seeds import named, over_seeds
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.log import scaling_config, simulate_application
 from evaluation.simulator.applications.presets import application

@@ -24,6 +24,7 @@ import numpy as np
 from evaluation.certify.config import Thresholds
 from evaluation.certify.lines import Verdict, verdict_of
 from evaluation.comparison.bootstrap import Estimate
+from evaluation.comparison.seeds import named, over_seeds
 from evaluation.configuration import LogConfig
 from evaluation.jobs.job import Step, run_job
 from evaluation.reproduction.day_twins import (
@@ -35,7 +36,6 @@ from evaluation.reproduction.day_twins import (
     simulate_whole,
 )
 from evaluation.reproduction.offload import DayParts, correlation, logged_ratios, mean_error, simulated_ratios
-from evaluation.reproduction.seeds import named, over_seeds
 from evaluation.run import ARCHIVE, archive_step
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.benches.orchestration_bench import (
+from evaluation.comparison.bootstrap import IntervalConfig, estimate
+from evaluation.problems.orchestration.bench import (
     Entrants,
     OrchestrationBenchConfig,
     Pair,
@@ -20,8 +21,7 @@ from evaluation.benches.orchestration_bench import (
     bench_orchestration,
     with_changes,
 )
-from evaluation.benches.orchestration_references import LOOKAHEAD, PLANNED
-from evaluation.comparison.bootstrap import IntervalConfig, estimate
+from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import FIRST_DAY, SlotLogConfig, simulate_slots
 from evaluation.simulator.world import World

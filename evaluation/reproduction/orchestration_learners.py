@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.benches.orchestration_bench import Entrants, Pair
-from evaluation.benches.orchestration_references import PLANNED
+from evaluation.problems.orchestration.bench import Entrants, Pair
+from evaluation.problems.orchestration.references import PLANNED
 from evaluation.problems.orchestration.rivals import dispatch_rule, latencies, rivals
 from evaluation.reproduction.orchestration import LearnedPair
 from logs_schema.errors import ConfigError

@@ -20,15 +20,16 @@ from evaluation.benches.reference import ReferenceConfig
 from evaluation.benches.reference_cache import Kept
 from evaluation.benches.truth_bench import REFERENCE
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
+from evaluation.comparison.seeds import named
 from evaluation.comparison.shifts import ShiftConfig
-from evaluation.configuration import DaysConfig, LogConfig, RunConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import LogConfig, RunConfig
 from evaluation.jobs.job import run_job
 from evaluation.judges.descriptions import LADDER
 from evaluation.problems.placement.kit import fit_plan, train_plan
 from evaluation.reproduction.ceiling import beaten, best_rule, failures_avoided, share_of_reference
 from evaluation.reproduction.entrants import RANDOM, TWIN, by_need, dealt, entrants, together
 from evaluation.reproduction.logs import last_day, log_step
-from evaluation.reproduction.seeds import named
 from evaluation.reproduction.simulated_days import KINDS, DayShares, policy_program, reference_program
 from evaluation.run import archive_of
 from evaluation.simulator.behaviour import behaviour

@@ -17,11 +17,11 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.configuration import build
 from evaluation.simulator.parts import at_even_load
 from evaluation.simulator.presets import PRESETS, preset
 from evaluation.simulator.world import World, validate
 from logs_schema.errors import ConfigError
+from logs_schema.settings import build
 
 FACT = "world"
 """Key in the ground truth of an archive's facts, where the world is no preset."""

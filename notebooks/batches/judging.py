@@ -13,9 +13,9 @@ from evaluation.comparison.bootstrap import IntervalConfig, Statistic
 from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import concatenate, plain_decisions
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
+from evaluation.comparison.metrics import MEAN_RESPONSE
+from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan
-from evaluation.jobs.products import archive_facts
-from evaluation.metrics import MEAN_RESPONSE
 from logs_schema import Archive
 from twin.contracts import Policy
 

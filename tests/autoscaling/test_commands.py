@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from evaluation.cli import main
-from evaluation.configuration import DaysConfig, RunConfig
-from evaluation.problems.autoscaling.config import ScaleConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import RunConfig
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
 from evaluation.problems.kit import ProblemOptions
 from evaluation.reproduction.drpc import DrpcConfig, table, traces_of
 from evaluation.simulator.applications.load import LoadConfig, made_rates, read_series
 from evaluation.simulator.applications.presets import application
 from logs_schema.errors import ConfigError, FormatError
+from offline_rl.autoscaling.config import ScaleConfig
 
 
 def test_load_has_its_mean_its_day_and_its_drift():

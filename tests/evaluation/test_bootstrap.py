@@ -16,7 +16,7 @@ from evaluation.comparison.bootstrap import (
     verdict,
     weights_of,
 )
-from evaluation.metrics import MEAN_WAIT
+from evaluation.comparison.metrics import MEAN_WAIT
 from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
 

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from evaluation.certify.building import build_certificate
 from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.held_out import unseen_labels
@@ -22,7 +21,8 @@ from evaluation.certify.persistence import (
 from evaluation.certify.playing import counted_once, days_windows
 from evaluation.cli import main
 from evaluation.comparison.shifts import ShiftConfig
-from evaluation.configuration import DaysConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.problems.certificates import build_certificate
 from evaluation.problems.placement.generated_log import generate_log
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import build_twin

@@ -10,7 +10,6 @@ import pytest
 from evaluation.certify.behaving import fit_behaviour
 from evaluation.certify.biases import bias_lines
 from evaluation.certify.certificate import certificate_of
-from evaluation.certify.certifying import ABOUT, measure
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import settled
 from evaluation.certify.forecasting import forecast
@@ -18,6 +17,7 @@ from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Verdict
 from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.playing import real_days, states_with_logged_luck
+from evaluation.problems.placement.certifying import ABOUT, measure
 from evaluation.simulator import presets
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive

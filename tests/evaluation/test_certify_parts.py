@@ -21,9 +21,9 @@ from evaluation.certify.page import picture, render
 from evaluation.certify.playing import deal
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
-from evaluation.jobs.records import to_plain
 from evaluation.report import Chart, Curve
 from logs_schema.errors import ConfigError
+from logs_schema.records import to_plain
 
 QUICK = CertifyConfig(num_replicates=200)
 

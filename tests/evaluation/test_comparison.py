@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from evaluation import metrics
+from evaluation.comparison import metrics
 from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
 from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.tabulation import tabulate
-from evaluation.jobs.records import from_plain
 from logs_schema.errors import ConfigError, SchemaError
+from logs_schema.records import from_plain
 from tests.evaluation.made import made_decisions
 
 CONFIG = IntervalConfig(num_replicates=400)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.comparison.decisions import agreement, concatenate, decisions_from
-from evaluation.metrics import ACCEPTED_RATIO, OFFLOAD_RATIO, ON_TIME, UTILISATION
+from evaluation.comparison.metrics import ACCEPTED_RATIO, OFFLOAD_RATIO, ON_TIME, UTILISATION
 from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
 from twin.contracts import Trajectory

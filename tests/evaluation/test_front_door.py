@@ -10,7 +10,7 @@ import pytest
 from evaluation import compare, shifted_days
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.configuration import JudgeConfig
+from evaluation.judges.config import JudgeConfig
 from evaluation.problems.kits import KITS
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.baselines import HPA_REQUESTS, STATIC_DEPLOYMENT
-from evaluation.benches.orchestration_bench import OrchestrationBenchConfig, Pair, bench_orchestration
+from evaluation.problems.orchestration.bench import OrchestrationBenchConfig, Pair, bench_orchestration
 from evaluation.simulator.arrivals import services_now
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.options import Tides

@@ -14,13 +14,14 @@ from unittest.mock import Mock
 import pytest
 
 from evaluation import run as whole_job
-from evaluation.configuration import DaysConfig, LogConfig, RunConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import LogConfig, RunConfig
 from evaluation.jobs.job import Step, run_job
 from evaluation.problems.kit import StepPlan
 from evaluation.problems.placement import kit as placement
 from evaluation.problems.placement import steps as placement_steps
-from evaluation.problems.refresh import job as daily_job
-from evaluation.problems.refresh.config import RefreshConfig
+from evaluation.refresh import job as daily_job
+from evaluation.refresh.config import RefreshConfig
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from evaluation.baselines import BASELINES
+from evaluation.comparison.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
 from evaluation.judges.players import players_of
 from evaluation.judges.windows import (
     RARE,
@@ -15,7 +16,6 @@ from evaluation.judges.windows import (
     replay_program,
     window_units,
 )
-from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
 from tests.twin.made import made_cluster, made_encoding, made_rows

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evaluation import metrics
-from evaluation.metrics.fairness import jain_index
+from evaluation.comparison import metrics
+from evaluation.comparison.metrics.fairness import jain_index
 from tests.evaluation.made import made_decisions
 from twin.ordering.slowdown import bounded_slowdown
 from twin.placement.bookkeeping import PlacementConfig

@@ -23,14 +23,14 @@ from evaluation.baselines.gsp_ss import rates, solve, time_ratios
 from evaluation.baselines.gsp_ss_by_slots import deployed_schedule
 from evaluation.baselines.orchestration_baseline import OrchestrationBaseline
 from evaluation.baselines.random import RANDOM
-from evaluation.benches.orchestration_bench import (
+from evaluation.benches.orchestration_table import as_json, as_table
+from evaluation.problems.orchestration.bench import (
     OrchestrationBenchConfig,
     Pair,
     bench_orchestration,
     default_pairs,
     with_changes,
 )
-from evaluation.benches.orchestration_table import as_json, as_table
 from evaluation.simulator.conditions import conditions, world_draw
 from evaluation.simulator.frames import (
     FrameConfig,

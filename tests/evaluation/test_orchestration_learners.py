@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.benches.orchestration_bench import OrchestrationBenchConfig, bench_orchestration
+from evaluation.problems.orchestration.bench import OrchestrationBenchConfig, bench_orchestration
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
 from evaluation.reproduction.orchestration_learners import COPIES, TrainingBudget, learned_pairs

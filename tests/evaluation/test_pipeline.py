@@ -18,9 +18,11 @@ from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.bundle_text import bundle_facts
 from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.products import load_comparison, refuse_other_twin
 from evaluation.comparison.shifts import ShiftConfig
-from evaluation.configuration import DaysConfig, JudgeConfig, LogConfig, RunConfig
-from evaluation.jobs.products import load_comparison, refuse_other_twin
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import LogConfig, RunConfig
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.contender import load_contender
 from evaluation.problems.placement.comparing import TWIN_POLICY, candidates
 from evaluation.problems.placement.spreading import spread_in_words

@@ -7,9 +7,9 @@ import pytest
 
 from evaluation.cli import main
 from evaluation.configuration import load_config
-from evaluation.problems.refresh.config import RefreshConfig
-from evaluation.problems.refresh.deciding import ExportDecision, Result
-from evaluation.problems.refresh.job import refresh
+from evaluation.refresh.config import RefreshConfig
+from evaluation.refresh.deciding import ExportDecision, Result
+from evaluation.refresh.job import refresh
 from logs_schema import Archive
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress

@@ -8,9 +8,9 @@ import pytest
 
 from evaluation.cli import main
 from evaluation.jobs.job import run_job
-from evaluation.problems.refresh import appending
-from evaluation.problems.refresh.deciding import EXIT_STATUS, Result
-from evaluation.problems.refresh.job import STALE, history_step, is_under_way
+from evaluation.refresh import appending
+from evaluation.refresh.deciding import EXIT_STATUS, Result
+from evaluation.refresh.job import STALE, history_step, is_under_way
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError, ProductError
 from logs_schema.importing import import_log
@@ -153,9 +153,7 @@ def test_news_is_what_no_refresh_has_decided_about(
     log, place = tmp_path / "log", tmp_path / "work"
     served(log, [row(0, "completed"), row(1, "waiting")])
     assert refreshed(base, place, log)["is_news"]
-    monkeypatch.setattr(
-        "evaluation.problems.refresh.job.STALE", dt.timedelta(0)
-    )  # given up before it was decided
+    monkeypatch.setattr("evaluation.refresh.job.STALE", dt.timedelta(0))  # given up before it was decided
     served(log, [row(0, "completed")])
     again = refreshed(base, place, log)
     assert (again["requests_added"], again["turn"], again["is_news"]) == (0, 1, True)

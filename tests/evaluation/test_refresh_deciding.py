@@ -10,9 +10,11 @@ from evaluation.certify.lines import Verdict
 from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import Difference, JudgeFacts, PolicyFacts
-from evaluation.configuration import JudgeConfig, RunConfig
-from evaluation.problems.refresh.config import BETTER, NOT_WORSE, RefreshConfig
-from evaluation.problems.refresh.deciding import (
+from evaluation.configuration import RunConfig
+from evaluation.judges.config import JudgeConfig
+from evaluation.problems.placement.refreshing import placement_parts
+from evaluation.refresh.config import BETTER, NOT_WORSE, RefreshConfig
+from evaluation.refresh.deciding import (
     EXIT_STATUS,
     ExportDecision,
     Judgement,
@@ -20,8 +22,7 @@ from evaluation.problems.refresh.deciding import (
     better_rules,
     decide,
 )
-from evaluation.problems.refresh.job import find_running, refresh
-from evaluation.problems.refresh.placing import placement_parts
+from evaluation.refresh.job import find_running, refresh
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST
 from logs_schema.progress import SilentProgress

@@ -10,8 +10,8 @@ from evaluation.commands.output import as_text
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import compare
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
+from evaluation.comparison.metrics import BOUNDED_SLOWDOWN
 from evaluation.comparison.tabulation import tabulate
-from evaluation.metrics import BOUNDED_SLOWDOWN
 from evaluation.report import Report, render
 from evaluation.report.overview import panels
 from evaluation.report.roles import strong_policies

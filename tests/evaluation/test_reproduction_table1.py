@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from evaluation.cli import main
+from evaluation.comparison.seeds import over_seeds
 from evaluation.reproduction import table1
 from evaluation.reproduction.populations import FLOOR, GeneratedAgents, draw, measure, ways_of
-from evaluation.reproduction.seeds import over_seeds
 from evaluation.reproduction.showing_table1 import as_table
 from evaluation.reproduction.table1 import AUC, COLUMN, PAIRS, MethodDistances, Table1Config, compare, table
 from evaluation.simulator.logs import simulate

@@ -13,11 +13,11 @@ import pytest
 
 from evaluation import cli
 from evaluation.baselines import BASELINES
+from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.shifts import ShiftConfig, plan_shifts
 from evaluation.judges.players import players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.windows import Candidate
-from evaluation.metrics import ON_TIME
 from evaluation.simulator.asked import STEP_ULPS, DayRequests, distinct, next_row, padded
 from evaluation.simulator.conditions import service_mix, world_draw
 from evaluation.simulator.logs import simulate, truth_folder

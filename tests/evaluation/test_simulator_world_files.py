@@ -11,7 +11,7 @@ import pytest
 
 from evaluation import cli
 from evaluation.benches.truth_bench import TruthBenchConfig
-from evaluation.configuration import LogConfig, build
+from evaluation.configuration import LogConfig
 from evaluation.reproduction.logs import log_step
 from evaluation.reproduction.table2 import Table2Config
 from evaluation.run import archive_step
@@ -25,6 +25,7 @@ from evaluation.simulator.world_files import chosen_world, facts_of, load_world,
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
+from logs_schema.settings import build
 from twin.placement.bookkeeping import PlacementConfig
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "evaluation" / "examples" / "worlds").glob("*.toml"))

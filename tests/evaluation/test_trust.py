@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from evaluation.comparison.entries import Run
+from evaluation.comparison.metrics import ON_TIME
 from evaluation.judges.trust import judges_trust
-from evaluation.metrics import ON_TIME
 from tests.evaluation.made import made_decisions
 
 

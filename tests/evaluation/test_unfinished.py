@@ -10,12 +10,12 @@ import pytest
 from evaluation.comparison.bootstrap import Estimate
 from evaluation.comparison.decisions import Decisions, concatenate
 from evaluation.comparison.entries import OffPolicyRow, Run
+from evaluation.comparison.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
+from evaluation.comparison.metrics import MEAN_LOG_SLOWDOWN
 from evaluation.comparison.shifts import TestDays
-from evaluation.jobs.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.user_policies import PolicyEntries
 from evaluation.judges.windows import Candidate, Evaluation, Judge
-from evaluation.metrics import MEAN_LOG_SLOWDOWN
 from evaluation.problems.placement.comparing import _tried
 from tests.evaluation.made import made_decisions
 

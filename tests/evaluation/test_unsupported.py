@@ -9,12 +9,12 @@ import jax
 import pytest
 
 from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
 from evaluation.comparison.shifts import ShiftPlan, TestDays
-from evaluation.configuration import JudgeConfig
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.unsupported import lacks, unspecified, without
 from evaluation.judges.user_policies import PolicyEntries
 from evaluation.judges.windows import Evaluation, Judge
-from evaluation.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
 from evaluation.problems.placement import comparing
 from logs_schema import NODES, REQUESTS, Archive, ArchiveWriter
 from logs_schema.errors import ConfigError

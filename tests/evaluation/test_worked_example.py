@@ -9,8 +9,8 @@ import pytest
 
 from evaluation import add_problem
 from evaluation.cli import main
+from evaluation.comparison.products import load_comparison
 from evaluation.configuration import RunConfig
-from evaluation.jobs.products import load_comparison
 from evaluation.problems import kits
 from evaluation.problems.kit import StepPlan
 from logs_schema.errors import ProductError

@@ -4,7 +4,8 @@ from datetime import UTC, date, datetime
 import pytest
 
 from logs_schema import Archive, ArchiveError, FormatError, formats
-from logs_schema.importing import find_format, format_names, import_log
+from logs_schema.formats.finding import find_format, format_names
+from logs_schema.importing import import_log
 from tests.logs_schema.collecting import written
 from tests.logs_schema.test_formats_csv import (
     LUMOS_HEADER,

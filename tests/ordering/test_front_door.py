@@ -9,8 +9,7 @@ import pytest
 
 from evaluation import compare, shifted_days
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.problems.ordering.config import OrderConfig
-from evaluation.problems.ordering.weeks import WeeksConfig
+from evaluation.configuration import OrderConfig, WeeksConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays

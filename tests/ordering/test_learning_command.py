@@ -12,7 +12,7 @@ import pytest
 
 from evaluation import cli
 from evaluation.certify.persistence import load_certificate
-from evaluation.jobs.products import load_comparison
+from evaluation.comparison.products import load_comparison
 from logs_schema import Archive
 from logs_schema.product import read_manifest
 from offline_rl.runner import WaitingJob, load_queue

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.metrics import BOUNDED_SLOWDOWN, MEAN_WAIT, UTILISATION
+from evaluation.comparison.metrics import BOUNDED_SLOWDOWN, MEAN_WAIT, UTILISATION
+from evaluation.configuration import WeeksConfig
 from evaluation.problems.ordering.comparing import REPLAY, TWIN, compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.playing import decisions_of, played, rule_policies
 from evaluation.problems.ordering.replaying import ReplayConfig, _from_first, _part
-from evaluation.problems.ordering.weeks import RARE, RARE_DAYS, WeeksConfig, cut_week, log_days, plan_weeks
+from evaluation.problems.ordering.weeks import RARE, RARE_DAYS, cut_week, log_days, plan_weeks
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from tests.ordering.making import jobs_of

@@ -8,8 +8,8 @@ import pytest
 
 from evaluation import cli
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.queues.certifying import certify_queue
-from evaluation.jobs.products import load_comparison
+from evaluation.comparison.products import load_comparison
+from evaluation.problems.ordering.certificate.certifying import certify_queue
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.product import read_manifest

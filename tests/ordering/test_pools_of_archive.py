@@ -9,12 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from evaluation import cli
-from evaluation.jobs.records import to_plain
-from evaluation.problems.ordering.config import OrderConfig, as_settings
+from evaluation.configuration import OrderConfig
+from evaluation.problems.ordering.config import as_settings
 from evaluation.problems.ordering.replay_report import write_waits
 from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
 from logs_schema import Archive, import_log
 from logs_schema.progress import SilentProgress
+from logs_schema.records import to_plain
 from tests.ordering.making import jobs_of, use_peak
 from tests.ordering.pool_archives import NODES, OF_CLASS, job, random_jobs, write
 from twin.ordering.jobs import read_jobs

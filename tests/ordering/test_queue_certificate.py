@@ -12,15 +12,16 @@ from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Verdict
 from evaluation.certify.persistence import find_certification, folder_beside, load_certificate
-from evaluation.certify.queues.certifying import certify_queue
-from evaluation.certify.queues.held_out import hold_out_weeks, weeks_for_rules
-from evaluation.certify.queues.replayed_weeks import WEEKS, fixed_rules, real_weeks
-from evaluation.certify.queues.workload import answer_lines, arrival_lines, jobs_trio
-from evaluation.configuration import DaysConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import WeeksConfig
+from evaluation.problems.ordering.certificate.certifying import certify_queue
+from evaluation.problems.ordering.certificate.held_out import hold_out_weeks, weeks_for_rules
+from evaluation.problems.ordering.certificate.replayed_weeks import WEEKS, fixed_rules, real_weeks
+from evaluation.problems.ordering.certificate.workload import answer_lines, arrival_lines, jobs_trio
 from evaluation.problems.ordering.fitting import training_days
 from evaluation.problems.ordering.foreign import FIT_POOL, refuse_other_machine
 from evaluation.problems.ordering.replaying import EPOCH
-from evaluation.problems.ordering.weeks import WeeksConfig, begin_schedule, log_days
+from evaluation.problems.ordering.weeks import begin_schedule, log_days
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evaluation.configuration import WeeksConfig
 from evaluation.problems.ordering import ladder
 from evaluation.problems.ordering.ladder import (
     OrderCandidate,
@@ -15,7 +16,7 @@ from evaluation.problems.ordering.ladder import (
     gain_of,
     past_weeks,
 )
-from evaluation.problems.ordering.weeks import WeeksConfig, log_days
+from evaluation.problems.ordering.weeks import log_days
 from twin.ordering.jobs import clairvoyant
 from twin.ordering.population import DAY_S
 from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted

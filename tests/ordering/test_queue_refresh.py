@@ -11,16 +11,16 @@ import pytest
 
 from evaluation.cli import main
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.configuration import DaysConfig, load_config
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import OrderConfig, WeeksConfig, load_config
 from evaluation.judges.contender import OtherSystemError
-from evaluation.problems.ordering.config import OrderConfig
 from evaluation.problems.ordering.exporting import export_order, load_order
+from evaluation.problems.ordering.refreshing import judge_orders, newest_weeks, refuse_other
 from evaluation.problems.ordering.replaying import EPOCH
-from evaluation.problems.ordering.weeks import WeeksConfig, log_days
-from evaluation.problems.refresh.config import RefreshConfig
-from evaluation.problems.refresh.deciding import Result, judgements_of
-from evaluation.problems.refresh.job import refresh
-from evaluation.problems.refresh.queueing import judge_orders, newest_weeks, refuse_other
+from evaluation.problems.ordering.weeks import log_days
+from evaluation.refresh.config import RefreshConfig
+from evaluation.refresh.deciding import Result, judgements_of
+from evaluation.refresh.job import refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, verify

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evaluation import cli
+from evaluation.comparison.products import load_comparison
 from evaluation.configuration import load_config
-from evaluation.jobs.products import load_comparison
 from evaluation.problems.ordering.judging import weeks_after
 from evaluation.problems.ordering.steps import build_queue_policy, load_queue_policy, training_of
 from evaluation.problems.ordering.winning import winner_of

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from evaluation import cli
-from evaluation.problems.ordering.config import OrderConfig
+from evaluation.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.running import refuse_unplayable
-from evaluation.problems.ordering.weeks import WeeksConfig
 from logs_schema.errors import ConfigError
 from offline_rl.ordering.learning import anchor_data
 from offline_rl.ordering.programs import OrderTrainingConfig, problem_config

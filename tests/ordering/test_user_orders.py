@@ -6,14 +6,12 @@ import pytest
 
 from evaluation import cli
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.configuration import RunConfig
-from evaluation.jobs.products import load_comparison
+from evaluation.comparison.products import load_comparison
+from evaluation.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import REPLAY, TWIN
-from evaluation.problems.ordering.config import OrderConfig
 from evaluation.problems.ordering.exporting import export_rule
 from evaluation.problems.ordering.judging import compare_queue
 from evaluation.problems.ordering.user_orders import user_orders
-from evaluation.problems.ordering.weeks import WeeksConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress

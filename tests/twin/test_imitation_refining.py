@@ -9,17 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.certify.building import build_certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import load_certificate
 from evaluation.comparison.shifts import ShiftConfig
-from evaluation.configuration import DaysConfig, RunConfig, build
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import RunConfig
+from evaluation.problems.certificates import build_certificate
 from evaluation.problems.placement.steps import CURVES, NO_GAME, _play_game, build_twin
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
+from logs_schema.settings import build
 from tests.twin.imitation_world import campaign_encoding, campaigns
 from twin.environment import environment
 from twin.imitation.config import GameConfig, ImitationConfig, anchored

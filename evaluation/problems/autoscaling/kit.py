@@ -15,16 +15,17 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
-from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import RunConfig
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify
-from evaluation.problems.autoscaling.config import SCALE_CODE, ScaleConfig
 from evaluation.problems.autoscaling.training import build_policy
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
+from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import (
     load_application_twin,

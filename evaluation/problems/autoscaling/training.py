@@ -10,8 +10,8 @@ import numpy as np
 
 from evaluation.autoscalers.autoscaler import Autoscaler, follow, learned
 from evaluation.autoscalers.published import autoscalers, typical_grants
-from evaluation.problems.autoscaling.config import ScaleConfig
 from logs_schema.progress import Progress
+from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from twin.arrays import save_arrays

@@ -14,18 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES
-from evaluation.benches.orchestration_bench import Pair
-from evaluation.benches.orchestration_references import LOOKAHEAD, PLANNED
-from evaluation.benches.pairs import pair_program
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.comparison.decisions import Decisions, plain_decisions
+from evaluation.comparison.metrics import ON_TIME
+from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan
-from evaluation.jobs.products import archive_facts
-from evaluation.metrics import ON_TIME
+from evaluation.problems.orchestration.bench import Pair
+from evaluation.problems.orchestration.pairs import pair_program
+from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
 from evaluation.problems.orchestration.rivals import rivals
-from evaluation.simulator.frames.environment import deployed_on
 from evaluation.simulator.slots.chance import true_chance
+from evaluation.simulator.slots.instance import deployed_on
 from evaluation.simulator.slots.worlds import time_scaled
 from evaluation.simulator.world_files import world_of
 from logs_schema import Archive

@@ -8,9 +8,9 @@ from pathlib import Path
 from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.products import refuse_other_days
 from evaluation.comparison.training_days import plan_of, train_days_of
 from evaluation.configuration import RunConfig
-from evaluation.jobs.products import refuse_other_days
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from evaluation.problems.orchestration.certifying import certify_twin

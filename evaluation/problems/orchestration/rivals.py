@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evaluation.benches.orchestration_bench import Entrants
-from evaluation.benches.orchestration_references import LOOKAHEAD, PLANNED, planning
+from evaluation.problems.orchestration.bench import Entrants
+from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED, planning
 from offline_rl.contract import EXPECTED_ON_TIME, SHARPNESS
 from offline_rl.networks import near_best_policy
 from offline_rl.rules.on_time_by_replicas import replica_rule, replica_rule_params

@@ -10,8 +10,7 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import Decisions, concatenate
 from evaluation.comparison.entries import JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts
-from evaluation.jobs.unfinished import Unfinished
-from evaluation.metrics import (
+from evaluation.comparison.metrics import (
     BOUNDED_SLOWDOWN,
     BOUNDED_SLOWDOWN_P99,
     JAIN_FAIRNESS,
@@ -20,9 +19,11 @@ from evaluation.metrics import (
     UTILISATION,
     WAIT_P99,
 )
+from evaluation.configuration import WeeksConfig
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.ordering.playing import BEST_RULE, BLOCKS, LADDER, OrderPolicy, played
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
-from evaluation.problems.ordering.weeks import TestWeek, WeekPlan, WeeksConfig
+from evaluation.problems.ordering.weeks import TestWeek, WeekPlan
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
 from twin.ordering.types import Pool

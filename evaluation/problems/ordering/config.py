@@ -1,36 +1,13 @@
-"""Configuration of the whole question for one archive of batch jobs."""
+"""What products keep of the configuration of a queue, and a small one to try it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.jobs.records import to_plain
-from evaluation.problems.ordering.weeks import WeeksConfig
-from offline_rl.ordering.programs import OrderTrainingConfig
+from evaluation.configuration import OrderConfig
+from logs_schema.records import to_plain
 
 ORDER_CODE = 5
 """Raised when code changes what is learned or said of orders: what older code made is made again then."""
-
-
-@dataclass(frozen=True)
-class OrderConfig:
-    """What to do.
-
-    Attributes:
-        processors: of the pool; those of the archive's nodes by default.
-        weeks: which weeks to judge.
-        training: how to train; None judges the published rules alone.
-        num_twin_weeks: generated weeks for each anchor in which all policies are played too.
-        intervals: of the bootstrap.
-        pool: which of the archive's pools, by the class of its nodes; to be named where there are several.
-    """
-
-    processors: float | None = None
-    weeks: WeeksConfig = field(default_factory=WeeksConfig)
-    training: OrderTrainingConfig | None = field(default_factory=OrderTrainingConfig)
-    num_twin_weeks: int = 6
-    intervals: IntervalConfig = field(default_factory=IntervalConfig)
-    pool: str | None = None
 
 
 def as_settings(config: OrderConfig, *names: str) -> dict[str, Any]:

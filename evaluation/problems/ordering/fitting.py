@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.configuration import DaysConfig
-from evaluation.problems.ordering.config import OrderConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.foreign import FIT_POOL, known_processors
 from evaluation.problems.ordering.replaying import EPOCH, queue_of
-from evaluation.problems.ordering.weeks import WeeksConfig, anchor_days, log_days, whole_days
+from evaluation.problems.ordering.weeks import anchor_days, log_days, whole_days
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of

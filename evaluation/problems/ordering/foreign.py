@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.jobs.products import holds_training, refuse_other_days
+from evaluation.comparison.products import holds_training, refuse_other_days
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest

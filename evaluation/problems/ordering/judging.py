@@ -6,17 +6,16 @@ from typing import NamedTuple
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.configuration import RunConfig
+from evaluation.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.ordering.comparing import compare_orders
-from evaluation.problems.ordering.config import OrderConfig
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.ladder import rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies, windows_of
 from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.running import FIXED, TWIN_SEED, late_notes, population_notes, queue_facts
 from evaluation.problems.ordering.user_orders import user_orders
-from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, log_days, plan_weeks
+from evaluation.problems.ordering.weeks import TestWeek, log_days, plan_weeks
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError

@@ -11,11 +11,11 @@ from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
-from evaluation.certify.queues.certifying import certify_queue, refused_queue
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
-from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import OrderConfig, RunConfig
 from evaluation.jobs.job import Step
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kit import (
@@ -28,11 +28,13 @@ from evaluation.problems.kit import (
     ProblemOptions,
     StepPlan,
 )
-from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig, as_settings
+from evaluation.problems.ordering.certificate.certifying import certify_queue, refused_queue
+from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.fitting import build_queue_twin, days_of_last_anchor
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.generated_log import DEFAULT, generate_queue_log
 from evaluation.problems.ordering.judging import compare_queue
+from evaluation.problems.ordering.refreshing import queue_parts
 from evaluation.problems.ordering.running import refuse_unplayable, write_order_comparison
 from evaluation.problems.ordering.steps import (
     build_queue_bundle,
@@ -40,7 +42,6 @@ from evaluation.problems.ordering.steps import (
     build_queue_policy,
     training_of,
 )
-from evaluation.problems.refresh.queueing import queue_parts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
+from evaluation.configuration import WeeksConfig
 from evaluation.problems.ordering.playing import (
     BEST_RULE,
     BLOCK_DAYS,
@@ -30,7 +31,7 @@ from evaluation.problems.ordering.playing import (
     OrderPolicy,
     rule_policies,
 )
-from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, cut_week, earlier, warm_earlier
+from evaluation.problems.ordering.weeks import TestWeek, cut_week, earlier, warm_earlier
 from twin.ordering.population import DAY_S
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.jobs.kept_runs import load_starts, save_starts
+from evaluation.comparison.kept_runs import load_starts, save_starts
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.ordering.playing import OrderPolicy, Play
 from evaluation.problems.ordering.weeks import TestWeek

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.comparison.decisions import Decisions, concatenate
-from evaluation.jobs.kept_runs import load_starts, save_starts
+from evaluation.comparison.kept_runs import load_starts, save_starts
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.ordering.weeks import TestWeek, earlier, warm_earlier
 from twin.ordering.population import DAY_S

@@ -5,16 +5,10 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.configuration import WARM_STARTS, WeeksConfig
 from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayReport
 from evaluation.problems.ordering.summary import summarise
-from evaluation.problems.ordering.weeks import (
-    WARM_STARTS,
-    WeeksConfig,
-    begin_schedule,
-    cut_week,
-    earlier,
-    warm_earlier,
-)
+from evaluation.problems.ordering.weeks import begin_schedule, cut_week, earlier, warm_earlier
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -25,7 +19,7 @@ from twin.ordering.rules import RULES, Rule
 from twin.ordering.types import Jobs, NoJobsError, Pool, Replayed, WarmStart
 
 if TYPE_CHECKING:
-    from evaluation.problems.ordering.config import OrderConfig
+    from evaluation.configuration import OrderConfig
 
 EPOCH = date(1970, 1, 1)
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.comparison.comparison import Comparison
-from evaluation.jobs.products import NO_CERTIFICATE, archive_facts
+from evaluation.comparison.products import NO_CERTIFICATE, archive_facts
+from evaluation.configuration import OrderConfig, WeeksConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.ordering.comparing import compare_orders
-from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig, as_settings
+from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.exporting import (
     best_index,
     export_order,
@@ -27,7 +28,7 @@ from evaluation.problems.ordering.observing import Ranges, logged_ranges
 from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
-from evaluation.problems.ordering.weeks import WeeksConfig, anchor_days, plan_weeks
+from evaluation.problems.ordering.weeks import anchor_days, plan_weeks
 from evaluation.problems.ordering.winning import Winner, winner_of
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of

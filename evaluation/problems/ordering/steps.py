@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.configuration import RunConfig, build
-from evaluation.jobs.products import (
+from evaluation.comparison.products import (
     in_certified_twin,
     load_comparison,
     refuse_other_twin,
     trained_in,
     training_in_words,
 )
-from evaluation.jobs.records import to_plain
+from evaluation.configuration import OrderConfig, RunConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig
+from evaluation.problems.ordering.config import ORDER_CODE
 from evaluation.problems.ordering.exporting import export_order, export_rule, exportable_rule, exported_config
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.judging import TrainedOrders, compare_queue
@@ -41,6 +40,8 @@ from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import Progress
+from logs_schema.records import to_plain
+from logs_schema.settings import build
 from offline_rl.ordering.learning import samples_before
 from offline_rl.ordering.predicting import scorer_of, some_index
 from offline_rl.ordering.programs import OrderTrainingConfig

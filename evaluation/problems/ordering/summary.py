@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.metrics.fairness import jain_index
+from evaluation.comparison.metrics.fairness import jain_index
 from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 

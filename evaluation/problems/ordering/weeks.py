@@ -6,12 +6,12 @@ cannot empty its queue into silence; only jobs that arrive within the week count
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from evaluation.comparison.shifts import parse_shifts
+from evaluation.configuration import WeeksConfig
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from twin.ordering.population import DAY_S, day_of
@@ -20,43 +20,8 @@ from twin.ordering.rules import FCFS
 from twin.ordering.types import Jobs, Pool, WarmStart
 from twin.ordering.windows import window
 
-WARM_STARTS = ("logged", "easy", "empty")
 RARE, RARE_DAYS = 0.005, 3
 """Share of the jobs at either end of a log that may be stragglers; days with jobs at its end that may be theirs."""
-
-
-@dataclass(frozen=True)
-class WeeksConfig:
-    """Which weeks to judge.
-
-    Attributes:
-        num_train_days: training days before each anchor.
-        num_test_days: days that count.
-        shifts: days between training and test.
-        num_anchors: anchors, spread evenly over the log.
-        num_drain_days: days after a test during which jobs go on arriving.
-        warm: what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty).
-    """
-
-    num_train_days: int = 28
-    num_test_days: int = 7
-    shifts: str = field(default="0d,1d,7d,30d", metadata={"metavar": "LIST"})
-    num_anchors: int = 5
-    num_drain_days: int = 3
-    warm: str = field(default="logged", metadata={"choices": WARM_STARTS})
-
-    def __post_init__(self) -> None:
-        parse_shifts(self.shifts)
-        if min(self.num_train_days, self.num_test_days, self.num_anchors) < 1 or self.num_drain_days < 0:
-            raise ConfigError(
-                "numbers of days and anchors must be positive",
-                where=f"{self.num_train_days} training days, {self.num_test_days} test days, "
-                f"{self.num_anchors} anchors, {self.num_drain_days} days of drain",
-            )
-        if self.warm not in WARM_STARTS:
-            raise ConfigError(
-                f"there is no warm start {self.warm!r}", where="warm", allowed=", ".join(WARM_STARTS)
-            )
 
 
 class TestWeek(NamedTuple):

@@ -16,10 +16,11 @@ from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import REFERENCES, Comparison, compare
 from evaluation.comparison.entries import OffPolicyRow, PolicyFacts, Run, ShiftFacts
+from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save_run
+from evaluation.comparison.metrics import Metric, main_metric
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
-from evaluation.configuration import JudgeConfig
-from evaluation.jobs.kept_runs import load_rows, load_run, save_rows, save_run
 from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import JUDGES, LADDER, POLICIES, TWIN_POLICY, USERS
 from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
@@ -38,7 +39,6 @@ from evaluation.judges.windows import (
     twin_program,
     window_units,
 )
-from evaluation.metrics import Metric, main_metric
 from evaluation.problems.placement.seeds import joined, spread_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError

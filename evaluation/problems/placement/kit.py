@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.certify.certificate import Certificate
-from evaluation.certify.certifying import certify, refused
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label, with_interval
+from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan, answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
-from evaluation.configuration import JudgeConfig, RunConfig
+from evaluation.configuration import RunConfig
 from evaluation.jobs.job import Step
-from evaluation.jobs.products import archive_facts
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import LADDER
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kit import (
@@ -30,6 +30,7 @@ from evaluation.problems.kit import (
     ProblemOptions,
     StepPlan,
 )
+from evaluation.problems.placement.certifying import certify, refused
 from evaluation.problems.placement.comparing import (
     COMPARISON_CODE,
     Case,
@@ -37,6 +38,7 @@ from evaluation.problems.placement.comparing import (
     refuse_uneven_replications,
 )
 from evaluation.problems.placement.generated_log import CLONE, generate_log
+from evaluation.problems.placement.refreshing import placement_parts
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
     POLICY_CODE,
@@ -47,7 +49,6 @@ from evaluation.problems.placement.steps import (
     build_twin,
     refuse_other_nodes,
 )
-from evaluation.problems.refresh.placing import placement_parts
 from evaluation.report.roles import strongest_rule
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError

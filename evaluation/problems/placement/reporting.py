@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.comparison.calibration import calibration_charts, offers_of
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.configuration import RunConfig
-from evaluation.jobs.records import to_plain
+from evaluation.problems.placement.calibration import calibration_charts, offers_of
 from evaluation.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report
 from logs_schema import Archive
 from logs_schema.check import check_archive
+from logs_schema.records import to_plain
 from offline_rl.recipes.schedulers import Schedulers
 from twin.placement.fit import FitReport
 from twin.placement.model import PlacementTwin, encode_days

@@ -6,9 +6,9 @@ import numpy as np
 
 from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.entries import Run
+from evaluation.comparison.metrics import Metric
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.windows import Evaluation
-from evaluation.metrics import Metric
 
 
 def spread_of(run: Run, shift: TestDays, metric: Metric) -> list[str]:

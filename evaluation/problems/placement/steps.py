@@ -14,10 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from evaluation.comparison.shifts import ShiftConfig
-from evaluation.comparison.training_days import KEPT_BACK, kept_back_of, plan_of, train_days_of
-from evaluation.configuration import DaysConfig, RunConfig
-from evaluation.jobs.products import (
+from evaluation.comparison.products import (
     archive_facts,
     in_certified_twin,
     refuse_other_days,
@@ -25,6 +22,9 @@ from evaluation.jobs.products import (
     trained_in,
     training_in_words,
 )
+from evaluation.comparison.shifts import ShiftConfig
+from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
+from evaluation.configuration import RunConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.judges.user_policies import UserPolicy

@@ -4,7 +4,8 @@
 a replica on each, then a frozen dispatch policy plays every slot until the next frame.
 """
 
-from evaluation.simulator.frames.environment import deployed_on, frame_environment
+from evaluation.simulator.frames.environment import frame_environment
+from evaluation.simulator.slots.instance import deployed_on
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.frame_state import FrameState, Scaling, specified

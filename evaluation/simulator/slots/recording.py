@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.frames.environment import deployed_on
 from evaluation.simulator.slots.chance import true_chance
-from evaluation.simulator.slots.instance import Instance
+from evaluation.simulator.slots.instance import Instance, deployed_on
 from evaluation.simulator.world import World
 from twin.contracts import Array, Environment, EnvironmentState, PyTree
 from twin.orchestration.chance import Chance

@@ -6,11 +6,11 @@ import numpy as np
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor
-from evaluation.certify.queues.held_out import HeldOutWeeks
-from evaluation.certify.queues.replayed_weeks import QUEUE_RULE, ReplayedWeek
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, column_lines, distribution_lines
+from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks
+from evaluation.problems.ordering.certificate.replayed_weeks import QUEUE_RULE, ReplayedWeek
 from twin.ordering.population import DAY_S
 
 SECTION = "the queue that comes of it"

@@ -7,8 +7,8 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.configuration import RunConfig
 from evaluation.judges.contender import load_contender
 from evaluation.problems.placement.comparing import COMPARISON_CODE, refuse_uneven_replications
-from evaluation.problems.refresh.judging import judge_both
-from evaluation.problems.refresh.parts import HistorySplit, RefreshParts
+from evaluation.problems.placement.refresh_judging import judge_both
+from evaluation.problems.refresh_parts import HistorySplit, RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress

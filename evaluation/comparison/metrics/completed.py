@@ -2,7 +2,7 @@
 
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.decisions import Decisions
-from evaluation.metrics.metric import Metric, mean
+from evaluation.comparison.metrics.metric import Metric, mean
 from twin.placement.types import COMPLETED
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.shifts import TestDays, refuse_overlap
+from evaluation.configuration import WeeksConfig
 from evaluation.problems.ordering.replaying import EPOCH
-from evaluation.problems.ordering.weeks import WeeksConfig, log_days
+from evaluation.problems.ordering.weeks import log_days
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from twin.ordering.persistence import QueueTwin

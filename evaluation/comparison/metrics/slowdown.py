@@ -4,7 +4,7 @@ s))`.
 The bound keeps requests of a second from ruling the mean (Feitelson and Rudolph 1998, "Metrics and
 benchmarking for parallel job scheduling"). Slowdowns span orders of magnitude, so the mean of their
 logarithm is reported as well. The reward of requests without deadlines is another: a slowdown divides by the run that
-came, so a slow node, which makes it longer, costs nothing in it (see `evaluation.metrics.response`).
+came, so a slow node, which makes it longer, costs nothing in it (see `evaluation.comparison.metrics.response`).
 
 What was lost from sight on an overfull node counts as `LOST`: left out, it would make whoever overfills nodes look
 good.
@@ -16,7 +16,7 @@ import numpy as np
 
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.decisions import Decisions
-from evaluation.metrics.metric import Metric, mean, quantile
+from evaluation.comparison.metrics.metric import Metric, mean, quantile
 from twin.ordering.slowdown import bounded_slowdown
 
 LOST = 1000.0

@@ -4,7 +4,7 @@ from functools import partial
 
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.decisions import Decisions
-from evaluation.metrics.metric import Metric, mean, quantile
+from evaluation.comparison.metrics.metric import Metric, mean, quantile
 
 
 def _mean(decisions: Decisions) -> Statistic:

@@ -11,7 +11,7 @@ import numpy as np
 
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.decisions import Decisions
-from evaluation.metrics.metric import Metric, mean, quantile
+from evaluation.comparison.metrics.metric import Metric, mean, quantile
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.rewards import LEAST_S
 from twin.placement.types import COMPLETED

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluation.certify.certificate import Certificate
-from evaluation.certify.certifying import certify
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, Verdict
 from evaluation.certify.page import as_table
 from evaluation.comparison.tabulation import printed
+from evaluation.problems.placement.certifying import certify
 from evaluation.report.plots import chart_plot
 from logs_schema import Archive
 from logs_schema.errors import ConfigError

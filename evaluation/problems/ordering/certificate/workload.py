@@ -7,12 +7,12 @@ import numpy as np
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY, arrival_statistics
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, combine, not_applicable
-from evaluation.certify.queues.held_out import HeldOutWeeks
-from evaluation.certify.queues.replayed_weeks import ReplayedWeek
 from evaluation.certify.resampled import Units, kl_of_codes, mean_of
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import PAIR_BINS, Trio, keep, two_sample_lines
 from evaluation.comparison.bootstrap import Statistic
+from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks
+from evaluation.problems.ordering.certificate.replayed_weeks import ReplayedWeek
 from evaluation.report import Chart, Curve
 from twin.ordering.population import DAY_S
 from twin.ordering.population_check import stretch_figures

@@ -17,12 +17,11 @@ from evaluation.certify.lines import Verdict
 from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number, with_interval
-from evaluation.jobs.records import from_plain, to_plain
 from evaluation.problems.ordering.playing import EASY
-from evaluation.problems.refresh.appending import in_words
-from evaluation.problems.refresh.config import NOT_WORSE
-from evaluation.problems.refresh.judging import NEWEST
-from evaluation.problems.refresh.parts import NEW, RUNNING
+from evaluation.problems.refresh_parts import NEW, NEWEST, RUNNING
+from evaluation.refresh.appending import in_words
+from evaluation.refresh.config import NOT_WORSE
+from logs_schema.records import from_plain, to_plain
 
 
 class Result(Enum):

@@ -8,19 +8,25 @@ import numpy as np
 
 from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks, hold_out_weeks, weeks_for_rules
-from evaluation.certify.queues.rankings import SECTION as RULES
-from evaluation.certify.queues.rankings import ranking_lines
-from evaluation.certify.queues.replayed_weeks import (
+from evaluation.certify.two_samples import keep, pairs_chart
+from evaluation.problems.ordering.certificate.held_out import (
+    WEEK_DAYS,
+    HeldOutWeeks,
+    hold_out_weeks,
+    weeks_for_rules,
+)
+from evaluation.problems.ordering.certificate.rankings import SECTION as RULES
+from evaluation.problems.ordering.certificate.rankings import ranking_lines
+from evaluation.problems.ordering.certificate.replayed_weeks import (
     WEEKS,
     ReplayedWeek,
     ReplayedWeeks,
     fixed_rules,
     replay_weeks,
 )
-from evaluation.certify.queues.waiting import SECTION as QUEUE
-from evaluation.certify.queues.waiting import WAIT, waiting_lines, waits_trio
-from evaluation.certify.queues.workload import (
+from evaluation.problems.ordering.certificate.waiting import SECTION as QUEUE
+from evaluation.problems.ordering.certificate.waiting import WAIT, waiting_lines, waits_trio
+from evaluation.problems.ordering.certificate.workload import (
     ACCURACY,
     ANSWERS,
     COLUMNS,
@@ -31,8 +37,7 @@ from evaluation.certify.queues.workload import (
     shares_chart,
     workload_lines,
 )
-from evaluation.certify.queues.workload import SECTION as WORKLOAD
-from evaluation.certify.two_samples import keep, pairs_chart
+from evaluation.problems.ordering.certificate.workload import SECTION as WORKLOAD
 from evaluation.problems.ordering.foreign import holds_training
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.problems.ordering.weeks import begin_schedule

@@ -1,20 +1,20 @@
 """Metrics: one file each; a new one is a file and a line here."""
 
-from evaluation.metrics.accepted import ACCEPTED_RATIO
-from evaluation.metrics.completed import COMPLETED_RATIO
-from evaluation.metrics.fairness import JAIN_FAIRNESS
-from evaluation.metrics.metric import Metric, NotApplicable
-from evaluation.metrics.offload import OFFLOAD_RATIO
-from evaluation.metrics.on_time import ON_TIME
-from evaluation.metrics.response import MEAN_LOG_RESPONSE, MEAN_RESPONSE, RESPONSE_P95
-from evaluation.metrics.slowdown import (
+from evaluation.comparison.metrics.accepted import ACCEPTED_RATIO
+from evaluation.comparison.metrics.completed import COMPLETED_RATIO
+from evaluation.comparison.metrics.fairness import JAIN_FAIRNESS
+from evaluation.comparison.metrics.metric import Metric, NotApplicable
+from evaluation.comparison.metrics.offload import OFFLOAD_RATIO
+from evaluation.comparison.metrics.on_time import ON_TIME
+from evaluation.comparison.metrics.response import MEAN_LOG_RESPONSE, MEAN_RESPONSE, RESPONSE_P95
+from evaluation.comparison.metrics.slowdown import (
     BOUNDED_SLOWDOWN,
     BOUNDED_SLOWDOWN_P50,
     BOUNDED_SLOWDOWN_P99,
     MEAN_LOG_SLOWDOWN,
 )
-from evaluation.metrics.utilisation import UTILISATION
-from evaluation.metrics.wait import MEAN_WAIT, WAIT_P50, WAIT_P90, WAIT_P99
+from evaluation.comparison.metrics.utilisation import UTILISATION
+from evaluation.comparison.metrics.wait import MEAN_WAIT, WAIT_P50, WAIT_P90, WAIT_P99
 
 METRICS = (
     ON_TIME,

@@ -14,6 +14,8 @@ from logs_schema.progress import Progress
 NEW, RUNNING = "new", "running"
 CONTENDERS = {NEW: "the policy of this refresh", RUNNING: "the policy in use"}
 """The policies that are compared, and what they are."""
+REPLAY, NEWEST = "replay", "twin of the newest days"
+"""Judges of a placement."""
 
 
 class HistorySplit(NamedTuple):

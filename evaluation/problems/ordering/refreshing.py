@@ -10,18 +10,19 @@ from pathlib import Path
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number
-from evaluation.configuration import DaysConfig, RunConfig
+from evaluation.comparison.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
+from evaluation.comparison.training_days import DaysConfig
+from evaluation.configuration import OrderConfig, RunConfig
 from evaluation.judges.contender import OtherSystemError
-from evaluation.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
 from evaluation.problems.ordering.comparing import REFERENCES, REPLAY, compare_orders
-from evaluation.problems.ordering.config import ORDER_CODE, OrderConfig, as_settings
+from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.exporting import policy_of_bundle
 from evaluation.problems.ordering.playing import rule_policies
 from evaluation.problems.ordering.replaying import EPOCH, queue_of
 from evaluation.problems.ordering.running import queue_facts
 from evaluation.problems.ordering.steps import training_of
 from evaluation.problems.ordering.weeks import log_days, plan_weeks, whole_days
-from evaluation.problems.refresh.parts import CONTENDERS, NEW, RUNNING, HistorySplit, RefreshParts
+from evaluation.problems.refresh_parts import CONTENDERS, NEW, RUNNING, HistorySplit, RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of

@@ -8,8 +8,8 @@ import numpy as np
 
 from evaluation.comparison.bootstrap import Statistic, blocks_of
 from evaluation.comparison.decisions import Decisions
-from evaluation.metrics.metric import Metric, in_chunks
-from evaluation.metrics.slowdown import has_slowdown, slowdown_of
+from evaluation.comparison.metrics.metric import Metric, in_chunks
+from evaluation.comparison.metrics.slowdown import has_slowdown, slowdown_of
 
 
 def jain_index(value: np.ndarray, present: np.ndarray) -> np.ndarray:

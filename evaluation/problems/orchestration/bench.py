@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES, gsp_ss_dispatch
-from evaluation.benches.orchestration_references import REFERENCES, reference
-from evaluation.benches.pairs import PairProgram, pair_program
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
+from evaluation.problems.orchestration.pairs import PairProgram, pair_program
+from evaluation.problems.orchestration.references import REFERENCES, reference
 from evaluation.simulator.frames import (
     Dispatch,
     FrameConfig,

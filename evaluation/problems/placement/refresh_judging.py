@@ -14,8 +14,9 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.formatting import number
-from evaluation.configuration import JudgeConfig
-from evaluation.jobs.products import archive_facts
+from evaluation.comparison.metrics import main_metric
+from evaluation.comparison.products import archive_facts
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.contender import Contender
 from evaluation.judges.players import HISTORY, Players, as_logged
 from evaluation.judges.unsupported import unspecified, without
@@ -28,8 +29,7 @@ from evaluation.judges.windows import (
     twin_program,
     window_units,
 )
-from evaluation.metrics import main_metric
-from evaluation.problems.refresh.parts import CONTENDERS, NEW, RUNNING
+from evaluation.problems.refresh_parts import CONTENDERS, NEW, NEWEST, REPLAY, RUNNING
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -37,7 +37,6 @@ from twin.contracts import Array
 from twin.placement.model import PlacementTwin, encode_days, fit_twin
 
 KINDS = (HISTORY, NEW, RUNNING)
-REPLAY, NEWEST = "replay", "twin of the newest days"
 POLICIES = (
     *(PolicyFacts(name, "trained", description) for name, description in CONTENDERS.items()),
     PolicyFacts(HISTORY, "history", "the logged decisions"),

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.comparison.comparison import Comparison
-from evaluation.jobs.records import to_plain
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import Manifest, read_manifest
+from logs_schema.records import to_plain
 from twin.problems import problem_of
 
 NO_CERTIFICATE = "trained in a twin without a certificate"

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.certify.queues.held_out import WEEK_DAYS, HeldOutWeeks
+from evaluation.configuration import WeeksConfig
+from evaluation.problems.ordering.certificate.held_out import WEEK_DAYS, HeldOutWeeks
 from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
-from evaluation.problems.ordering.weeks import TestWeek, WeeksConfig, cut_week
+from evaluation.problems.ordering.weeks import TestWeek, cut_week
 from logs_schema.progress import Progress
 from twin.ordering.generated import AS_THEY_WERE, LEAD_DAYS, generated_days
 from twin.ordering.persistence import QueueTwin

@@ -9,7 +9,7 @@ import numpy as np
 
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.decisions import Decisions
-from evaluation.metrics.metric import Metric, ratio
+from evaluation.comparison.metrics.metric import Metric, ratio
 
 
 def _statistic(decisions: Decisions) -> Statistic:

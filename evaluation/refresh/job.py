@@ -25,19 +25,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evaluation.certify.building import certificate_plan
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in, load_certificate
+from evaluation.comparison.products import load_comparison
 from evaluation.configuration import LogConfig, RunConfig
 from evaluation.jobs.job import Step, alone_in, run_steps
-from evaluation.jobs.products import load_comparison
-from evaluation.jobs.records import to_plain
 from evaluation.judges.contender import OtherSystemError
+from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.kit import ExportOptions, Kit, ProblemOptions
 from evaluation.problems.kits import choose_kit
-from evaluation.problems.refresh import appending
-from evaluation.problems.refresh.config import RefreshConfig
-from evaluation.problems.refresh.deciding import (
+from evaluation.problems.refresh_parts import HistorySplit, RefreshParts
+from evaluation.refresh import appending
+from evaluation.refresh.config import RefreshConfig
+from evaluation.refresh.deciding import (
     ExportDecision,
     Result,
     better_rules,
@@ -45,13 +45,13 @@ from evaluation.problems.refresh.deciding import (
     idle_decision,
     judgements_of,
 )
-from evaluation.problems.refresh.parts import HistorySplit, RefreshParts
 from evaluation.run import BUNDLE, archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import file_hash, json_hash
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.progress import Progress
+from logs_schema.records import to_plain
 from offline_rl.contract import read_contract
 
 Products = Mapping[str, Path]

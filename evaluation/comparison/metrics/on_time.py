@@ -5,7 +5,7 @@ What was lost from sight on an overfull node counts as late: left out, it would 
 
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.decisions import Decisions
-from evaluation.metrics.metric import Metric, mean
+from evaluation.comparison.metrics.metric import Metric, mean
 
 
 def _statistic(decisions: Decisions) -> Statistic:

@@ -1,0 +1,101 @@
+"""Settings, read from TOML into small frozen dataclasses that stand beside what they configure.
+
+What is not known is refused by name, with what is allowed.
+"""
+
+import dataclasses
+import datetime as dt
+import tomllib
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from logs_schema.errors import ConfigError
+
+Config = TypeVar("Config")
+
+
+def load_settings(kind: type[Config], path: Path) -> Config:
+    """A config of type `kind` from a TOML file.
+
+    Raises:
+        ConfigError: The file is missing or not TOML, a key is unknown, or a value is of the wrong type or range.
+    """
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration: {error.strerror}", where=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"not TOML: {error}", where=str(path)) from error
+    return build(kind, content, str(path))
+
+
+def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
+    """A config of type `kind` from plain values.
+
+    Raises:
+        ConfigError: A key is unknown or missing, or a value is of the wrong type.
+    """
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{content!r} is not a table", where=where, allowed=_names(kind))
+    hints = get_type_hints(kind)
+    unknown = sorted(set(content) - set(hints))
+    if unknown:
+        raise ConfigError(f"unknown key {', '.join(unknown)}", where=where, allowed=_names(kind))
+    required = [item.name for item in dataclasses.fields(kind) if _is_required(item)]  # type: ignore[arg-type]
+    missing = [name for name in required if name not in content]
+    if missing:
+        raise ConfigError(f"missing key {', '.join(missing)}", where=where, allowed=_names(kind))
+    return kind(**{name: _value(hints[name], value, f"{where}: {name}") for name, value in content.items()})
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(kind):
+        return build(kind, value, where)  # type: ignore[arg-type]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        inner = [argument for argument in arguments if argument is not type(None)]
+        lists = [argument for argument in inner if isinstance(value, list) and get_origin(argument) is tuple]
+        return _value((lists or inner)[0], value, where)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise ConfigError(
+                f"{value!r} is not a list", where=where, allowed=f"a list of {arguments[0].__name__}"
+            )
+        return tuple(_value(arguments[0], item, where) for item in value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kind is dt.date:
+        return _date(value, where)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{value!r} is of the wrong type", where=where, allowed=kind.__name__)
+    return value
+
+
+def _date(value: Any, where: str) -> dt.date:
+    """A date, also a quoted one."""
+    try:
+        found = dt.date.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if not isinstance(found, dt.date) or isinstance(found, dt.datetime):
+        raise ConfigError(
+            f"{value!r} is not a date", where=where, allowed="a date without a time, such as 2024-01-05"
+        )
+    return found
+
+
+def refuse_below_one(table: str, **values: int) -> None:
+    """ConfigError where one of the values of a table is below 1."""
+    for name, value in values.items():
+        if value < 1:
+            raise ConfigError(f"{name} = {value}", where=table, allowed="1 or more")
+
+
+def _is_required(item: "dataclasses.Field[Any]") -> bool:
+    return item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+
+
+def _names(kind: type) -> str:
+    return ", ".join(item.name for item in dataclasses.fields(kind))
