@@ -12,8 +12,9 @@ from logs_schema import Archive, check_archive, formats
 from logs_schema.accounting import LineTally
 from logs_schema.errors import ArchiveError, FormatError
 from logs_schema.formats import swf
+from logs_schema.formats.finding import format_names
 from logs_schema.formats.reading import Lines, Reject
-from logs_schema.importing import ImportReport, format_names, import_log
+from logs_schema.importing import ImportReport, import_log
 from logs_schema.table_builder import TableBuilder
 from tests.logs_schema.collecting import written
 from tests.logs_schema.test_formats_csv import (
