@@ -23,12 +23,14 @@ from logs_schema.layout import (
     QUARANTINE,
     QUARANTINE_SCHEMA,
     completed,
+    day_of,
     label_names,
     open_parquet,
     partition,
     there,
 )
 from logs_schema.row_groups import RowGroup, row_groups
+from logs_schema.stores import address_of, fetch, fetch_all, mirror_of
 from logs_schema.tables import SCHEMA_VERSION, TABLES
 
 BATCH_ROWS = 65_536
@@ -38,14 +40,15 @@ class Archive:
     """An archive opened for reading.
 
     Args:
-        path: The archive's folder.
+        path: The archive's folder, or its address in an object store (`logs_schema.stores`); then `path` is its mirror.
 
     Raises:
         ArchiveError: There is no archive, its manifest is damaged, or a newer version wrote it.
     """
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        address = address_of(path)
+        self.path = Path(path) if address is None else mirror_of(address)
         with archive_errors():
             self._manifest = product.read_manifest(self.path, KIND)
         _check_version(self.path, self._manifest.extra.get("schema_version"))
@@ -113,8 +116,8 @@ class Archive:
         spec, names = _spec(table, self.path), self._columns(table, columns)
         pieces = []
         for file in self._files(table, days):
-            with _damage(file):
-                parquet = _open(file, spec)
+            with self._reading(file):
+                parquet = self._open(file, spec)
                 pieces.append(completed(parquet.read(columns=there(parquet, names)), spec, names))
         if not pieces:
             return arrow_schema(spec, SCHEMA_VERSION).empty_table().select(names)
@@ -141,8 +144,8 @@ class Archive:
         """
         spec, names = _spec(table, self.path), self._columns(table, columns)
         for file in self._files(table, days):
-            with _damage(file):
-                parquet = _open(file, spec)
+            with self._reading(file):
+                parquet = self._open(file, spec)
                 for group in range(parquet.num_row_groups):
                     present = there(parquet, names)
                     for batch in parquet.iter_batches(batch_rows, row_groups=[group], columns=present):
@@ -161,8 +164,8 @@ class Archive:
         spec, found = _spec(table, self.path), []
         by_day = bool(self._entry(table)["days"])
         for file in self._files(table, days):
-            day = date.fromisoformat(file.parent.name.removeprefix("date=")) if by_day else None
-            with _damage(file):
+            day = day_of(file) if by_day else None
+            with self._reading(file):
                 found += row_groups(file, day, spec)
         return found
 
@@ -172,10 +175,9 @@ class Archive:
 
     def quarantine(self) -> Iterator[pa.RecordBatch]:
         """The bad rows: table, rule, source file, row number in it, and the row as it was."""
-        for file in sorted(
-            (self.path / QUARANTINE).glob("part-*.parquet"), key=lambda file: (len(file.name), file)
-        ):
-            with _damage(file):
+        names = [name for name in self._manifest.files if name.startswith(f"{QUARANTINE}/part-")]
+        for file in (self.path / name for name in sorted(names, key=lambda name: (len(name), name))):
+            with self._reading(file):
                 yield from (batch.cast(QUARANTINE_SCHEMA) for batch in open_parquet(file).iter_batches())
 
     def verify(self) -> None:
@@ -184,6 +186,7 @@ class Archive:
         Raises:
             ArchiveError: A file is missing, altered or foreign, or holds other rows than the manifest says.
         """
+        fetch_all(self.path)
         with archive_errors():
             product.verify(self.path, KIND)
         for table in self.tables:
@@ -221,6 +224,45 @@ class Archive:
             self.path / partition(table, day) for day in self.days(table) if wanted is None or day in wanted
         ]
 
+    def _open(self, file: Path, spec: TableSpec) -> pq.ParquetFile:
+        parquet = open_parquet(file, label_names(spec))
+        day = day_of(file) if self._entry(spec.name)["days"] else None
+        if parquet.metadata.num_rows != self.num_rows(spec.name, day):
+            raise self._changed_or(
+                _damaged(
+                    file,
+                    f"the file holds {parquet.metadata.num_rows} rows where the manifest says "
+                    f"{self.num_rows(spec.name, day)}",
+                )
+            )
+        return parquet
+
+    @contextmanager
+    def _reading(self, file: Path) -> Iterator[None]:
+        """Fetches a file of a mirror, and says what is the matter with one that cannot be read."""
+        try:
+            fetch(file, self.path)
+            yield
+        except FileNotFoundError as error:
+            raise self._changed_or(_damaged(file, "a file of the archive is missing")) from error
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _damaged(file, f"a file of the archive cannot be read ({error})") from error
+
+    def _changed_or(self, damaged: ArchiveError) -> ArchiveError:
+        """What went wrong: somebody added rows since the archive was opened, or else it is damaged."""
+        try:
+            now = product.read_manifest(self.path, KIND).content_hash
+        except ProductError:
+            return damaged
+        if now == self.content_hash:
+            return damaged
+        return ArchiveError(
+            "the archive was changed while it was read",
+            where=damaged.where,
+            allowed="the archive as it was when it was opened",
+            advice="open it again",
+        )
+
 
 @contextmanager
 def archive_errors() -> Iterator[None]:
@@ -244,27 +286,13 @@ def _spec(table: str, path: Path) -> TableSpec:
 
 
 def _check_version(path: Path, version: Any) -> None:
-    if version != SCHEMA_VERSION:
+    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
         raise ArchiveError(
             f"the archive has schema version {version}",
             where=str(path / product.MANIFEST),
-            allowed=f"version {SCHEMA_VERSION}",
+            allowed=f"version {SCHEMA_VERSION} or older",
             advice="import the log again, or use the version of schedtwin that wrote the archive",
         )
-
-
-def _open(file: Path, spec: TableSpec) -> pq.ParquetFile:
-    return open_parquet(file, label_names(spec))
-
-
-@contextmanager
-def _damage(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise _damaged(file, "a file of the archive is missing") from error
-    except (pa.ArrowInvalid, OSError) as error:
-        raise _damaged(file, f"a file of the archive cannot be read ({error})") from error
 
 
 def _damaged(file: Path, what: str) -> ArchiveError:

@@ -38,7 +38,7 @@ class ImportReport:
     """What an import did.
 
     Attributes:
-        archive: The archive's folder.
+        archive: The archive's folder, or its address.
         format: Name of the format.
         rows: Rows filed, per table.
         quarantined: Rows put into quarantine, per table and rule.
@@ -47,7 +47,7 @@ class ImportReport:
         seconds: Wall-clock duration.
     """
 
-    archive: Path
+    archive: Path | str
     format: str
     rows: Mapping[str, int]
     quarantined: Mapping[str, Mapping[str, int]]

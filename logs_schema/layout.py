@@ -39,6 +39,11 @@ def partition(table_name: str, day: date | None) -> str:
     return f"table={table_name}/{middle}{PART}"
 
 
+def day_of(file: Path) -> date:
+    """The day of a file in a table with days."""
+    return date.fromisoformat(file.parent.name.removeprefix("date="))
+
+
 def number_of(day: date) -> int:
     """Days since 1970-01-01 of a date."""
     return day.toordinal() - _EPOCH
@@ -55,8 +60,13 @@ def label_names(spec: TableSpec) -> list[str]:
 
 
 def open_parquet(file: Path, read_dictionary: list[str] | None = None) -> pq.ParquetFile:
-    """A Parquet file for reading a row group at a time without reading ahead (which would cost memory)."""
-    return pq.ParquetFile(file, read_dictionary=read_dictionary, pre_buffer=False)
+    """A Parquet file for reading a row group at a time without reading ahead (which would cost memory).
+
+    Of the columns to be read as dictionaries older files may lack some.
+    """
+    metadata = pq.read_metadata(file)
+    labels = [name for name in read_dictionary or () if name in metadata.schema.names]
+    return pq.ParquetFile(file, metadata=metadata, read_dictionary=labels, pre_buffer=False)
 
 
 def there(parquet: pq.ParquetFile, names: Sequence[str]) -> list[str]:

@@ -22,7 +22,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="+", type=Path, help="files of the log, or a folder of them"
     )
-    parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
+    parser.add_argument(
+        "--out", metavar="ARCHIVE", required=True, type=Path,
+        help="folder to write, or address in an object store (s3://BUCKET/NAME, gs://..., file:///...)",
+    )  # fmt: skip
     parser.add_argument(
         "--origin",
         metavar="DATE",
@@ -43,9 +46,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Import the log and say how many rows were kept and quarantined; 0."""
+    from contextlib import nullcontext
+    from dataclasses import replace
+
     from evaluation.commands.output import progress_of, show_result
     from evaluation.engine.config import tasks_on
     from logs_schema.importing import ImportReport, import_log
+    from logs_schema.stores import address_of, working_copy
 
     def text(report: ImportReport) -> str:
         lines = [f"{'table':<20} {'rows':>12} {'quarantined':>12} {'superseded':>12}"]
@@ -61,22 +68,27 @@ def run(arguments: Namespace) -> int:
         )
         return "\n".join(lines)
 
-    engine, shared = engine_from(arguments), [*arguments.paths, arguments.out]
+    address = address_of(arguments.out)
+    engine = engine_from(arguments)
     with (
+        nullcontext(arguments.out)
+        if address is None
+        else working_copy(address, replace=arguments.replace) as out,
         progress_of(arguments) as progress,
         progress.stage("import", unit="rows") as stage,
-        tasks_on(engine, progress, shared) as tasks,
+        tasks_on(engine, progress, [*arguments.paths, out]) as tasks,
     ):
         report = import_log(
             arguments.format,
             arguments.paths,
-            arguments.out,
+            out,
             origin=arguments.origin,
             capacity=dict(arguments.capacity),
             replace=arguments.replace,
             progress=stage,
             run_tasks=None if engine.is_here else tasks,
         )
+    report = replace(report, archive=arguments.out if address is None else address)
     show_result(arguments, report.to_json(), text(report))
     return 0
 

@@ -6,16 +6,36 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PRODUCTS = ("archive", "archives", "bundle", "policy", "twin")
+ARCHIVES = ("archive", "archives", "arrivals")
 FILES = ("config", "paths")
 """Arguments that name what commands read, products and files; what they write is called otherwise."""
 
 
 def refuse_missing(arguments: Namespace) -> None:
-    """Says which of a command's inputs is not there; FormatError or ProductError."""
+    """Says which of a command's inputs is not there; FormatError or ProductError.
+
+    An archive in an object store is read through its mirror, which takes the place of its address.
+    """
+    for name in ARCHIVES:
+        value = getattr(arguments, name, None)
+        if isinstance(value, list):
+            setattr(arguments, name, [_here(path) for path in value])
+        elif isinstance(value, Path):
+            setattr(arguments, name, _here(value))
     for name in PRODUCTS:
         _refuse(_paths(arguments, name), name.removesuffix("s"))
     for name in FILES:
         _refuse(_paths(arguments, name))
+
+
+def _here(path: Path) -> Path:
+    """The archive itself, or the mirror of one in an object store."""
+    if not str(path).startswith(("s3:", "gs:", "file:")):
+        return path
+    from logs_schema.stores import address_of, mirror_of
+
+    address = address_of(path)
+    return path if address is None else mirror_of(address)
 
 
 def refuse_missing_log(config: Path) -> None:

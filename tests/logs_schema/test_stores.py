@@ -1,0 +1,196 @@
+"""Archives in object stores: the same content hash, fetched as far as they are read, published manifest last."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+import pytest
+
+from logs_schema.archive import Archive
+from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.errors import ArchiveError, ConfigError
+from logs_schema.samples import sample_rows
+from logs_schema.stores import address_of, publish, working_copy
+from logs_schema.tables import REQUESTS
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def rows(seed: int, num_days: int = 3) -> pa.Table:
+    return sample_rows(REQUESTS, 60, np.random.default_rng(seed), num_days=num_days)
+
+
+def write(out: Path, chunk: pa.Table, *, append: bool = False, source: str = "log") -> Archive:
+    with ArchiveWriter(out, append=append) as writer:
+        writer.write("requests", chunk, source=source)
+    return Archive(out)
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("s3://bucket/log", "s3://bucket/log"), (Path("s3://bucket/log"), "s3://bucket/log"),
+        (Path("file:///tmp/log"), "file:///tmp/log"), ("gs://bucket/a/b", "gs://bucket/a/b"),
+        ("folder/log", None), (Path("/s3/log"), None), ("ftp://host/log", None),
+    ],
+)  # fmt: skip
+def test_addresses_are_told_from_paths(given: Path | str, address: str | None) -> None:
+    assert address_of(given) == address
+
+
+def check_store(address: str, tmp_path: Path) -> None:
+    """What is published is read, is the same, grows, and is not replaced unasked."""
+    local = write(tmp_path / "local", rows(0))
+    with working_copy(address) as folder:
+        write(folder, rows(0))
+    stored = Archive(address)
+    assert stored.content_hash == local.content_hash
+    assert stored.read("requests").equals(local.read("requests"))
+    stored.verify()
+    with pytest.raises(ArchiveError, match="taken"), working_copy(address) as folder:
+        write(folder, rows(1))
+    more = rows(1).set_column(0, "request_id", pa.array([f"new-{n}" for n in range(60)]))
+    write(tmp_path / "local", more, append=True, source="more")
+    with working_copy(address, append=True) as folder:
+        write(folder, more, append=True, source="more")
+    grown = Archive(address)
+    assert grown.content_hash == Archive(tmp_path / "local").content_hash != stored.content_hash
+    assert stored.num_rows("requests") < grown.num_rows("requests")
+    assert stored.read("requests").num_rows == stored.num_rows("requests")  # as it was when it was opened
+    with pytest.raises(ArchiveError, match="changed by somebody else"):
+        publish(tmp_path / "local", address, replace=True, expect=stored.content_hash)
+
+
+def test_an_archive_in_a_folder_of_another_machine(tmp_path: Path) -> None:
+    check_store(f"file://{tmp_path}/far/log", tmp_path)
+
+
+def test_no_more_is_fetched_than_is_read(tmp_path: Path, cache: Path) -> None:
+    address = f"file://{tmp_path}/far"
+    publish(write(tmp_path / "local", rows(0)).path, address)
+    stored = Archive(address)
+    days = stored.days("requests")
+    stored.read("requests", days=days[:1])
+    assert [file.parent.name for file in cache.rglob("*.parquet")] == [f"date={days[0]}"]
+
+
+def test_a_file_that_is_not_the_manifests_is_refused(tmp_path: Path) -> None:
+    publish(write(tmp_path / "local", rows(0)).path, f"file://{tmp_path}/far")
+    stored = Archive(f"file://{tmp_path}/far")
+    (file, *_) = sorted((tmp_path / "far").rglob("*.parquet"))
+    file.write_bytes(b"other")
+    with pytest.raises(ArchiveError, match="changed while it was read"):
+        stored.read("requests")
+    file.unlink()
+    with pytest.raises(ArchiveError, match="missing"):
+        stored.read("requests")
+
+
+def test_bad_addresses_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="no archive here"):
+        Archive(f"file://{tmp_path}/nothing")
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ArchiveError, match="manifest cannot be read"):
+        Archive(f"file://{tmp_path}")
+    with pytest.raises((ArchiveError, ConfigError)):
+        Archive("s3://bucket/log?endpoint_override=127.0.0.1:9&scheme=http&no_such_option=1")
+
+
+def test_who_reads_while_days_are_added_is_told(tmp_path: Path) -> None:
+    archive = write(tmp_path / "log", rows(0))
+    day = archive.days("requests")[0]
+    more = rows(1).set_column(0, "request_id", pa.array([f"new-{n}" for n in range(60)]))
+    write(tmp_path / "log", more, append=True, source="more")
+    for read in (
+        lambda: archive.read("requests", days=[day]), lambda: list(archive.scan("requests", days=[day])),
+    ):  # fmt: skip
+        with pytest.raises(ArchiveError, match="changed while it was read"):
+            read()
+    assert Archive(tmp_path / "log").read("requests", days=[day]).num_rows > archive.num_rows("requests", day)
+
+
+def older(folder: Path, day: date, *columns: str) -> None:
+    """The day's file as a version wrote it that did not know some columns, and the manifest that goes with it."""
+    from logs_schema.hashing import file_hash
+    from logs_schema.product import Manifest
+
+    name = f"table=requests/date={day}/part-0.parquet"
+    pq.write_table(pq.read_table(folder / name, partitioning=None).drop_columns(list(columns)), folder / name)
+    facts = json.loads((folder / "manifest.json").read_text())
+    facts["files"][name] = file_hash(folder / name)
+    facts["content_hash"] = Manifest(**facts).hashed()
+    (folder / "manifest.json").write_text(json.dumps(facts))
+
+
+def test_columns_that_older_files_lack_read_as_null(tmp_path: Path) -> None:
+    archive = write(tmp_path / "log", rows(0))
+    first, second = archive.days("requests")[:2]
+    old = archive.read("requests", days=[first, second])
+    older(tmp_path / "log", first, "scenario", "deadline_s")
+    archive = Archive(tmp_path / "log")
+    archive.verify()
+    found = archive.read("requests", days=[first, second])
+    count = archive.num_rows("requests", first)
+    assert found.schema.names == old.schema.names
+    for name in ("scenario", "deadline_s"):
+        assert found[name][:count].null_count == count
+        assert found[name][count:].to_pylist() == old[name][count:].to_pylist()
+    assert found["arrival"].equals(old["arrival"])
+    batch = next(archive.scan("requests", days=[first], columns=["deadline_s", "site"]))
+    group = archive.row_groups("requests", days=[first])[0].read(["deadline_s", "site"])
+    assert batch.column("deadline_s").null_count == group["deadline_s"].null_count == count
+    write(tmp_path / "log", rows(1, 1).slice(0, 5), append=True, source="more")
+    assert Archive(tmp_path / "log").num_rows("requests") >= archive.num_rows("requests")
+
+
+def test_a_column_that_no_log_may_leave_out_is_missed(tmp_path: Path) -> None:
+    archive = write(tmp_path / "log", rows(0))
+    older(tmp_path / "log", archive.days("requests")[0], "arrival")
+    with pytest.raises(ArchiveError, match="no column arrival"):
+        Archive(tmp_path / "log").read("requests")
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An S3 server on loopback."""
+    server = os.environ.get("MOTO_SERVER") or shutil.which("moto_server")
+    if server is None:
+        pytest.skip("moto_server is not installed")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([server, "-H", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
+        files, _ = pafs.FileSystem.from_uri(f"s3://logs?{options}&allow_bucket_creation=true")
+        files.create_dir("logs")
+        yield f"s3://logs/cluster/log?{options}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_an_archive_in_s3(s3: str, tmp_path: Path) -> None:
+    check_store(s3, tmp_path)
