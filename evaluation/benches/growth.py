@@ -31,7 +31,10 @@ _, status, used = os.wait4(process.pid, 0)
 print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_maxrss, used.ru_utime + used.ru_stime]))
 """
 """A small process between this one and the command: a process counts the memory of the one that started it, too."""
-STEPS = ("fit", "train", "generate", "survey")
+STEPS = ("survey", "fit", "certify", "compare", "train", "generate")
+NEED_TWIN = frozenset(STEPS) - {"survey", "fit"}
+ANSWERED = {"certify": (0, 3, 4)}
+"""Exit statuses besides 0 with which a command has done its work."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class GrowthConfig:
 
     Attributes:
         days: Numbers of days, ascending.
-        steps: Of `STEPS`, in their order; `train` and `generate` need the twin of `fit`.
+        steps: Of `STEPS`, in their order; all but `survey` need the twin of `fit`.
         settings: More tables of the commands' configuration, as TOML text without [days].
     """
 
@@ -52,8 +55,8 @@ class GrowthConfig:
         unknown = [step for step in self.steps if step not in STEPS]
         if unknown or not self.steps:
             raise ConfigError(f"steps {', '.join(self.steps)}", where="--steps", allowed=", ".join(STEPS))
-        if {"train", "generate"} & set(self.steps) and "fit" not in self.steps:
-            raise ConfigError("train and generate need a twin", where="--steps", allowed="fit beside them")
+        if (without := sorted(NEED_TWIN & set(self.steps))) and "fit" not in self.steps:
+            raise ConfigError(f"{', '.join(without)} need a twin", where="--steps", allowed="fit beside them")
         if not self.days or min(self.days) < 1 or sorted(set(self.days)) != list(self.days):
             raise ConfigError(f"days {self.days}", where="--days", allowed="numbers of days, ascending")
 
@@ -83,7 +86,7 @@ def measure_growth(archive: Path, config: GrowthConfig, work: Path, progress: Pr
     Args:
         archive: Of the log.
         config: What to measure.
-        work: Existing folder for what the commands write.
+        work: Existing folder for what the commands write; what is measured there already is not measured again.
         progress: Where to show how far it is.
 
     Raises:
@@ -101,14 +104,17 @@ def measure_growth(archive: Path, config: GrowthConfig, work: Path, progress: Pr
     with progress.stage("bench growth", total=len(config.days) * len(config.steps), unit="commands") as stage:
         for num_days in config.days:
             folder = work / f"days-{num_days}"
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             settings = folder / "settings.toml"
             settings.write_text(f"{_days_table(days[:num_days])}\n{config.settings}")
             num_requests = sum(log.num_rows("requests", day) for day in days[:num_days])
             for step in sorted(config.steps, key=STEPS.index):
                 stage(len(costs), text=f"{step}, {num_days} days")
-                words = _command(step, archive.absolute(), folder, settings)
-                costs.append(Cost(step, num_days, num_requests, *_measured(words)))
+                figures = folder / f"{step}.json"
+                if not figures.exists():
+                    words = _command(step, archive.absolute(), folder, settings)
+                    figures.write_text(json.dumps(_measured(words, ANSWERED.get(step, (0,)))))
+                costs.append(Cost(step, num_days, num_requests, *json.loads(figures.read_text())))
     return Growth(tuple(costs), *(_exponents(costs, name) for name in ("peak_mib", "processor_s")))
 
 
@@ -117,24 +123,28 @@ def _days_table(days: Sequence[date]) -> str:
 
 
 def _command(step: str, archive: Path, folder: Path, settings: Path) -> list[str]:
-    twin, out = str(folder / "twin"), str(folder / step)
+    twin, out, log = str(folder / "twin"), str(folder / step), str(archive)
+    configured = ["--config", str(settings)]
+    made = [*configured, "--replace"]
     words = {
-        "fit": ["fit", str(archive), "--out", twin, "--config", str(settings)],
-        "train": ["train", twin, "--out", out, "--config", str(settings)],
-        "generate": ["generate", twin, "--out", out, "--days", "1"],
-        "survey": ["survey", str(archive)],
+        "survey": ["survey", log],
+        "fit": ["fit", log, "--out", twin, *made],
+        "certify": ["certify", twin, log, "--keep", out, *configured],
+        "compare": ["compare", log, twin, "--out", out, *made],
+        "train": ["train", twin, "--out", out, "--force", *made],
+        "generate": ["generate", twin, "--out", out, "--days", "1", "--replace"],
     }
     return [sys.executable, "-m", "evaluation.cli", *words[step], "--no-progress"]
 
 
-def _measured(words: Sequence[str]) -> tuple[float, float, float]:
-    """Peak memory in MiB, processor time and wall time of a command."""
+def _measured(words: Sequence[str], answered: Sequence[int] = (0,)) -> tuple[float, float, float]:
+    """Peak memory in MiB, processor time and wall time of a command that may end with these statuses."""
     begun = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", LAUNCHER, *words], capture_output=True, text=True
     )
     status, peak_kib, processor_s = json.loads(done.stdout)
-    if status:
+    if status not in answered:
         where, told = " ".join(words[2:]), done.stderr[-2000:]
         raise ConfigError(f"a command failed with status {status}", where=where, advice=told)
     return peak_kib / KIB_PER_MIB, processor_s, time.monotonic() - begun

@@ -22,7 +22,7 @@ def add_bench(benches: _SubParsersAction) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--steps", metavar="LIST", type=words, default=("fit",),
-        help="commands, with commas, of fit, train, generate, survey (default: fit)",
+        help="commands, with commas, of survey, fit, certify, compare, train, generate (default: fit)",
     )  # fmt: skip
     parser.add_argument(
         "--settings",
@@ -30,6 +30,10 @@ def add_bench(benches: _SubParsersAction) -> None:
         type=Path,
         help="tables of the commands' configuration, without [days]",
     )
+    parser.add_argument(
+        "--work", metavar="FOLDER", type=Path,
+        help="work folder; what was measured there is not measured again (default: one that is removed)",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="PLOT", type=Path, help="plot to write, .png, .svg or .pdf")
     add_output_arguments(parser)
 
@@ -37,13 +41,21 @@ def add_bench(benches: _SubParsersAction) -> None:
 def run(arguments: Namespace) -> int:
     """Measure; 0."""
     import tempfile
+    from contextlib import nullcontext
 
     from evaluation.benches.growth import GrowthConfig, as_json, as_text, measure_growth, plot_growth
     from evaluation.commands.output import progress_of, show_result
 
     settings = "" if arguments.settings is None else arguments.settings.read_text(encoding="utf-8")
     config = GrowthConfig(arguments.days, tuple(arguments.steps), settings)
-    with progress_of(arguments) as progress, tempfile.TemporaryDirectory(prefix="growth-") as work:
+    if arguments.work is not None:
+        arguments.work.mkdir(parents=True, exist_ok=True)
+    with (
+        progress_of(arguments) as progress,
+        tempfile.TemporaryDirectory(prefix="growth-")
+        if arguments.work is None
+        else nullcontext(arguments.work) as work,
+    ):
         growth = measure_growth(arguments.archive, config, Path(work), progress)
     if arguments.out is not None:
         plot_growth(growth, arguments.out)
