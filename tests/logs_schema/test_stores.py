@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -166,10 +165,10 @@ def test_a_column_that_no_log_may_leave_out_is_missed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An S3 server on loopback."""
-    server = os.environ.get("MOTO_SERVER") or shutil.which("moto_server")
+    """An S3 server on loopback: MOTO_SERVER names the program moto_server of the package moto[server]."""
+    server = os.environ.get("MOTO_SERVER")
     if server is None:
-        pytest.skip("moto_server is not installed")
+        pytest.skip("MOTO_SERVER does not name a moto_server")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with socket.socket() as free:
