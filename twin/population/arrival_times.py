@@ -68,12 +68,15 @@ class Flow(NamedTuple):
     tied: Array  # [*streams] bool: the last arrival came at the instant of the one before
 
 
-def fit_arrivals(arrival_s: np.ndarray, days: Sequence[int]) -> ArrivalModel:
+def fit_arrivals(
+    arrival_s: np.ndarray, days: Sequence[int], rate_per_s: np.ndarray | None = None
+) -> ArrivalModel:
     """Learns arrival times.
 
     Args:
         arrival_s: [arrivals] seconds since 1970 (UTC), sorted.
         days: Days since 1970 that were looked at, those without arrivals counted.
+        rate_per_s: [hours of the week] `rates` of more days than these, where gaps are learned from some of many.
 
     Raises:
         PopulationError: Fewer than `MIN_ARRIVALS` arrivals on these days.
@@ -86,7 +89,8 @@ def fit_arrivals(arrival_s: np.ndarray, days: Sequence[int]) -> ArrivalModel:
             f"{len(arrival_s)} arrivals are too few to learn when agents ask",
             where=f"{len(looked_at)} days", allowed=f"at least {MIN_ARRIVALS}", advice="take more days",
         )  # fmt: skip
-    rate_per_s = _rates(arrival_s, looked_at)
+    if rate_per_s is None:
+        rate_per_s = rates(counts_of_hours(arrival_s), looked_at)
     gap, run = _operational_gaps(arrival_s, rate_per_s, looked_at)
     apart = gap > 0.0
     again = _again(apart, run)
@@ -205,22 +209,26 @@ def draw_arrivals(
     return [every[every[:, stream] < length_s, stream] for stream in range(num_streams)]
 
 
-def _rates(arrival_s: np.ndarray, days: np.ndarray) -> np.ndarray:
-    """[hours of the week] arrivals a second."""
+def counts_of_hours(arrival_s: np.ndarray) -> np.ndarray:
+    """[weekdays, hours] arrivals; those of parts of a log add up to those of all of it."""
     day = (arrival_s // DAY_S).astype(np.int64)
     hour = np.minimum((arrival_s % DAY_S / HOUR_S).astype(int), HOURS_A_DAY - 1)
-    weekday, weekday_of_day = (day + 3) % DAYS_A_WEEK, (days + 3) % DAYS_A_WEEK
     counts = np.zeros((DAYS_A_WEEK, HOURS_A_DAY))
-    np.add.at(counts, (weekday, hour), 1.0)
-    exposure = np.bincount(weekday_of_day, minlength=DAYS_A_WEEK).astype(float)
+    np.add.at(counts, ((day + 3) % DAYS_A_WEEK, hour), 1.0)
+    return counts
+
+
+def rates(counts: np.ndarray, days: np.ndarray) -> np.ndarray:
+    """[hours of the week] arrivals a second, by `counts_of_hours` of these days (since 1970)."""
+    exposure = np.bincount((days + 3) % DAYS_A_WEEK, minlength=DAYS_A_WEEK).astype(float)
     any_day = counts.sum(axis=0) / exposure.sum()
-    rates = np.zeros_like(counts)
+    found = np.zeros_like(counts)
     for kind in (WEEKEND, ~WEEKEND):
         of_kind = (counts[kind].sum(axis=0) + SHRINKAGE_DAYS * any_day) / (
             exposure[kind].sum() + SHRINKAGE_DAYS
         )
-        rates[kind] = (counts[kind] + SHRINKAGE_DAYS * of_kind) / (exposure[kind] + SHRINKAGE_DAYS)[:, None]
-    return rates.reshape(-1) / HOUR_S
+        found[kind] = (counts[kind] + SHRINKAGE_DAYS * of_kind) / (exposure[kind] + SHRINKAGE_DAYS)[:, None]
+    return found.reshape(-1) / HOUR_S
 
 
 def _operational_gaps(

@@ -6,7 +6,7 @@ draw and one look-up a step.
 """
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ from logs_schema.columns import arrow_schema
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION
 from twin.contracts import Array, PyTree, Streams
 from twin.placement.encode import encode_rows
-from twin.placement.encoding import Encoding
+from twin.placement.encoding import DAYS_A_WEEK, Encoding
 from twin.placement.responses import Arrivals, First, Next
 from twin.placement.types import Fate, PlacementState, Requests
 from twin.placement.windows import Windows, choose_windows, take
@@ -34,19 +34,24 @@ from twin.population.agents import (
 )
 from twin.population.arrival_times import (
     DAY_S,
+    HOURS_A_DAY,
     MONDAY_S,
     WEEK_S,
     ArrivalModel,
     Flow,
+    counts_of_hours,
     fit_arrivals,
     flow_at_any_time,
     flow_at_arrival,
     next_arrival,
+    rates,
     rounded,
 )
 from twin.population.population import PopulationModel, sample_agents
 
 NUM_PARTS = 12
+MOST_ARRIVALS = 500_000
+"""Of more, gaps are learned from some: what learning takes does not grow with the log."""
 OVERSAMPLING = 8
 """Agents generated for every place in a pool, before each is taken as often as it asks."""
 
@@ -64,13 +69,40 @@ class _GeneratorState(NamedTuple):
 
 
 def read_arrivals(archive: Archive, days: Sequence[dt.date]) -> ArrivalModel:
-    """Learns when agents ask from days of an archive, reading one column."""
-    columns = [
-        batch.column(0).cast(pa.int64()).to_numpy()
-        for batch in archive.scan("requests", days=days, columns=["arrival"])
-    ]
-    microseconds = np.sort(np.concatenate([*columns, np.zeros(0, np.int64)]))
-    return fit_arrivals(microseconds / 1e6, [(day - dt.date(1970, 1, 1)).days for day in days])
+    """Learns when agents ask from days of an archive, reading one column, a batch in memory at a time.
+
+    Rates come from all days. Of more than `MOST_ARRIVALS` arrivals gaps come from evenly many of the days, and of a day
+    that is larger from its beginning.
+    """
+    sizes = np.array([archive.num_rows("requests", day) for day in sorted(days)])
+    stride = max(1, -(-int(sizes.sum()) // MOST_ARRIVALS))
+    looked_at = sorted(days)[::stride]
+    if stride == 1:
+        return fit_arrivals(_arrivals(archive, looked_at), _since_1970(looked_at))
+    counts = sum(map(counts_of_hours, _batches(archive, days)), np.zeros((DAYS_A_WEEK, HOURS_A_DAY)))
+    rate_per_s = rates(counts, np.array(_since_1970(days)))
+    room = MOST_ARRIVALS // len(looked_at)
+    some = np.concatenate([_arrivals(archive, [day], room) for day in looked_at])
+    return fit_arrivals(some, _since_1970(looked_at), rate_per_s)
+
+
+def _arrivals(archive: Archive, days: Sequence[dt.date], most: int | None = None) -> np.ndarray:
+    """[arrivals] seconds since 1970, sorted; of more than `most` the first ones."""
+    found: list[np.ndarray] = []
+    for batch in _batches(archive, days):
+        found.append(batch)
+        if most is not None and sum(map(len, found)) >= most:
+            break
+    return np.sort(np.concatenate([*found, np.zeros(0)]))[:most]
+
+
+def _batches(archive: Archive, days: Sequence[dt.date]) -> Iterator[np.ndarray]:
+    for batch in archive.scan("requests", days=days, columns=["arrival"]):
+        yield batch.column(0).cast(pa.int64()).to_numpy() / 1e6
+
+
+def _since_1970(days: Sequence[dt.date]) -> list[int]:
+    return [(day - dt.date(1970, 1, 1)).days for day in days]
 
 
 def request_pool(

@@ -1,10 +1,14 @@
 """Arrival times against closed forms and against processes whose rate, burstiness and memory are known."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from evaluation.certify.arrival_statistics import ArrivalStatistics, arrival_statistics
+from logs_schema import Archive, ArchiveWriter
 from twin.population import PopulationError
 from twin.population.arrival_times import (
     DAY_S,
@@ -16,6 +20,7 @@ from twin.population.arrival_times import (
     fit_arrivals,
     gap_s,
 )
+from twin.population.arrivals import read_arrivals
 
 MONDAY = 19_723  # 2024-01-01, days since 1970
 DAYS = range(MONDAY, MONDAY + 7)
@@ -126,3 +131,35 @@ def test_too_few_arrivals_are_refused() -> None:
         fit_arrivals(np.arange(7) + MONDAY * DAY_S, DAYS)
     with pytest.raises(PopulationError, match="0 arrivals"):
         fit_arrivals(poisson(0.01, seed=5), [MONDAY - 10])
+
+
+def test_of_very_many_arrivals_rates_come_from_all_and_gaps_from_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = poisson(0.01, seed=6, num_days=14)
+    count = len(logged)
+    rows = {
+        "request_id": [str(n) for n in range(count)],
+        "site": ["s"] * count,
+        "status": ["completed"] * count,
+    }
+    instants = pa.array((logged * 1e6).astype(np.int64), pa.timestamp("us", tz="UTC"))
+    with ArchiveWriter(tmp_path / "log") as writer:
+        writer.write("requests", pa.table(rows | {"arrival": instants}), source="log")
+    archive = Archive(tmp_path / "log")
+    days = archive.days("requests")
+    whole = read_arrivals(archive, days)
+    looked_at: list[int] = []
+    fit = fit_arrivals
+    monkeypatch.setattr(
+        "twin.population.arrivals.fit_arrivals",
+        lambda arrival_s, *rest: looked_at.append(len(arrival_s)) or fit(arrival_s, *rest),
+    )
+    monkeypatch.setattr("twin.population.arrivals.MOST_ARRIVALS", count // 2 - 100)
+    some = read_arrivals(archive, days)
+    assert looked_at == [pytest.approx(count // 2 - 100, rel=0.4)]
+    assert looked_at[0] <= count // 2 - 100
+    np.testing.assert_array_equal(some.rate_per_s, whole.rate_per_s)
+    assert (
+        np.abs(np.quantile(some.gap, (0.1, 0.5, 0.9)) - np.quantile(whole.gap, (0.1, 0.5, 0.9))).max() < 0.1
+    )
