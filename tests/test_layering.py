@@ -183,3 +183,14 @@ def test_no_file_is_too_long_to_be_read_at_once():
         str(file.relative_to(ROOT)): len(file.read_text(encoding="utf-8").splitlines()) for file in files
     }
     assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def test_no_function_is_too_long_to_be_read_at_once():
+    lengths = {
+        f"{file.relative_to(ROOT)}: {node.name}": node.end_lineno - node.lineno + 1
+        for floor in FLOORS
+        for file in (ROOT / floor).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {name: length for name, length in lengths.items() if length > 80} == {}

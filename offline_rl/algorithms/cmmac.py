@@ -129,11 +129,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
             (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward, trajectory.active,
              trajectory.settled)
         )  # fmt: skip
-        if config.central:
-            inputs = flatten_features(time_as_stream(trajectory.global_observation), 2).astype(jnp.float32)
-        else:
-            own = flatten_features(observation, 3).astype(jnp.float32)
-            inputs = jnp.concatenate([own, own[..., -1:, :]], axis=-2)
+        inputs = _critic_inputs(trajectory, observation, config.central)
         value = values(params.critic, inputs)  # [seats, T + 1, B]
         discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
         unit = 1.0 - jnp.exp(-jnp.mean(trajectory.elapsed_s) / config.horizon_s)
@@ -178,3 +174,11 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         lambda state: sampling_policy(network, state.params.actor),
         lambda state: greedy_policy(network, state.params.actor),
     )
+
+
+def _critic_inputs(trajectory: Trajectory, observation: PyTree, central: bool) -> Array:
+    """[features, T + 1, B] of all seats for a central critic, else [features, seats, T + 1, B] with the last step again."""
+    if central:
+        return flatten_features(time_as_stream(trajectory.global_observation), 2).astype(jnp.float32)
+    own = flatten_features(observation, 3).astype(jnp.float32)
+    return jnp.concatenate([own, own[..., -1:, :]], axis=-2)

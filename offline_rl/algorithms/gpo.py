@@ -9,6 +9,7 @@ With `dual = False` both choices share the first critic, its reward and its adva
 KMPS compares with. Source: Huang et al., section III-B, equations 6 and 7.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -142,33 +143,10 @@ def gpo(
         total = policy_loss + value_loss - config.entropy * sum(spread)
         return total, (policy_loss, value_loss, *spread, impossible)
 
-    def prepared(state: GPOState, trajectory: Trajectory) -> _Batch:
-        observation, legal, action, decided = time_as_stream(
-            (
-                trajectory.observation,
-                trajectory.legal,
-                trajectory.action,
-                trajectory.active & trajectory.settled,
-            )
-        )
-        seen = network.judge(state.actor, observation, legal, action)
-        value = values(state.critics, seen)
-        reward = jnp.stack([time_as_stream(one(trajectory)) for one in rewards])
-        if config.copies > 1:
-            reward = above_block(reward, jnp.broadcast_to(decided[None], reward.shape), config.copies)
-        advantage = _advantages(trajectory, value, reward, config)
-        weight = decided.astype(jnp.float32)
-        target = value + advantage
-        if not config.dual:
-            advantage = jnp.broadcast_to(advantage[:1], advantage.shape)
-        scaled = jnp.stack([_in_deviations(one, weight) for one in advantage])
-        log_prob = jnp.stack([seen.node_log_prob, seen.change_log_prob])
-        return _Batch(observation, legal, action, log_prob, scaled, target, weight)
-
     def step(key: Array, state: GPOState, trajectory: Trajectory) -> tuple[GPOState, GPOInfo]:
         num_streams = num_streams_of(trajectory)
         order = jax.random.permutation(key, num_streams)
-        batch = prepared(state, trajectory)
+        batch = _prepared(network, state, trajectory, values, rewards, config)
         batch = jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=-1), batch)
         width = minibatch_width(num_streams, config.num_minibatches)
         starts = jnp.tile(width * jnp.arange(config.num_minibatches), config.num_epochs)
@@ -190,6 +168,38 @@ def gpo(
         lambda state: stepwise_policy(network, state.actor, draws=True),
         lambda state: stepwise_policy(network, state.actor, draws=False),
     )
+
+
+def _prepared(
+    network: StepwiseActor,
+    state: GPOState,
+    trajectory: Trajectory,
+    values: Callable[[PyTree, ScoredSteps], Array],
+    rewards: Sequence[Reward],
+    config: GPOConfig,
+) -> _Batch:
+    """What both actors and their critics learn from a trajectory, time as streams."""
+    observation, legal, action, decided = time_as_stream(
+        (
+            trajectory.observation,
+            trajectory.legal,
+            trajectory.action,
+            trajectory.active & trajectory.settled,
+        )
+    )
+    seen = network.judge(state.actor, observation, legal, action)
+    value = values(state.critics, seen)
+    reward = jnp.stack([time_as_stream(one(trajectory)) for one in rewards])
+    if config.copies > 1:
+        reward = above_block(reward, jnp.broadcast_to(decided[None], reward.shape), config.copies)
+    advantage = _advantages(trajectory, value, reward, config)
+    weight = decided.astype(jnp.float32)
+    target = value + advantage
+    if not config.dual:
+        advantage = jnp.broadcast_to(advantage[:1], advantage.shape)
+    scaled = jnp.stack([_in_deviations(one, weight) for one in advantage])
+    log_prob = jnp.stack([seen.node_log_prob, seen.change_log_prob])
+    return _Batch(observation, legal, action, log_prob, scaled, target, weight)
 
 
 def _advantages(trajectory: Trajectory, value: Array, reward: Array, config: GPOConfig) -> Array:

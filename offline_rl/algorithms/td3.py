@@ -164,15 +164,9 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
 
     def exploring(state: TD3State) -> Policy:
         def decide(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
-            key_noise, key_random, key_share = jax.random.split(key, 3)
-            place = networks.act(state.params.actor, observation, legal)
-            place = jnp.clip(
-                place + config.exploration * jax.random.normal(key_noise, place.shape), -1.0, 1.0
+            return numbers(
+                _explored(key, networks.act(state.params.actor, observation, legal), legal, config), legal
             )
-            drawn = jax.random.uniform(key_random, place.shape, minval=-1.0)
-            is_drawn = jax.random.uniform(key_share, place.shape[1:]) < config.random_share
-            place = jnp.where(is_drawn[None], drawn, place)
-            return numbers(jnp.where(half_widths(legal) > 0.0, place, 0.0), legal)
 
         return decide
 
@@ -183,6 +177,16 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
         return decide
 
     return Algorithm(init, step, exploring, greedy)
+
+
+def _explored(key: Array, place: Array, legal: PyTree, config: TD3Config) -> Array:
+    """Places in the intervals, from -1 to 1, with noise, or now and then any others."""
+    key_noise, key_random, key_share = jax.random.split(key, 3)
+    place = jnp.clip(place + config.exploration * jax.random.normal(key_noise, place.shape), -1.0, 1.0)
+    drawn = jax.random.uniform(key_random, place.shape, minval=-1.0)
+    is_drawn = jax.random.uniform(key_share, place.shape[1:]) < config.random_share
+    place = jnp.where(is_drawn[None], drawn, place)
+    return jnp.where(half_widths(legal) > 0.0, place, 0.0)
 
 
 def _empty(example: Example, capacity: int) -> ReplayBuffer:

@@ -7,6 +7,7 @@ says, when it ends. A frame that an episode cuts short is not settled.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -59,7 +60,6 @@ def joint_problem(
         time_unit_s: Unit of durations in dispatchers' features.
     """
     slots, frames = slot_problem(case, time_unit_s), frame_problem(case, config, worth)
-    every, length = case.config.slots_per_frame // config.samples_per_frame, case.config.slots_per_frame
 
     def start(outcome: Outcome) -> JointState:
         observed_events: JointNews = outcome.observed_events
@@ -70,40 +70,6 @@ def joint_problem(
         return JointState(
             slot, frame, zero, nothing, jnp.full((frames.num_seats, *zero.shape), -1, jnp.int32)
         )
-
-    def apply(
-        state: JointState, action: PyTree, outcome: Outcome, decision: PyTree
-    ) -> tuple[JointState, PyTree]:
-        observed_events: JointNews = outcome.observed_events
-        slot_outcome = outcome._replace(observed_events=observed_events.slot)
-        slot, left = slots.apply(state.slot, action[DISPATCH], slot_outcome, decision[DISPATCH])
-        pending = jnp.where((state.phase == 0)[None], decision[ORCHESTRATE], state.pending)
-        passed = state.phase + 1
-        total = jax.tree.map(
-            lambda sofar, now: sofar + jnp.where(beside(passed % every == 0, now), now, 0.0),
-            state.total,
-            observed_events.load,
-        )
-        ends = passed == length
-        mean = jax.tree.map(lambda leaf: leaf / config.samples_per_frame, total)
-        frame_outcome = outcome._replace(observed_events=_frame_news(slot, mean))
-        frame, settled = frames.apply(state.frame, action[ORCHESTRATE], frame_outcome, pending)
-
-        def when_it_ends(new: PyTree, old: PyTree) -> PyTree:
-            return jax.tree.map(lambda a, b: jnp.where(beside(ends, a), a, b), new, old)
-
-        number = jnp.where(ends[None], settled.decision, -1)
-        following = JointState(
-            slot,
-            when_it_ends(frame, state.frame),
-            jnp.where(ends, 0, passed),
-            when_it_ends(jax.tree.map(jnp.zeros_like, total), total),
-            jnp.where(ends[None], -1, pending),
-        )
-        return following, {
-            DISPATCH: left,
-            ORCHESTRATE: settled._replace(decision=number, settled=number >= 0),
-        }
 
     def remaining(state: JointState) -> PyTree:
         unknown = frames.remaining(state.frame)
@@ -133,7 +99,7 @@ def joint_problem(
         observe_global=both("observe_global"),
         legal=both("legal"),
         active=active,
-        apply=apply,
+        apply=partial(_apply, case, config, slots, frames),
         remaining=remaining,
         decision_info=lambda state, action: {
             DISPATCH: slots.decision_info(state.slot, action[DISPATCH]),
@@ -142,6 +108,51 @@ def joint_problem(
         reward=reward,
         groups={DISPATCH: slots.num_seats, ORCHESTRATE: frames.num_seats},
     )
+
+
+def _apply(
+    case: EdgeCloud,
+    config: FrameConfig,
+    slots: Problem,
+    frames: Problem,
+    state: JointState,
+    action: PyTree,
+    outcome: Outcome,
+    decision: PyTree,
+) -> tuple[JointState, PyTree]:
+    """A slot of dispatching, and at the end of a frame what orchestration settles."""
+    length = case.config.slots_per_frame
+    every = length // config.samples_per_frame
+    observed_events: JointNews = outcome.observed_events
+    slot_outcome = outcome._replace(observed_events=observed_events.slot)
+    slot, left = slots.apply(state.slot, action[DISPATCH], slot_outcome, decision[DISPATCH])
+    pending = jnp.where((state.phase == 0)[None], decision[ORCHESTRATE], state.pending)
+    passed = state.phase + 1
+    total = jax.tree.map(
+        lambda sofar, now: sofar + jnp.where(beside(passed % every == 0, now), now, 0.0),
+        state.total,
+        observed_events.load,
+    )
+    ends = passed == length
+    mean = jax.tree.map(lambda leaf: leaf / config.samples_per_frame, total)
+    frame_outcome = outcome._replace(observed_events=_frame_news(slot, mean))
+    frame, settled = frames.apply(state.frame, action[ORCHESTRATE], frame_outcome, pending)
+
+    def when_it_ends(new: PyTree, old: PyTree) -> PyTree:
+        return jax.tree.map(lambda a, b: jnp.where(beside(ends, a), a, b), new, old)
+
+    number = jnp.where(ends[None], settled.decision, -1)
+    following = JointState(
+        slot,
+        when_it_ends(frame, state.frame),
+        jnp.where(ends, 0, passed),
+        when_it_ends(jax.tree.map(jnp.zeros_like, total), total),
+        jnp.where(ends[None], -1, pending),
+    )
+    return following, {
+        DISPATCH: left,
+        ORCHESTRATE: settled._replace(decision=number, settled=number >= 0),
+    }
 
 
 def joint_response(case: EdgeCloud, chance: Chance) -> Response:

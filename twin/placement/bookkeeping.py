@@ -358,16 +358,6 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
             request.expected_run_s, request.deadline_s, request.demand,
         )  # fmt: skip
 
-    def remaining(state: PlacementState) -> Records:
-        table = state.in_flight
-        settled = table.finish_s < jnp.inf
-
-        def rows(leaf: Array) -> Array:
-            return leaf.reshape((-1, *leaf.shape[2:]))
-
-        outcome = PlacementOutcome(rows(table.start_s), rows(table.finish_s), rows(table.status))
-        return Records(rows(table.decision), rows(settled), outcome)
-
     return Problem(
         num_seats=config.num_seats,
         start=start,
@@ -376,13 +366,25 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
         legal=legal,
         active=lambda state: state.active,
         apply=lambda *told: _apply(cluster, config, *told),
-        remaining=remaining,
+        remaining=_remaining,
         decision_info=decision_info,
         reward=lambda decision_info, outcome: rewards[config.reward](
             config.worst_response, decision_info, outcome
         ),
         keeps_done=True,
     )
+
+
+def _remaining(state: PlacementState) -> Records:
+    """Records of all that is in flight."""
+    table = state.in_flight
+    settled = table.finish_s < jnp.inf
+
+    def rows(leaf: Array) -> Array:
+        return leaf.reshape((-1, *leaf.shape[2:]))
+
+    outcome = PlacementOutcome(rows(table.start_s), rows(table.finish_s), rows(table.status))
+    return Records(rows(table.decision), rows(settled), outcome)
 
 
 def _same_site(cluster: Cluster, site: Array) -> Array:
