@@ -1,10 +1,10 @@
-"""`schedtwin train`: schedulers in a twin."""
+"""`schedtwin train`: policies in a twin."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 NAME = "train"
-HELP = "train schedulers in a twin: a clone of the log, then PPO that stays near it"
+HELP = "train policies in a twin, as its problem does: of placement a clone of the log, then PPO that stays near it"
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -177,7 +177,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
 
 
 def _critic_inputs(trajectory: Trajectory, observation: PyTree, central: bool) -> Array:
-    """[features, T + 1, B] of all seats for a central critic, else [features, seats, T + 1, B] with the last step again."""
+    """[features, T + 1, B] of all seats for a central critic, else [features, seats, T + 1, B]; the last step twice."""
     if central:
         return flatten_features(time_as_stream(trajectory.global_observation), 2).astype(jnp.float32)
     own = flatten_features(observation, 3).astype(jnp.float32)
