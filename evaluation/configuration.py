@@ -35,6 +35,7 @@ class LogConfig:
         days: Days to simulate.
         behaviour: Who decides in the simulated log.
         seed: Seed of the simulated log.
+        world_seed: Another draw of what is fixed in the simulated cluster (agents, affinities, tastes); 0: its own.
     """
 
     format: str = ""
@@ -46,8 +47,11 @@ class LogConfig:
     behaviour: str = "mix"
     seed: int = 0
     world: str = ""
+    world_seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.world_seed < 0:
+            raise ConfigError(f"world_seed = {self.world_seed}", where="[log]", allowed="0 or more")
         if sum(map(bool, (self.format, self.preset, self.world))) != 1:
             raise ConfigError(
                 "the table [log] must name a format, a preset or a world, and only one of them",

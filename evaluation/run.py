@@ -112,7 +112,7 @@ def archive_step(log: LogConfig, here: Path) -> Step:
 
 def world_in(log: LogConfig, here: Path) -> World:
     """The simulated cluster of a log; the path of its file starts from `here`."""
-    return chosen_world(log.preset, here / log.world if log.world else None)
+    return chosen_world(log.preset, here / log.world if log.world else None, log.world_seed)
 
 
 def world_files_of(log: LogConfig, here: Path) -> dict[str, Path]:

@@ -32,7 +32,7 @@ from evaluation.problems.placement.kit import fit_plan, train_plan
 from evaluation.run import ARCHIVE, archive_of
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.world import World
-from evaluation.simulator.world_files import plain
+from evaluation.simulator.world_files import plain, redrawn
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -62,7 +62,7 @@ class WorldsBenchConfig:
     """How much is simulated and played.
 
     Attributes:
-        seeds: Of logs, twins and replications.
+        seeds: Of worlds, logs, twins and replications.
         shifts: Days from training to the days that are played and certified on; 0 plays the last days of training.
         train_days: Days that a twin is fitted on.
         held_out_days: Days played, and certified on, at every shift.
@@ -157,7 +157,7 @@ def bench_world(
     Returns:
         For every shift the certificate and the values, as plain JSON (see `worlds_table.rows`).
     """
-    chosen = shortened(world, config.num_requests)
+    chosen = redrawn(shortened(world, config.num_requests), seed)
     run = RunConfig(
         seed=seed, twin=config.answers, population=PopulationConfig("none"), train=_training(config),
         days=DaysConfig(first_day=FIRST_DAY, last_day=_day(config.train_days - 1)),

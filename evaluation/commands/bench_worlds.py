@@ -21,7 +21,13 @@ def add_bench(benches: _SubParsersAction) -> None:
         "--worlds", metavar="LIST",
         help="names of evaluation/examples/worlds, or files WORLD.toml, with commas (default: all examples)",
     )  # fmt: skip
-    parser.add_argument("--seeds", metavar="N", type=int, default=1, help="logs of every world (default: 1)")
+    parser.add_argument(
+        "--seeds",
+        metavar="N",
+        type=int,
+        default=1,
+        help="draws of every world, each with its log (default: 1)",
+    )
     parser.add_argument(
         "--shifts", metavar="LIST", type=numbers,
         help="days from training to the days played and certified on, with commas (default: 0,1,7,30)",

@@ -34,7 +34,9 @@ def add_table(tables: _SubParsersAction) -> None:
         "--view", metavar="VIEW", default="full",
         help="what policies see of the nodes of other sites: full, as the reference does, or summary (default: full)",
     )  # fmt: skip
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
+    parser.add_argument(
+        "--seed", metavar="N", type=int, default=0, help="of world, log, fit and training (default: 0)"
+    )
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -118,5 +120,6 @@ def _folder_name(config: "Table2Config", is_quick: bool) -> str:
     parts += [f"day{config.train_day}"] if config.train_day else []
     parts += [f"{config.num_requests}requests"] if config.num_requests else []
     parts += [config.view] if config.view != "full" else []
+    parts += [f"seed{config.seed}"] if config.seed else []
     parts += ["unguarded"] if config.twin.num_members == 1 else []
     return "-".join([*parts, *(["quick"] if is_quick else [])])

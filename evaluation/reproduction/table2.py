@@ -89,7 +89,7 @@ class Table2Config:
         view: What the policies see of other sites' nodes, see `DaysConfig`; the reference sees all of them.
         num_replications: Times that each day is simulated, the units of the intervals; 6 or more.
         max_requests: First requests of each simulated day that count (None: all of them).
-        seed: Of log, fit and training; the policies' own seeds are those of `train`.
+        seed: Of world, log, fit and training; the policies' own seeds are those of `train`.
         twin: Of the ensemble.
         train: Of the schedulers.
         reference: How the references are trained.
@@ -129,7 +129,7 @@ class Table2Config:
     @property
     def simulated(self) -> World:
         """The simulated cluster itself."""
-        return chosen_world(self.preset, Path(self.world) if self.world else None)
+        return chosen_world(self.preset, Path(self.world) if self.world else None, self.seed)
 
     @property
     def simulated_days(self) -> tuple[int, ...]:
@@ -170,7 +170,7 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
     """The products that the table is made from: archive, twin, policy; what stands is not made again."""
     log = LogConfig(
         preset="" if config.world else config.preset, world=config.world, days=config.train_day + 1,
-        behaviour=config.behaviour, seed=config.seed,
+        behaviour=config.behaviour, seed=config.seed, world_seed=config.seed,
     )  # fmt: skip
     job = RunConfig(
         log=log,

@@ -13,7 +13,7 @@ the file.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from logs_schema.settings import build
 
 FACT = "world"
 """Key in the ground truth of an archive's facts, where the world is no preset."""
+_SEEDS_APART = 1_000
+"""Between the seeds of a world's draws, so that another draw of one preset is never that of another."""
 EVERY = {"every_node": "nodes", "every_service": "services", "every_scenario": "scenarios"}
 """Keys of a file that fill in the parts of a list."""
 
@@ -67,13 +69,18 @@ def load_world(path: Path) -> World:
     return world
 
 
-def chosen_world(preset_name: str, file: Path | None) -> World:
-    """The world of a file, or else the preset.
+def chosen_world(preset_name: str, file: Path | None, seed: int = 0) -> World:
+    """The world of a file, or else the preset; with a seed, another draw of it (`redrawn`).
 
     Raises:
         ConfigError: see `load_world` and `preset`.
     """
-    return preset(preset_name) if file is None else load_world(file)
+    return redrawn(preset(preset_name) if file is None else load_world(file), seed)
+
+
+def redrawn(world: World, seed: int) -> World:
+    """The same sites, nodes, services and laws with other agents, affinities and tastes; 0 leaves the world's own."""
+    return replace(world, seed=world.seed + _SEEDS_APART * seed)
 
 
 def facts_of(world: World) -> dict[str, Any]:

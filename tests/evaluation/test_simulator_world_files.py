@@ -15,13 +15,14 @@ from evaluation.configuration import LogConfig
 from evaluation.reproduction.logs import log_step
 from evaluation.reproduction.table2 import Table2Config
 from evaluation.run import archive_step
+from evaluation.simulator.conditions import conditions
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.pool import read_pool
 from evaluation.simulator.presets import PRESETS, preset
 from evaluation.simulator.truth import ground_truth, truth_environment
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
-from evaluation.simulator.world_files import chosen_world, facts_of, load_world, plain, world_of
+from evaluation.simulator.world_files import chosen_world, facts_of, load_world, plain, redrawn, world_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
@@ -196,3 +197,14 @@ def test_the_main_table_learns_from_the_world_of_a_file(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "out" / "archive")
     assert world_of(ground_truth(archive.facts)) == load_world(Path(file))
     assert len(archive.read("requests")) == 50
+
+
+def test_another_draw_keeps_the_laws_and_changes_who_and_what() -> None:
+    world, other = preset("edge"), chosen_world("edge", None, 1)
+    assert redrawn(world, 0) == world
+    assert replace(other, seed=world.seed) == world
+    assert carried(other) == other
+    assert Table2Config(preset="edge", seed=1).simulated == other
+    first, second = conditions(world, 0), conditions(other, 0)
+    assert not np.allclose(first.affinity, second.affinity)
+    np.testing.assert_array_equal(first.speed, second.speed)
