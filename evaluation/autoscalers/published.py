@@ -14,6 +14,7 @@ import numpy as np
 
 from evaluation.autoscalers.autoscaler import Autoscaler
 from evaluation.autoscalers.calibration import calibrated, repeated
+from evaluation.autoscalers.critical_path import critical_path, learn_critical_path
 from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from evaluation.autoscalers.lookahead import LookaheadConfig, lookahead
 from evaluation.autoscalers.operated import operated
@@ -39,6 +40,9 @@ POD_GRID = tuple(
 LOOKAHEAD_GRID = tuple(LookaheadConfig(margin=margin) for margin in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
 TWIN_DAYS, TWIN_EPISODES, TWIN_STEPS = 20, 10, 480
 """Days of load that settings are tried under in the twin, episodes of a setting, intervals of an episode."""
+
+FAULT_STEPS = 600
+"""Intervals of an episode in which FIRM learns."""
 
 
 class Setting(NamedTuple):
@@ -106,6 +110,12 @@ def autoscalers(
         )
         return Setting(quartile_q(config, limits, twin.load, table))
 
+    def firm() -> Setting:
+        rates = made_rates(twin.load, TWIN_DAYS, 4)
+        response = twin_response(twin.laws, config, limits, rates, FAULT_STEPS, typical_grants(log))
+        found = learn_critical_path(jax.random.key(4), response, config, limits, cost_under_slo())
+        return Setting(critical_path(config, limits, found))
+
     def pods(settings: PodAutoscalerConfig) -> Autoscaler:
         return horizontal_pod(config, limits, settings)
 
@@ -121,6 +131,7 @@ def autoscalers(
         "rate_target": lambda: Setting(rate_target(config, limits, 0.5 * PLANNED_USE / work_s)),
         "static": lambda: Setting(static(peak_grants(log, twin))),
         "coscal": coscal,
+        "firm": firm,
         "lookahead": lambda: calibrate(ahead, LOOKAHEAD_GRID, with_seats=False),
     }
     if unknown := sorted(set(names or ()) - set(makers)):

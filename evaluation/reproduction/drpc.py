@@ -20,7 +20,7 @@ from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
 from evaluation.autoscalers.published import Setting, autoscalers
 from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
-from evaluation.reproduction.drpc_learners import KINDS, learned_autoscaler, learning_step
+from evaluation.reproduction.drpc_learners import KINDS, TAUGHT, learned_autoscaler, learning_step
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.log import scaling_config, simulate_application
 from evaluation.simulator.applications.presets import application
@@ -101,7 +101,7 @@ def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, 
     made = run_job([_log_step(config), _twin_step(config)], workdir, progress)
     twin = load_application_twin(made["twin"])
     chosen = [kind for kind in KINDS if not config.autoscalers or kind in config.autoscalers]
-    taught = any(kind.startswith("students") for kind in chosen)
+    taught = any(kind in TAUGHT for kind in chosen)
     trained = [kind for kind in KINDS if kind in chosen or (kind == "teacher" and taught)]
     learners = [
         learning_step(config.preset, kind, ARCHIVE, config.num_seeds, config.updates) for kind in trained

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.autoscalers.autoscaler import Autoscaler, learned
-from evaluation.autoscalers.published import typical_grants
+from evaluation.autoscalers.imitation import students_of
+from evaluation.autoscalers.published import autoscalers, typical_grants
 from evaluation.jobs.job import Step
 from evaluation.simulator.applications.log import scaling_config
 from evaluation.simulator.applications.presets import application
@@ -34,7 +35,7 @@ from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.logged import logged_moments
 from twin.autoscaling.observing import observe
-from twin.autoscaling.persistence import load_application_twin
+from twin.autoscaling.persistence import ApplicationTwin, load_application_twin
 from twin.autoscaling.problem import autoscaling_problem, legal_steps
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
@@ -47,10 +48,14 @@ TRAINING_DAYS, EPISODE = 30, 240
 STUDENTS = {
     "students": StudentConfig(),
     "students_discrete": StudentConfig(discrete=True),
+    "students_lookahead": StudentConfig(),
     "clone": StudentConfig(discrete=True),
 }
-"""The clone learns from the log what the others learn from the teacher, and draws from its choices as the log does."""
+"""Those of lookahead imitate the planner in place of the teacher. The clone learns from the log what the others learn
+from the teacher, and draws from its choices as the log does."""
 KINDS = ("teacher", *STUDENTS)
+TAUGHT = ("students", "students_discrete")
+"""Those who learn from the teacher."""
 
 
 class School(NamedTuple):
@@ -62,6 +67,7 @@ class School(NamedTuple):
     log: ScalingLog
     teacher: TeacherConfig
     num_seeds: int
+    twin: ApplicationTwin
 
 
 def school_of(
@@ -74,7 +80,7 @@ def school_of(
     rates = made_rates(twin.load, TRAINING_DAYS, 2)
     response = twin_response(twin.laws, scaling, limits, rates, EPISODE, typical_grants(log))
     system = environment(autoscaling_problem(scaling, limits, cost_under_slo()), response)
-    return School(system, scaling, limits, log, TeacherConfig(updates=updates), num_seeds)
+    return School(system, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin)
 
 
 def learning_step(preset: str, kind: str, archive: str, num_seeds: int, updates: int) -> Step:
@@ -83,22 +89,31 @@ def learning_step(preset: str, kind: str, archive: str, num_seeds: int, updates:
     def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
         school = school_of(preset, inputs, archive, num_seeds, updates)
         teachers = _load(inputs, "teacher", school) if "teacher" in inputs else None
+        planner = planner_of(school) if kind == "students_lookahead" else None
         found = []
         with progress.stage(kind, unit="seeds") as stage:
             for seed in range(num_seeds):
                 teacher = jax.tree.map(lambda leaf, seed=seed: leaf[seed], teachers)
-                found.append(learn(jax.random.key(seed), kind, school, teacher))
+                found.append(learn(jax.random.key(seed), kind, school, teacher, planner))
                 stage(seed + 1.0, float(num_seeds))
         save_arrays(out / PARAMS, jax.tree.map(lambda *leaves: jnp.stack(leaves), *found))
         return {}
 
-    before = ("archive", "twin", "teacher") if kind.startswith("students") else ("archive", "twin")
+    before = ("archive", "twin", "teacher") if kind in TAUGHT else ("archive", "twin")
     settings = {"preset": preset, "num_seeds": num_seeds, "updates": updates}
     return Step(kind, "autoscaling-policy", build, inputs=before, config=settings)
 
 
-def learn(key: Array, kind: str, school: School, teacher: PyTree) -> PyTree:
-    """Parameters of one policy of a kind."""
+def planner_of(school: School) -> Autoscaler:
+    """Lookahead, calibrated in the twin."""
+    named = autoscalers(school.scaling, school.limits, school.twin, school.log, 1, ("lookahead",))
+    return named["lookahead"]().autoscaler
+
+
+def learn(
+    key: Array, kind: str, school: School, teacher: PyTree = None, planner: Autoscaler | None = None
+) -> PyTree:
+    """Parameters of one policy of a kind; whoever imitates is told whom."""
     if kind == "teacher":
         return train_teacher(key, school.system, school.teacher)[0]
     if kind == "clone":
@@ -106,6 +121,9 @@ def learn(key: Array, kind: str, school: School, teacher: PyTree) -> PyTree:
         seen = observe(school.scaling, school.limits, moments.state)
         lessons = lessons_of(seen, moments.action, legal_steps(school.scaling, moments.state.grants))
         return train_students(key, lessons, STUDENTS[kind]).params
+    if planner is not None:
+        taught = students_of(key, school.system, school.scaling, school.limits, planner, STUDENTS[kind])
+        return taught.params
     policy = teacher_policy(school.system, teacher, school.teacher)
     return teach(key, school.system, school.scaling, policy, STUDENTS[kind]).params
 
