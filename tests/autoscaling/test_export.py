@@ -1,0 +1,105 @@
+"""Exported autoscalers decide in NumPy as the original in JAX, from metrics to grants, or there is no bundle."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from logs_schema.errors import ProductError
+from logs_schema.product import writing
+from offline_rl.autoscaling.export import _drawn_state, _reading, config_of, export_scaling
+from offline_rl.autoscaling.students import StudentConfig, _network, student_policy
+from offline_rl.bundle import ARRAYS, GOLDEN
+from offline_rl.runner.scaling import (
+    KIND,
+    TREND_INTERVALS,
+    DeploymentSetting,
+    Granted,
+    Reading,
+    ScalingSetting,
+    load_scaling,
+)
+from twin.autoscaling.observing import LOCAL_FEATURES, SHARED_FEATURES, observe
+from twin.autoscaling.problem import ScalingAction, legal_steps, rescaled
+from twin.legality import num_trailing
+from twin.networks import MLP, apply, flatten_features
+
+KEY = jax.random.key(3)
+
+
+def setting_of(form, number=3):
+    deployments = tuple(
+        DeploymentSetting(f"service-{one}", 0.25, 2.0, 0.25, 1.0, 1, 8, 20.0 + 10 * one)
+        for one in range(number)
+    )
+    return ScalingSetting(form, deployments, 30.0, 1, 0.25, 0.125, 0.5, (1.0, 1.0, 2.0), 0.25, 0.95)
+
+
+def made(form, number=3):
+    """Parameters drawn at random, large enough that something is decided, and the policy that they are of."""
+    if form == "teacher":
+        network = MLP((16, 16), 3)
+        features = len(LOCAL_FEATURES) + len(SHARED_FEATURES) + number
+        params = network.init(KEY, jnp.zeros((features, 1)))
+
+        def policy(_key, observation, legal):
+            place = jnp.tanh(apply(network, params, flatten_features(observation, num_trailing(legal))))
+            return ScalingAction(*(one * entry.high for one, entry in zip(place, legal, strict=True)))
+
+        return params, policy
+    config = StudentConfig(discrete=form == "students_discrete")
+    network = _network(config)
+    params = jax.vmap(lambda key: network.init(key, jnp.zeros((len(LOCAL_FEATURES), 1))))(
+        jax.random.split(KEY, number)
+    )
+    return params, student_policy(params, config)
+
+
+@pytest.mark.parametrize("form", ["teacher", "students", "students_discrete"])
+def test_numpy_grants_what_training_grants(tmp_path, form):
+    setting = setting_of(form)
+    params, policy = made(form)
+    export_scaling(params, policy, tmp_path / "bundle", setting, seed=1)
+    loaded = load_scaling(tmp_path / "bundle")
+    assert loaded.setting == setting
+    config, limits = config_of(setting)
+    state = _drawn_state(np.random.default_rng(9), config, setting)
+    legal = legal_steps(config, state.grants)
+    wished = rescaled(config, limits, state.grants, policy(KEY, observe(config, limits, state), legal))
+    now, before = (_reading(config, state, age) for age in (0, TREND_INTERVALS))
+    for row in range(20):
+        granted = Granted(*(np.asarray(leaf)[:, row] for leaf in state.grants))
+        found = loaded.decide(
+            granted, *(Reading(*(leaf[row] for leaf in one.values())) for one in (now, before))
+        )
+        for mine, theirs in zip(found, wished, strict=True):
+            np.testing.assert_allclose(mine, np.asarray(theirs)[:, row], atol=2e-3)
+
+
+def test_what_decides_otherwise_is_no_bundle(tmp_path):
+    params, policy = made("students")
+    export_scaling(params, policy, tmp_path / "bundle", setting_of("students"))
+    other = jax.tree.map(lambda leaf: 1.3 * leaf, params)
+    with pytest.raises(ProductError, match="does not decide as the original"):
+        export_scaling(other, policy, tmp_path / "other", setting_of("students"))
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(ProductError, match="expected"):
+        load_scaling(tmp_path / "bundle", expect="0" * 64)
+    (tmp_path / "bundle" / ARRAYS).write_bytes(b"nothing")
+    with pytest.raises(ProductError, match="do not agree"):
+        load_scaling(tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("damage", [{"form": "oracle"}, {"deployments": []}, {"slo": 1.0}, {"reach": None}])
+def test_a_setting_that_cannot_be_is_named(tmp_path, damage):
+    params, policy = made("students")
+    export_scaling(params, policy, tmp_path / "bundle", setting_of("students"))
+    with writing(tmp_path / "bad", KIND) as folder:
+        plain = json.loads((tmp_path / "bundle" / "scaling.json").read_text())
+        (folder / "scaling.json").write_text(json.dumps(plain | damage))
+        for name in (ARRAYS, GOLDEN):
+            (folder / name).write_bytes((tmp_path / "bundle" / name).read_bytes())
+    with pytest.raises(ProductError, match=r"scaling\.json"):
+        load_scaling(tmp_path / "bad")
