@@ -82,7 +82,7 @@ def learn_critical_path(
     agent = TeacherConfig(updates=settings.updates)
     agent = replace(agent, td3=replace(agent.td3, policy_every=1, noise=0.0))
     params, _ = train_teacher(key_agent, system, agent)
-    return CriticalPath(locator, teacher_policy(system, params, agent))
+    return CriticalPath(locator, teacher_policy(params, agent))
 
 
 def critical_path(config: AutoscalingConfig, limits: GrantLimits, learned: CriticalPath) -> Autoscaler:

@@ -124,7 +124,7 @@ def learn(
     if planner is not None:
         taught = students_of(key, school.system, school.scaling, school.limits, planner, STUDENTS[kind])
         return taught.params
-    policy = teacher_policy(school.system, teacher, school.teacher)
+    policy = teacher_policy(teacher, school.teacher)
     return teach(key, school.system, school.scaling, policy, STUDENTS[kind]).params
 
 
@@ -136,7 +136,7 @@ def learned_autoscaler(
 
     def policy_of(params: PyTree) -> Policy:
         if kind == "teacher":
-            return teacher_policy(school.system, params, school.teacher)
+            return teacher_policy(params, school.teacher)
         return student_policy(params, STUDENTS[kind], sampled=kind == "clone")
 
     return learned(school.scaling, school.limits, by_seed(_load(products, kind, school), policy_of))

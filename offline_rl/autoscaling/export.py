@@ -137,11 +137,13 @@ def _drawn_state(
     latency = jax.vmap(histogram)(
         jnp.asarray(mean_s, jnp.float32), jnp.asarray(2.5 * mean_s, jnp.float32), answered
     )
-    gateway = (users, mean_s, np.floor(random.gamma(0.3, 2.0, whole)))
+    gateway = [
+        jnp.asarray(one, jnp.float32) for one in (users, mean_s, np.floor(random.gamma(0.3, 2.0, whole)))
+    ]
     news = ScalingEvents(
         Grants(*(past(leaf) for leaf in grants)),
         DeploymentMetrics(*(jnp.asarray(leaf, jnp.float32) for leaf in measured)),
-        GatewayMetrics(*(jnp.asarray(leaf, jnp.float32) for leaf in gateway), latency),
+        GatewayMetrics(gateway[0], gateway[1], gateway[2], latency),
         jnp.asarray(random.uniform(0.0, 86400.0, whole), jnp.float32),
     )  # fmt: skip
     return ScalingState(Grants(*(jnp.asarray(leaf, jnp.float32) for leaf in grants)), news)

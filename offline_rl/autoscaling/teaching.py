@@ -19,11 +19,14 @@ from offline_rl.autoscaling.students import (
     taught,
     train_students,
 )
+from offline_rl.deterministic import DeterministicNetworks, numbers
 from offline_rl.networks import example_of
 from offline_rl.training_loop import in_twin, train
 from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.observing import Seen
+from twin.autoscaling.problem import ScalingAction
 from twin.contracts import Array, Environment, Policy, PyTree
+from twin.networks import MLP
 from twin.rollout import rollout
 
 
@@ -66,12 +69,15 @@ def train_teacher(
     return state.params.actor, info
 
 
-def teacher_policy(environment: Environment, actor: PyTree, config: TeacherConfig | None = None) -> Policy:
+def teacher_policy(actor: PyTree, config: TeacherConfig | None = None) -> Policy:
     """The teacher as it is deployed."""
-    config = config or TeacherConfig()
-    algorithm = td3(example_of(environment), config.td3)
-    state = jax.eval_shape(algorithm.init, jax.random.key(0))
-    return algorithm.greedy(state._replace(params=state.params._replace(actor=actor)))
+    hidden = (config or TeacherConfig()).td3.hidden
+    networks = DeterministicNetworks(MLP(hidden, len(ScalingAction._fields)), MLP(hidden, 1), 0)
+
+    def decide(_key: Array, observation: PyTree, legal: PyTree) -> PyTree:
+        return numbers(networks.act(actor, observation, legal), legal)
+
+    return decide
 
 
 def teach(

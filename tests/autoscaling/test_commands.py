@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 
 from evaluation.cli import main
+from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.configuration import RunConfig
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
-from evaluation.problems.kit import ProblemOptions
+from evaluation.problems.kit import ExportOptions, ProblemOptions
 from evaluation.reproduction.drpc import DrpcConfig, table, traces_of
 from evaluation.simulator.applications.load import LoadConfig, made_rates, read_series
 from evaluation.simulator.applications.presets import application
 from logs_schema.errors import ConfigError, FormatError
+from logs_schema.product import writing
 from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.runner.scaling import load_scaling
 
 
 def test_load_has_its_mean_its_day_and_its_drift():
@@ -94,10 +97,12 @@ def test_days_that_are_asked_for_are_taken():
 
 
 def test_what_is_not_there_says_so(tmp_path):
-    with pytest.raises(ConfigError, match="not compared on the days of a log"):
-        AUTOSCALING_KIT.compare(RunConfig(), "", {})
-    with pytest.raises(ConfigError, match="cannot be exported yet"):
-        AUTOSCALING_KIT.export(tmp_path, tmp_path, None)
+    with pytest.raises(ConfigError, match="autoscalers of your own are not compared"):
+        AUTOSCALING_KIT.compare(RunConfig(), "", {"mine": None})
+    with writing(tmp_path / "policy", "policy", extra={"tried": {"hpa": {"reward": 0.0}}, "seeds": [0]}):
+        pass
+    with pytest.raises(ConfigError, match="no such autoscaler to export"):
+        AUTOSCALING_KIT.export(tmp_path / "out", tmp_path / "policy", ExportOptions())
     with pytest.raises(ConfigError, match="no pool"):
         AUTOSCALING_KIT.configured(RunConfig(), ProblemOptions(pool="cpu"))
     with pytest.raises(ConfigError, match="slo_s"):
@@ -152,3 +157,30 @@ def test_from_a_simulated_log_to_a_certified_twin_and_a_table(tmp_path, capsys):
     assert {row["autoscaler"] for row in rows} == {"hpa", "lookahead"}
     first = {row["autoscaler"]: row for row in rows if row["shift_days"] == 0}
     assert first["lookahead"]["p95_response_s"] < first["hpa"]["p95_response_s"]
+
+
+@pytest.mark.slow
+def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys):
+    log, twin, policy, comparison, bundle = (str(tmp_path / name) for name in "ltpcb")
+    (tmp_path / "tiny.toml").write_text(
+        "[scale]\nupdates = 2\ntrial_episodes = 2\ntrial_steps = 60\n[train]\nseeds = [0]\n"
+    )
+    tiny = ["--config", str(tmp_path / "tiny.toml"), "--no-progress"]
+    assert main(["simulate", "--preset", "chain", "--days", "3", "--out", log, "--no-progress"]) == 0
+    assert main(["fit", log, "--out", twin, "--no-progress"]) == 0
+    assert main(["train", twin, "--out", policy, "--force", *tiny]) == 0
+    capsys.readouterr()
+    arguments = ["compare", log, twin, policy, "--shifts", "0d,1d", "--out", comparison, "--json", *tiny]
+    assert main(arguments) == 0
+    found = Comparison.from_json(json.loads(capsys.readouterr().out))
+    judged = {(cell.judge, cell.shift_days) for cell in found.cells}
+    assert judged == {("twin", 0), ("truth", 0), ("truth", 1)}
+    logged = [cell.policy for cell in found.cells if cell.policy == "logged"]
+    assert logged
+    assert {"hpa_calibrated", "lookahead", "teacher", "students_lookahead"} <= {
+        one.name for one in found.policies
+    }
+    kept = found.cell("truth", 0, "lookahead", "objective_kept")
+    assert 0.0 <= kept.low <= kept.value <= 1.0
+    assert main(["export", policy, "--policy", "students_lookahead", "--out", bundle]) == 0
+    assert load_scaling(bundle).setting.names == tuple(sorted(application("chain").deployments))

@@ -59,8 +59,8 @@ def as_logged(grants: Grants) -> Autoscaler:
 def simulated_again(twin: ApplicationTwin, log: ScalingLog) -> ReplayedDays:
     """The intervals of a log in the twin, under the grants of the log."""
     members = np.asarray(twin.laws.work_s).shape[0]
-    asked = _without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
-    granted = [_without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
+    asked = without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
+    granted = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
     granted[1] = np.where(np.isfinite(granted[1]), granted[1], 1e3)  # memory that nobody tells is enough
     grants = Grants(*(jnp.asarray(one, jnp.float32) for one in granted))
     number, length = len(twin.deployments), len(asked)
@@ -146,7 +146,7 @@ def _beyond(twin: ApplicationTwin, log: ScalingLog) -> np.ndarray:
         return np.any(outside | (replicas > seen.most_replicas), axis=1).astype(float)
 
 
-def _without_gaps(values: np.ndarray) -> np.ndarray:
+def without_gaps(values: np.ndarray) -> np.ndarray:
     """Columns [rows, ...] with gaps filled by what stood before them (after them, at the beginning)."""
     filled = values.copy()
     for column in filled.T:

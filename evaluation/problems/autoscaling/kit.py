@@ -1,7 +1,6 @@
 """The autoscaling problem's kit: what each deployment of an application is granted, interval by interval.
 
-Fitting, certificates and training are here. Comparing on days of a real log and exporting are not: they raise an error
-that says so. `schedtwin reproduce drpc` compares in the truth of simulated applications.
+`schedtwin reproduce drpc` compares more autoscalers, in the truth of simulated applications.
 """
 
 import datetime as dt
@@ -19,6 +18,8 @@ from evaluation.comparison.training_days import DaysConfig
 from evaluation.configuration import RunConfig
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify
+from evaluation.problems.autoscaling.exporting import export_policy
+from evaluation.problems.autoscaling.reporting import build_comparison
 from evaluation.problems.autoscaling.training import build_policy
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from logs_schema import Archive
@@ -107,22 +108,26 @@ def train_plan(config: RunConfig) -> StepPlan:
     return StepPlan("policy", build, {"scale": scale, "seeds": seeds}, config.seed, SCALE_CODE)
 
 
-def compare_plan(_config: RunConfig, _title: str, _policies: Mapping[str, UserPolicy]) -> StepPlan:
-    """ConfigError: policies of an application are compared in the truth of simulated ones alone."""
-    raise ConfigError(
-        "autoscalers are not compared on the days of a log yet", where="schedtwin compare",
-        allowed="the problems placement and ordering",
-        advice="schedtwin reproduce drpc compares them in the truth of a simulated application",
-    )  # fmt: skip
+def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
+    """Autoscalers in twins of the shifted days and, where known, in the truth; ConfigError for a user's own policy."""
+    if policies:
+        raise ConfigError(
+            "autoscalers of your own are not compared", where=f"--policy {', '.join(policies)}",
+            allowed="what schedtwin train has trained, and the calibrated rules",
+            advice="call evaluation.problems.autoscaling.comparing.compare_autoscalers from Python",
+        )  # fmt: skip
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        refuse_other_application(Archive(inputs["archive"]), inputs["twin"])
+        return build_comparison(out, inputs, config, title, progress)
+
+    settings = {"shifts": config.shifts.shifts, "scale": config.scale, "title": title}
+    return StepPlan("comparison", build, settings, code_version=SCALE_CODE)
 
 
-def export(_out: Path, _policy: Path, _options: ExportOptions) -> Facts:
-    """ConfigError: there is no bundle of an autoscaler yet."""
-    raise ConfigError(
-        "an autoscaler cannot be exported yet", where="schedtwin export",
-        allowed="policies of the problems placement and ordering",
-        advice="the policy's folder holds the parameters of teacher and students (policies-SEED.npz)",
-    )  # fmt: skip
+def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
+    """The bundle of what was learned best in the twin, or of the policy asked for."""
+    return export_policy(out, policy, options)
 
 
 def certifier(twin_path: Path, population: Path | None) -> Certifier:

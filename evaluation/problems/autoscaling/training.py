@@ -9,11 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.autoscalers.autoscaler import Autoscaler, follow, learned
+from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig
+from evaluation.autoscalers.imitation import students_of
 from evaluation.autoscalers.published import autoscalers, typical_grants
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
+from offline_rl.bundle import read_arrays
+from offline_rl.runner.scaling import TEACHER, DeploymentSetting, ScalingSetting, write_setting
 from twin.arrays import save_arrays
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
@@ -22,12 +26,15 @@ from twin.autoscaling.problem import autoscaling_problem
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.workload import made_rates
-from twin.contracts import Array, PyTree
+from twin.contracts import Array, Policy, PyTree
 from twin.environment import environment
 
 KEPT_SHARE = 0.9
 RULES = ("hpa", "hpa_calibrated", "rate_target", "lookahead")
-STUDENTS = {"students": StudentConfig(), "students_discrete": StudentConfig(discrete=True)}
+TAUGHT = {"students": StudentConfig(), "students_discrete": StudentConfig(discrete=True)}
+PLANNED = "students_lookahead"
+"""Students that imitate the planner in place of the teacher."""
+STUDENTS = TAUGHT | {PLANNED: StudentConfig()}
 TRAINING_SEED, TRIAL_SEED, DAYS, EPISODE = 11, 12, 30, 240
 
 
@@ -47,6 +54,28 @@ def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> S
     most = np.ceil(seen.most_replicas * config.replicas_beyond)
     leaves = (seen.least_cores, seen.most_cores, *ends, np.ones(len(most)), most)
     return ScalingTask(scaling, GrantLimits(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves)))
+
+
+def scaling_setting(
+    twin: ApplicationTwin, task: ScalingTask, fallback: PodAutoscalerConfig
+) -> ScalingSetting:
+    """What a bundle says of an application; `fallback` is the calibrated pod autoscaler."""
+    scaling, limits = task
+    leaves = {name: np.asarray(leaf, float).tolist() for name, leaf in limits._asdict().items()}
+    deployments = tuple(
+        DeploymentSetting(
+            name=name, min_cpu_cores=leaves["min_cpu_cores"][place], max_cpu_cores=leaves["max_cpu_cores"][place],
+            min_memory_gib=leaves["min_memory_gib"][place], max_memory_gib=leaves["max_memory_gib"][place],
+            min_replicas=int(leaves["min_replicas"][place]), max_replicas=int(leaves["max_replicas"][place]),
+            most_rate_per_s=float(twin.coverage.most_rate_per_s[place]), target=float(fallback.target),
+        )
+        for place, name in enumerate(twin.deployments)
+    )  # fmt: skip
+    return ScalingSetting(
+        TEACHER, deployments, scaling.interval_s, scaling.delay_intervals, scaling.cpu_step_cores,
+        scaling.memory_step_gib, scaling.dead_zone, scaling.reach, scaling.slo_s, scaling.slo_share,
+        float(fallback.down_window_s), float(fallback.tolerance),
+    )  # fmt: skip
 
 
 def build_policy(
@@ -69,9 +98,10 @@ def build_policy(
             made = make()
             candidates[name], chosen[name] = made.autoscaler, made.chosen
             stage(float(done), float(len(rules)))
+    write_setting(out, scaling_setting(twin, setting, PodAutoscalerConfig(**chosen["hpa_calibrated"])))
     with progress.stage("train", unit="seeds") as stage:
         for done, seed in enumerate(seeds if config.updates else (), 1):
-            policies = _learned(out, twin, log, setting, config, seed)
+            policies = _learned(out, twin, log, setting, config, candidates["lookahead"], seed)
             candidates |= {f"{name}-{seed}": one for name, one in policies.items()}
             stage(float(done), float(len(seeds)))
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
@@ -83,9 +113,10 @@ def build_policy(
 
 
 def _learned(
-    out: Path, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, seed: int
-) -> dict[str, Autoscaler]:
-    """A teacher and its students, their parameters written beside."""
+    out: Path, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, planner: Autoscaler,
+    seed: int,
+) -> dict[str, Autoscaler]:  # fmt: skip
+    """A teacher, its students and those of the planner, their parameters written beside."""
     scaling, limits = setting
     rates = made_rates(twin.load, DAYS, TRAINING_SEED)
     response = twin_response(twin.laws, scaling, limits, rates, EPISODE, typical_grants(log))
@@ -94,13 +125,34 @@ def _learned(
     )
     teacher_config, key = TeacherConfig(updates=config.updates), jax.random.key(seed)
     params: dict[str, PyTree] = {"teacher": train_teacher(key, system, teacher_config)[0]}
-    teacher = teacher_policy(system, params["teacher"], teacher_config)
-    policies = {"teacher": learned(scaling, limits, teacher)}
-    for name, student in STUDENTS.items():
+    teacher = teacher_policy(params["teacher"], teacher_config)
+    for name, student in TAUGHT.items():
         params[name] = teach(key, system, scaling, teacher, student).params
-        policies[name] = learned(scaling, limits, student_policy(params[name], student))
-    save_arrays(out / f"policies-{seed}.npz", params)
-    return policies
+    params[PLANNED] = students_of(key, system, scaling, limits, planner, STUDENTS[PLANNED]).params
+    save_arrays(out / policies_file(seed), params)
+    return {name: learned(scaling, limits, policy_of(name, one)) for name, one in params.items()}
+
+
+def policies_file(seed: int) -> str:
+    """File of a policy's folder with the parameters that a seed trained."""
+    return f"policies-{seed}.npz"
+
+
+def read_policies(folder: Path, seed: int) -> dict[str, PyTree]:
+    """Name -> parameters that a seed trained; ProductError where there are none."""
+    found: dict[str, Any] = {}
+    for name, array in read_arrays(folder / policies_file(seed)).items():
+        *path, leaf = name.split("/")
+        place = found
+        for part in path:
+            place = place.setdefault(part, {})
+        place[leaf] = array
+    return found
+
+
+def policy_of(name: str, params: PyTree) -> Policy:
+    """A trained policy, by the name that training gave it."""
+    return teacher_policy(params) if name == "teacher" else student_policy(params, STUDENTS[name])
 
 
 def _tried(

@@ -70,6 +70,7 @@ def application_response(
     *,
     grants: Grants | None = None,
     starts: np.ndarray | None = None,
+    limits: GrantLimits | None = None,
 ) -> Response:
     """How an application answers.
 
@@ -80,9 +81,11 @@ def application_response(
         length: Intervals of an episode, which is cut short then.
         grants: In force at the beginning, leaves [services]; `usual_grants` if not given.
         starts: [*streams] first rows of the episodes; drawn uniformly if not given.
+        limits: Of the grants; those of the application if not given.
     """
     begin = usual_grants(application, rates) if grants is None else grants
-    limits, play = limits_of(application), fluid.interval(application, config.interval_s)
+    limits = limits_of(application) if limits is None else limits
+    play = fluid.interval(application, config.interval_s)
     table = jnp.asarray(rates, jnp.float32)
     _, dt_s = fluid.steps_of(config.interval_s)
     keeps = float(np.exp(-config.interval_s / 600.0))

@@ -1,0 +1,299 @@
+"""Judges autoscalers on the days after training: in twins of those days and, where the log is simulated, in the truth.
+
+A shifted day is cut into episodes that everybody plays: paired, they are the units of the intervals. Its twin has the
+load and the laws of that day alone; its truth is the simulated application under the load of that day.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.stats import spearmanr
+
+from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
+from evaluation.autoscalers.published import typical_grants
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.entries import (
+    Cell,
+    Difference,
+    JudgeFacts,
+    JudgeTrust,
+    MetricFacts,
+    PolicyFacts,
+    ShiftFacts,
+    Tally,
+)
+from evaluation.problems.autoscaling.certifying import without_gaps
+from evaluation.problems.autoscaling.training import ScalingTask
+from evaluation.simulator.applications.load import made_rates
+from evaluation.simulator.applications.presets import application
+from evaluation.simulator.applications.response import application_response, usual_grants
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from twin.autoscaling.answers import twin_response
+from twin.autoscaling.fit import fit_application
+from twin.autoscaling.rewards import Reward
+from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
+from twin.autoscaling.state import ScalingState
+from twin.autoscaling.types import Grants, quantile_s
+from twin.contracts import Array, Response
+
+TWIN, TRUTH, LOGGED = "twin", "truth", "logged"
+EPISODES, WARM_UP_S = 12, 600.0
+"""Episodes of a day, and the beginning of each that does not count."""
+JUDGES = {
+    TWIN: "the application as learned from the shifted day alone, under the load of that day",
+    TRUTH: "the simulated application that wrote the log, under its load of that day",
+}
+METRICS = (
+    MetricFacts("reward", "cores", "higher", "minus cores granted and the price of broken promises, mean"),
+    MetricFacts("mean_response", "s", "lower", "mean response time over the requests answered"),
+    MetricFacts("objective_kept", "share", "higher", "share of intervals in which the objective is kept"),
+    MetricFacts("failures", "share", "lower", "requests that failed over requests sent"),
+    MetricFacts("cpu_cores", "cores", "lower", "cores granted, mean"),
+)
+PARTS = {
+    "reward": ("reward", "intervals"), "mean_response": ("time_s", "answered"),
+    "objective_kept": ("kept", "intervals"), "failures": ("failed", "asked"), "cpu_cores": ("cores", "intervals"),
+}  # fmt: skip
+"""Metric -> sums over an episode, one over the other."""
+
+
+class Contender(NamedTuple):
+    """A policy that is compared: autoscalers of all its seeds."""
+
+    facts: PolicyFacts
+    autoscalers: Sequence[Autoscaler]
+
+
+class Day(NamedTuple):
+    """A judge's shifted day: number of intervals of an episode -> the system, and grants that its log had."""
+
+    judge: str
+    shift_days: int
+    respond: Callable[[int], Response]
+    logged: Grants | None  # leaves [intervals of the day, deployments]
+
+
+def compare_autoscalers(
+    archive: Archive,
+    train_days: Sequence[dt.date],
+    shifts: Sequence[int],
+    task: ScalingTask,
+    deployments: Sequence[str],
+    contenders: Sequence[Contender],
+    reward: Reward,
+    progress: Progress,
+    *,
+    references: Sequence[str] = ("hpa_calibrated", "lookahead", LOGGED),
+    config: IntervalConfig | None = None,
+) -> Comparison:
+    """Everybody on every shifted day.
+
+    Raises:
+        ConfigError: The log has no samples on any of the shifted days, and is not simulated.
+    """
+    config = config or IntervalConfig()
+    facts, days = _days(archive, train_days, shifts, task, deployments)
+    cells: list[Cell] = []
+    differences: list[Difference] = []
+    tallies: list[Tally] = []
+    with progress.stage("judge", unit="days") as stage:
+        for done, day in enumerate(days, 1):
+            found = {one.facts.name: _sums(day, task, one.autoscalers, reward) for one in contenders}
+            if day.logged is not None:
+                found[LOGGED] = _sums(day, task, [as_that_day(day.logged, task)], reward)
+            made = _judged(day, found, references, config)
+            cells += made[0]
+            differences += made[1]
+            tallies += [
+                Tally(day.judge, day.shift_days, name, int(sums["intervals"].sum()), 0, 0, 0, None)
+                for name, sums in found.items()
+            ]
+            stage(float(done), float(len(days)))
+    policies = [one.facts for one in contenders]
+    if any(day.logged is not None for day in days):
+        policies.insert(0, PolicyFacts(LOGGED, "history", "the grants of the log, one after the other"))
+    judges = [JudgeFacts(name, JUDGES[name]) for name in dict.fromkeys(day.judge for day in days)]
+    entry = {
+        "name": archive.path.name,
+        "content_hash": archive.content_hash,
+        "num_rows": archive.num_rows(TABLE),
+    }
+    return Comparison(
+        entry, tuple(day.isoformat() for day in train_days), "episodes of two hours", config.level, "reward",
+        tuple(policies), tuple(judges), facts, METRICS, tuple(cells), tuple(differences), tuple(tallies),
+        _trust(cells, days),
+    )  # fmt: skip
+
+
+def as_that_day(grants: Grants, task: ScalingTask) -> Autoscaler:
+    """Whoever wrote the log of a day: every episode follows its own hours of it."""
+    length = grants.replicas.shape[0]
+    first = jnp.asarray(starts_of(length, task))
+
+    def decide(_key: Array, memory: Array, _state: ScalingState) -> tuple[Array, Grants]:
+        rows = jnp.clip(first + memory + 1, 0, length - 1)
+        return memory + 1, Grants(*(leaf[rows].T for leaf in grants))
+
+    return Autoscaler(lambda _grants: jnp.int32(0), decide)
+
+
+def starts_of(num_rows: int, task: ScalingTask) -> np.ndarray:
+    """[episodes] first rows of a day's episodes."""
+    return np.arange(EPISODES) * (num_rows // EPISODES)
+
+
+def _days(
+    archive: Archive, train_days: Sequence[dt.date], shifts: Sequence[int], task: ScalingTask,
+    deployments: Sequence[str],
+) -> tuple[tuple[ShiftFacts, ...], list[Day]]:  # fmt: skip
+    facts, days = [], []
+    present, truth = archive.days(TABLE), archive.facts.get("ground_truth")
+    for shift in shifts:
+        date = train_days[-1] + dt.timedelta(days=1 + shift)
+        known = [date] if date in present else []
+        note = "" if known else f"the log has no samples of {date}"
+        facts.append(ShiftFacts(shift, tuple(day.isoformat() for day in known), None, note))
+        if known:
+            days.append(_twin_day(read_scaling_log(archive, known, deployments), shift, task))
+        if truth:
+            days.append(_true_day(truth, date, shift, task, deployments))
+    if not days:
+        raise ConfigError(
+            "no shift has test days in this log", where=f"{archive.path}: {'; '.join(one.note for one in facts)}",
+            allowed=f"days after the last training day, {train_days[-1]}",
+            advice="train on fewer or earlier days ([days] num_days, last_day), or ask for shorter shifts",
+        )  # fmt: skip
+    return tuple(facts), days
+
+
+def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
+    twin = fit_application(log)
+    rates = without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
+    columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
+    columns[1] = np.where(np.isfinite(columns[1]), columns[1], np.asarray(task.limits.max_memory_gib)[None])
+    grants = Grants(*(jnp.asarray(one, jnp.float32) for one in columns))
+    starts = starts_of(len(rates), task)
+
+    def respond(length: int) -> Response:
+        return twin_response(twin.laws, *task, rates, length, typical_grants(log), starts=starts)
+
+    return Day(TWIN, shift, respond, grants)
+
+
+def _true_day(
+    truth: Mapping[str, Any], date: dt.date, shift: int, task: ScalingTask, deployments: Sequence[str]
+) -> Day:
+    app, interval_s = application(truth["preset"]), float(truth["interval_s"])
+    named = {service.name: service for service in app.services}
+    app = replace(app, services=tuple(named[name] for name in deployments))
+    number = (date - dt.date.fromisoformat(truth["first_day"])).days
+    rates = made_rates(app, 1, interval_s, int(truth["seed"]), first_day=number)
+    starts = starts_of(len(rates), task)
+
+    def respond(length: int) -> Response:
+        return application_response(
+            app,
+            task.scaling,
+            rates,
+            length,
+            starts=starts,
+            grants=usual_grants(app, rates),
+            limits=task.limits,
+        )
+
+    return Day(TRUTH, shift, respond, None)
+
+
+def _sums(
+    day: Day, task: ScalingTask, autoscalers: Sequence[Autoscaler], reward: Reward
+) -> dict[str, np.ndarray]:
+    """Sums over each episode, mean over seeds; [episodes]."""
+    length = int(DAY_S / task.scaling.interval_s) // EPISODES
+    skip = int(WARM_UP_S / task.scaling.interval_s)
+
+    def play(key: Array, autoscaler: Autoscaler) -> dict[str, Array]:
+        played = follow(key, day.respond(length), *task, autoscaler, reward, length, (EPISODES,))
+        return _counted(jax.tree.map(lambda leaf: leaf[skip:], played), task)
+
+    found = [
+        jax.jit(partial(play, autoscaler=one))(jax.random.key(seed)) for seed, one in enumerate(autoscalers)
+    ]
+    return {name: np.mean([np.asarray(one[name]) for one in found], axis=0) for name in found[0]}
+
+
+def _counted(played: Played, task: ScalingTask) -> dict[str, Array]:
+    gateway, scaling = played.gateway, task.scaling
+    asked = gateway.rate_per_s * scaling.interval_s
+    answered = jnp.maximum(asked - gateway.num_failures, 0.0)
+    quantile = quantile_s(jnp.moveaxis(gateway.latency, 1, 0), scaling.slo_share)
+    parts = {
+        "reward": jnp.sum(played.reward, axis=1),
+        "intervals": jnp.ones_like(asked),
+        "time_s": gateway.response_s * answered,
+        "answered": answered,
+        "kept": (quantile <= scaling.slo_s).astype(jnp.float32),
+        "failed": jnp.maximum(gateway.num_failures, 0.0),
+        "asked": asked,
+        "cores": jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1),
+    }
+    return {name: jnp.sum(leaf, axis=0) for name, leaf in parts.items()}
+
+
+def _judged(
+    day: Day, found: Mapping[str, Mapping[str, np.ndarray]], references: Sequence[str], config: IntervalConfig
+) -> tuple[list[Cell], list[Difference]]:
+    weights, cells, differences = weights_of(EPISODES, config), [], []
+    for metric in METRICS:
+        above, below = PARTS[metric.name]
+        values = {
+            name: (weights @ sums[above]) / np.maximum(weights @ sums[below], 1e-9)
+            for name, sums in found.items()
+        }
+        for name, value in values.items():
+            estimate = summarise(value, EPISODES, config)
+            cells.append(Cell(day.judge, day.shift_days, name, metric.name, estimate))
+        for reference in references:
+            for name in values:
+                if reference in values and name != reference:
+                    gap = summarise(values[name] - values[reference], EPISODES, config)
+                    where = (day.judge, day.shift_days, name, reference, metric.name)
+                    differences.append(Difference(*where, gap, verdict(gap, metric.better)))
+    return cells, differences
+
+
+def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]:
+    """How the twin's rewards stand to the true ones, by shift, where both judged."""
+
+    def values(judge: str, shift: int) -> dict[str, float]:
+        return {
+            one.policy: _value(one.estimate) for one in cells
+            if (one.judge, one.shift_days, one.metric) == (judge, shift, "reward")
+        }  # fmt: skip
+
+    found = []
+    for shift in dict.fromkeys(day.shift_days for day in days):
+        told, true = values(TWIN, shift), values(TRUTH, shift)
+        shared = [name for name in told if name in true]
+        if len(shared) < 3:
+            continue
+        mine, theirs = (np.array([one[name] for name in shared]) for one in (told, true))
+        rank = float(spearmanr(mine, theirs).statistic)
+        away = mine - theirs
+        found.append(
+            JudgeTrust(TWIN, shift, told.get(LOGGED), None, float(np.abs(away).mean()), float(away.mean()),
+                       None if np.isnan(rank) else rank, len(shared), None, 0)
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _value(estimate: Estimate) -> float:
+    return float("nan") if estimate.value is None else estimate.value

@@ -1,0 +1,99 @@
+"""The comparison of a training's policies with the calibrated rules, and its report."""
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from evaluation.autoscalers.autoscaler import learned
+from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, horizontal_pod
+from evaluation.autoscalers.lookahead import LookaheadConfig, lookahead
+from evaluation.autoscalers.published import autoscalers
+from evaluation.comparison.entries import PolicyFacts
+from evaluation.comparison.shifts import parse_shifts
+from evaluation.configuration import RunConfig
+from evaluation.jobs.products import in_certified_twin, refuse_other_twin, training_in_words
+from evaluation.problems.autoscaling.comparing import Contender, compare_autoscalers
+from offline_rl.autoscaling.config import ScaleConfig
+from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of
+from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
+from evaluation.report import Report, write_report
+from logs_schema import Archive
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, load_log
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.scaling_log import ScalingLog
+
+WORDS = {
+    "hpa": "the rules of Kubernetes' pod autoscaler at their defaults",
+    "hpa_calibrated": "the same, its settings searched in the training twin",
+    "rate_target": "replicas by request rate",
+    "lookahead": "the cheapest grants with which the training twin keeps the objective, a few intervals ahead",
+    "teacher": "TD3 over all deployments, in the training twin",
+    "students": "a small network a deployment that imitates the teacher",
+    "students_discrete": "the same, choosing steps",
+    "students_lookahead": "a small network a deployment that imitates lookahead",
+}
+LIMITS = (
+    "The twin of a shifted day is learned from that day's log: where grants go that the day has not had, its answer is "
+    "the law's, not the log's.",
+    "Intervals are over episodes of one day; they do not tell how days differ.",
+)
+
+
+def build_comparison(
+    out: Path, inputs: Mapping[str, Path], config: RunConfig, title: str, progress: Progress
+) -> dict[str, Any]:
+    """Writes `comparison.json` and the report into `out`."""
+    archive, twin = Archive(inputs["archive"]), load_application_twin(inputs["twin"])
+    scale, policy, log = config.scale or ScaleConfig(), inputs.get("policy"), load_log(inputs["twin"])
+    if policy is not None:
+        refuse_other_twin(policy, inputs["twin"])
+    task = setting_of(scale, twin, log)
+    days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]]
+    contenders = contenders_of(policy, task, twin, log)
+    comparison = compare_autoscalers(
+        archive, days, parse_shifts(config.shifts.shifts), task, twin.deployments, contenders,
+        cost_under_slo(scale.violation_weight), progress,
+    )  # fmt: skip
+    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+    said = [] if policy is None else [training_in_words(policy)]
+    hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
+    report = Report(
+        title=title, comparison=comparison, fit=(), capabilities=capabilities_of(archive),
+        quarantine=quarantine_of(archive), configuration={"objective_s": task.scaling.slo_s}, hashes=hashes,
+        limits=(*said, *LIMITS), warnings=tuple(() if policy is None or in_certified_twin(policy) else said),
+    )  # fmt: skip
+    write_report(report, out)
+    return {"main_metric": comparison.main_metric}
+
+
+def contenders_of(
+    policy: Path | None, task: ScalingTask, twin: ApplicationTwin, log: ScalingLog
+) -> list[Contender]:
+    """Rules, with the settings that a training chose, and what it trained: all seeds of it."""
+    scaling, limits = task
+    facts: Mapping[str, Any] = {} if policy is None else read_manifest(policy, "policy").extra
+    rules = {"hpa": horizontal_pod(scaling, limits)}
+    rules["rate_target"] = autoscalers(*task, twin, log, 1, ("rate_target",))["rate_target"]().autoscaler
+    chosen = facts.get("chosen", {})
+    if "hpa_calibrated" in chosen:
+        rules["hpa_calibrated"] = horizontal_pod(
+            scaling, limits, PodAutoscalerConfig(**chosen["hpa_calibrated"])
+        )
+    planned = chosen.get("lookahead", LookaheadConfig()._asdict())
+    whole = {**planned, "keep": int(planned["keep"]), "horizon": int(planned["horizon"])}
+    rules["lookahead"] = lookahead(scaling, limits, twin.laws, twin.load, LookaheadConfig(**whole))
+    found = [
+        Contender(PolicyFacts(name, "baseline", WORDS[name]), [rules[name]])
+        for name in RULES
+        if name in rules
+    ]
+    seeds = facts.get("seeds", []) if facts.get("tried", {}).keys() - set(RULES) else []
+    trained = [read_policies(policy, seed) for seed in seeds] if policy is not None else []
+    for name in trained[0] if trained else ():
+        each = [learned(scaling, limits, policy_of(name, params[name])) for params in trained]
+        found.append(Contender(PolicyFacts(name, "trained", WORDS[name]), each))
+    return found
