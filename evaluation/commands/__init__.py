@@ -7,6 +7,7 @@ for.
 from types import ModuleType
 
 from evaluation.commands import (
+    autoscale,
     bench,
     certify,
     check,
@@ -44,6 +45,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     inspect,
     sign,
     serve,
+    autoscale,
     run,
     refresh,
     reproduce,

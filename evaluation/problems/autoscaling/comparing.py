@@ -66,7 +66,7 @@ PARTS = {
 """Metric -> sums over an episode, one over the other."""
 
 
-class Contender(NamedTuple):
+class ComparedAutoscaler(NamedTuple):
     """A policy that is compared: autoscalers of all its seeds."""
 
     facts: PolicyFacts
@@ -88,7 +88,7 @@ def compare_autoscalers(
     shifts: Sequence[int],
     task: ScalingTask,
     deployments: Sequence[str],
-    contenders: Sequence[Contender],
+    contenders: Sequence[ComparedAutoscaler],
     reward: Reward,
     progress: Progress,
     *,

@@ -14,7 +14,7 @@ from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.configuration import RunConfig
 from evaluation.jobs.products import in_certified_twin, refuse_other_twin, training_in_words
-from evaluation.problems.autoscaling.comparing import Contender, compare_autoscalers
+from evaluation.problems.autoscaling.comparing import ComparedAutoscaler, compare_autoscalers
 from offline_rl.autoscaling.config import ScaleConfig
 from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
@@ -72,7 +72,7 @@ def build_comparison(
 
 def contenders_of(
     policy: Path | None, task: ScalingTask, twin: ApplicationTwin, log: ScalingLog
-) -> list[Contender]:
+) -> list[ComparedAutoscaler]:
     """Rules, with the settings that a training chose, and what it trained: all seeds of it."""
     scaling, limits = task
     facts: Mapping[str, Any] = {} if policy is None else read_manifest(policy, "policy").extra
@@ -87,7 +87,7 @@ def contenders_of(
     whole = {**planned, "keep": int(planned["keep"]), "horizon": int(planned["horizon"])}
     rules["lookahead"] = lookahead(scaling, limits, twin.laws, twin.load, LookaheadConfig(**whole))
     found = [
-        Contender(PolicyFacts(name, "baseline", WORDS[name]), [rules[name]])
+        ComparedAutoscaler(PolicyFacts(name, "baseline", WORDS[name]), [rules[name]])
         for name in RULES
         if name in rules
     ]
@@ -95,5 +95,5 @@ def contenders_of(
     trained = [read_policies(policy, seed) for seed in seeds] if policy is not None else []
     for name in trained[0] if trained else ():
         each = [learned(scaling, limits, policy_of(name, params[name])) for params in trained]
-        found.append(Contender(PolicyFacts(name, "trained", WORDS[name]), each))
+        found.append(ComparedAutoscaler(PolicyFacts(name, "trained", WORDS[name]), each))
     return found

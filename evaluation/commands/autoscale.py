@@ -1,0 +1,110 @@
+"""`schedtwin autoscale`: an exported autoscaler beside an application; recommends, or scales what it is told to."""
+
+import json
+import os
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+NAME = "autoscale"
+HELP = "decide what deployments are granted from live metrics: recommend, or scale those that are named"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
+    parser.add_argument("--prometheus", metavar="URL", required=True, help="where metrics are asked for")
+    parser.add_argument(
+        "--mapping", metavar="TOML", required=True, type=Path,
+        help="column -> query, as for the format prometheus: [metrics.COLUMN] with source = \"QUERY\", unit, ...",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prometheus-token-file", metavar="FILE", type=Path, help="bearer token for Prometheus"
+    )
+    parser.add_argument(
+        "--kube", metavar="URL",
+        help="Kubernetes API, as of kubectl proxy; 'in-cluster' for the service account (default: metrics tell grants)",
+    )  # fmt: skip
+    parser.add_argument("--namespace", default="default", help="of the deployments (default: default)")
+    parser.add_argument(
+        "--canary", metavar="LIST", default="", help="deployments whose replicas are written, with commas"
+    )
+    parser.add_argument("--apply", action="store_true", help="write the replicas of all deployments")
+    parser.add_argument(
+        "--resources", action="store_true", help="write cores and memory of replicas too (pods are restarted)"
+    )
+    parser.add_argument(
+        "--most-added", metavar="N", type=int, default=4, help="replicas added at once, at most (default: 4)"
+    )
+    parser.add_argument(
+        "--most-removed",
+        metavar="N",
+        type=int,
+        default=2,
+        help="replicas removed at once, at most (default: 2)",
+    )
+    parser.add_argument("--max-cores", metavar="CORES", type=float, help="of all replicas together, at most")
+    parser.add_argument(
+        "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
+    )
+    parser.add_argument("--decisions", metavar="N", type=int, help="stop after so many (default: never)")
+    parser.add_argument("--expect", metavar="HASH", help="content hash that the bundle must have")
+
+
+def run(arguments: Namespace) -> int:
+    """Decide once an interval until told to stop; 0."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+    from logs_schema.errors import SchedtwinError
+    from logs_schema.formats.mapping import read_mapping
+    from offline_rl.runner.scaling import load_scaling
+    from offline_rl.serving.kube_api import KubeApi
+    from offline_rl.serving.prometheus import Prometheus, refuse_unmapped
+    from offline_rl.serving.scaling_controller import Controller
+    from offline_rl.serving.scaling_guard import Guard, GuardConfig
+
+    policy, mapping = load_scaling(arguments.bundle, expect=arguments.expect), read_mapping(arguments.mapping)
+    refuse_unmapped(mapping)
+    limits = GuardConfig(
+        arguments.most_added, arguments.most_removed, arguments.max_cores, arguments.resources
+    )
+    kube = None
+    if arguments.kube:
+        kube = KubeApi.in_cluster() if arguments.kube == "in-cluster" else KubeApi(arguments.kube)
+    named = [name for name in arguments.canary.split(",") if name]
+    controller = Controller(
+        Guard(policy, limits), Prometheus(arguments.prometheus, mapping, arguments.prometheus_token_file), kube,
+        arguments.namespace, policy.setting.names if arguments.apply else named, arguments.log, time.time,
+    )  # fmt: skip
+    controller.refuse_rivals()
+    done = 0
+    while arguments.decisions is None or done < arguments.decisions:
+        begun_s = time.time()
+        try:
+            told = controller.step()
+            print(json.dumps(told) if arguments.json else _text(told), flush=True)
+        except (
+            SchedtwinError
+        ) as error:  # monitoring or cluster are away: nothing changes, and the next interval asks
+            print(f"schedtwin autoscale: {error}", file=sys.stderr, flush=True)
+        done += 1
+        if arguments.decisions is None or done < arguments.decisions:
+            time.sleep(max(policy.setting.interval_s - (time.time() - begun_s), 0.0))
+    return 0
+
+
+def _text(told: dict) -> str:
+    lines = [told["time"]]
+    for row in told["deployments"]:
+        granted, wanted = row["granted"], row["wanted"]
+        change = " ".join(
+            f"{name} {granted[name]:g} -> {wanted[name]:g}"
+            if granted[name] != wanted[name]
+            else f"{name} {wanted[name]:g}"
+            for name in wanted
+            if wanted[name] is not None and granted[name] is not None
+        )
+        why = f" ({row['arm']}: {row['reason']})" if row["reason"] else ""
+        lines.append(f"  {row['deployment']}: {change}{' written' if row['written'] else ''}{why}")
+    return "\n".join(lines)

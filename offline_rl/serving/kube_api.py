@@ -1,0 +1,113 @@
+"""A small client of the Kubernetes API: JSON over plain HTTP or TLS, with a bearer token. Needs the standard library.
+
+Without a base URL it is that of the cluster it runs in, with the service account's token and certificate. `kubectl
+proxy` answers on loopback without either. Deployments are read as objects; replicas are written through the scale
+subresource, so that the right to scale is enough.
+"""
+
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+from logs_schema.errors import ConfigError, SchedtwinError
+
+IN_CLUSTER = "https://kubernetes.default.svc"
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+MERGE_PATCH, STRATEGIC_PATCH = "application/merge-patch+json", "application/strategic-merge-patch+json"
+MAX_BYTES = 64 * 1024**2
+
+
+class KubeError(SchedtwinError):
+    """The Kubernetes API has not answered as it should."""
+
+
+@dataclass(frozen=True)
+class KubeApi:
+    """Where the API is.
+
+    Attributes:
+        url: Base URL, http or https.
+        token_file: File with the bearer token, read anew for every call (tokens are renewed).
+        ca_file: PEM of the authority that signed the API's certificate; the system's if None.
+        timeout_s: For one call.
+    """
+
+    url: str
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    timeout_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")) or self.timeout_s <= 0.0:
+            raise ConfigError(
+                f"{self.url!r} with {self.timeout_s:g} s is no API to call", where="--kube",
+                allowed="http://... or https://..., a time above 0 s",
+            )  # fmt: skip
+
+    @staticmethod
+    def in_cluster() -> "KubeApi":
+        """The API of the cluster that this process runs in; ConfigError where it runs in none."""
+        if not (ACCOUNT / "token").is_file():
+            raise ConfigError(
+                "this process runs in no cluster", where=str(ACCOUNT), allowed="a pod with a service account",
+                advice="give the address of the API, or that of `kubectl proxy` (http://127.0.0.1:8001)",
+            )  # fmt: skip
+        return KubeApi(IN_CLUSTER, ACCOUNT / "token", ACCOUNT / "ca.crt")
+
+    def get(self, path: str) -> dict[str, Any]:
+        """An object, or a list; KubeError."""
+        return self._call("GET", path)
+
+    def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE_PATCH) -> dict[str, Any]:
+        """Changes an object, or a subresource of it; KubeError."""
+        return self._call("PATCH", path, body, kind)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Makes an object, a binding or an eviction; KubeError."""
+        return self._call("POST", path, body, "application/json")
+
+    def deployments(self, namespace: str) -> dict[str, dict[str, Any]]:
+        """Name -> `apps/v1` Deployment."""
+        found = self.get(f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments").get("items")
+        if not isinstance(found, list):
+            raise KubeError(
+                "the list of deployments has no items", where=f"{self.url}, namespace {namespace}"
+            )
+        return {one["metadata"]["name"]: one for one in found}
+
+    def scale(self, namespace: str, deployment: str, replicas: int) -> None:
+        """Sets the replicas of a deployment through its scale subresource."""
+        path = f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments/{quote(deployment)}/scale"
+        self.patch(path, {"spec": {"replicas": replicas}})
+
+    def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "application/json"
+    ) -> dict[str, Any]:
+        headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": kind})
+        if self.token_file is not None:
+            headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(self.url.rstrip("/") + path, data, headers, method=method)
+        handlers: list[Any] = [ProxyHandler({})]
+        if self.url.startswith("https://"):
+            handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=self.ca_file)))
+        try:
+            with build_opener(*handlers).open(request, timeout=self.timeout_s) as answer:
+                found = json.loads(answer.read(MAX_BYTES))
+        except HTTPError as error:
+            said = error.read(2000).decode(errors="replace")
+            raise KubeError(
+                f"the API refused {method} ({error.code})", where=f"{self.url}{path}: {said}",
+                allowed="an account that may get deployments and patch deployments/scale",
+            ) from error  # fmt: skip
+        except (URLError, OSError, ValueError) as error:
+            raise KubeError(f"the API cannot be reached ({error})", where=f"{self.url}{path}") from error
+        if not isinstance(found, dict):
+            raise KubeError("the answer is no object", where=f"{self.url}{path}")
+        return found

@@ -1,0 +1,143 @@
+"""What monitoring says of an application: range queries to Prometheus over HTTP, as readings of intervals.
+
+The mapping is that of `schedtwin import prometheus` (`logs_schema.formats.mapping`); its `source` is the query. A
+sample stands for the interval that begins at its instant. Units are named there, never guessed.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import ProxyHandler, Request, build_opener
+
+import numpy as np
+
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.formats.mapping import MappedMetric, MetricsMapping
+from logs_schema.formats.metric_series import Samples
+from logs_schema.tables import GATEWAY
+from offline_rl.runner.scaling import DAY_S, Granted, Reading
+
+MAX_BYTES = 64 * 1024**2
+NEEDED = ("cpu_cores_used", "request_rate_per_s", "response_s")
+"""Columns of every deployment without which nothing is decided."""
+GATEWAY_NEEDED = ("request_rate_per_s", "response_p95_s")
+
+
+class MetricsError(SchedtwinError):
+    """Monitoring has not answered, or with something else than series."""
+
+
+@dataclass(frozen=True)
+class Prometheus:
+    """Where it is, and what it is asked.
+
+    Attributes:
+        url: Base URL.
+        mapping: Column -> query, unit and label.
+        token_file: File with a bearer token; none if None.
+        timeout_s: For one query.
+    """
+
+    url: str
+    mapping: MetricsMapping
+    token_file: Path | None = None
+    timeout_s: float = 5.0
+
+    def samples(self, begin_s: float, end_s: float, interval_s: float) -> Samples:
+        """All mapped series from `begin_s` to `end_s`, on the grid of intervals; MetricsError."""
+        found = Samples(interval_s)
+        for mapped in self.mapping.metrics:
+            span = {"start": begin_s, "end": end_s, "step": interval_s}
+            for series in self._matrix(mapped.source, span):
+                name = self._deployment(mapped, series)
+                values = [(float(at), _number(text)) for at, text in series["values"]]
+                known = [
+                    (at, value) for at, value in values if math.isfinite(value) and not found.off_grid(at)
+                ]
+                found.add(mapped.metric, name, [at for at, _ in known], [value for _, value in known])
+        return found
+
+    def _matrix(self, query: str, span: Mapping[str, float]) -> list[dict[str, Any]]:
+        url = f"{self.url.rstrip('/')}/api/v1/query_range?{urlencode({'query': query, **span})}"
+        headers = {}
+        if self.token_file is not None:
+            headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
+        try:
+            with build_opener(ProxyHandler({})).open(
+                Request(url, headers=headers), timeout=self.timeout_s
+            ) as answer:
+                found = json.loads(answer.read(MAX_BYTES))
+            data = found["data"]
+            if data["resultType"] != "matrix" or not all(
+                isinstance(one["values"], list) for one in data["result"]
+            ):
+                raise TypeError(f"a {data['resultType']}")
+        except (URLError, OSError, ValueError, KeyError, TypeError) as error:
+            raise MetricsError(
+                f"Prometheus does not answer with series ({error})", where=f"{self.url}: {query}",
+                allowed="a matrix, from /api/v1/query_range",
+            ) from error  # fmt: skip
+        return list(data["result"])
+
+    def _deployment(self, mapped: MappedMetric, series: Mapping[str, Any]) -> str:
+        name = series["metric"].get(self.mapping.deployment_label)
+        if mapped.of_gateway or (name is not None and name == self.mapping.gateway):
+            return GATEWAY
+        if name is None:
+            raise MetricsError(
+                f"a series has no label {self.mapping.deployment_label!r}", where=f"{self.url}: {mapped.source}",
+                allowed="a series a deployment, labelled with its name", advice="name the label, or say of_gateway",
+            )  # fmt: skip
+        return str(name)
+
+
+def refuse_unmapped(mapping: MetricsMapping) -> None:
+    """ConfigError where the mapping lacks a column that decisions need."""
+    mine = {one.metric.column for one in mapping.metrics if not one.of_gateway}
+    users = {one.metric.column for one in mapping.metrics if one.of_gateway}
+    users |= mine if mapping.gateway else set()
+    lacking = [name for name in NEEDED if name not in mine]
+    lacking += [f"{name} of the gateway" for name in GATEWAY_NEEDED if name not in users]
+    if lacking:
+        raise ConfigError(
+            f"the mapping does not tell {', '.join(lacking)}", where=str(mapping.path),
+            allowed=f"{', '.join(NEEDED)} of deployments; {', '.join(GATEWAY_NEEDED)} of the gateway",
+            advice="add [metrics.COLUMN] with its query as source",
+        )  # fmt: skip
+
+
+def reading_of(samples: Samples, place: int, names: tuple[str, ...], replicas: np.ndarray) -> Reading:
+    """The metrics of the interval that begins at `place` times its length; NaN where what is needed is unknown."""
+    rows = [samples.rows.get((place, name), {}) for name in names]
+    users = samples.rows.get((place, GATEWAY), {})
+    nan = math.nan
+
+    def column(name: str, otherwise: float) -> np.ndarray:
+        return np.array([row.get(name, otherwise) for row in rows])
+
+    ready = column("ready_replicas", nan)
+    return Reading(
+        column("request_rate_per_s", nan), column("cpu_cores_used", nan), column("memory_gib_used", 0.0),
+        np.where(np.isfinite(ready), ready, replicas), column("response_s", nan), column("num_failures", 0.0),
+        np.asarray(users.get("request_rate_per_s", nan)), np.asarray(users.get("response_p95_s", nan)),
+        np.asarray(users.get("num_failures", 0.0)), np.asarray(((place + 1) * samples.interval_s) % DAY_S),
+    )  # fmt: skip
+
+
+def granted_by(samples: Samples, place: int, names: tuple[str, ...]) -> Granted:
+    """What the metrics say is granted; NaN where they do not."""
+    rows = [samples.rows.get((place, name), {}) for name in names]
+    columns = ("cpu_cores", "memory_gib", "num_replicas")
+    return Granted(*(np.array([row.get(name, math.nan) for row in rows]) for name in columns))
+
+
+def _number(text: Any) -> float:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return math.nan

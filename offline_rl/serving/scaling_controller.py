@@ -1,0 +1,264 @@
+"""An autoscaler beside an application: reads metrics, decides, writes what it may, and logs all of it.
+
+    LOG/deployment_samples/*.csv    metrics, grants and what was changed; `schedtwin import native` reads the folder
+    LOG/decisions/*.jsonl           what the policy and the rules of the pod autoscaler would have done, and why
+
+By default nothing is written: what runs beside it, a pod autoscaler say, goes on, and the log tells both apart.
+Replicas are written only for deployments that are named (or all), and never where a pod autoscaler rules.
+"""
+
+import csv
+import datetime as dt
+import json
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.formats.metric_series import Samples
+from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
+from offline_rl.runner.scaling import TREND_INTERVALS, Granted, Reading
+from offline_rl.serving.errors import AskError
+from offline_rl.serving.kube_api import STRATEGIC_PATCH, KubeApi
+from offline_rl.serving.prometheus import Prometheus, granted_by, reading_of
+from offline_rl.serving.quantities import GIB, amount_of
+from offline_rl.serving.scaling_guard import Guard, GuardedGrants
+
+STALE_INTERVALS = 4
+"""Metrics of an interval that ended longer ago are stale."""
+COLUMNS = (
+    "time", "interval_s", "deployment", "cpu_cores", "memory_gib", "num_replicas", "ready_replicas", "cpu_cores_used",
+    "memory_gib_used", "request_rate_per_s", "response_s", "response_p95_s", "num_failures", "action_cpu_cores",
+    "action_memory_gib", "action_replicas",
+)  # fmt: skip
+WHOLE = {name for name in COLUMNS if str(DEPLOYMENT_SAMPLES.column(name).type) == "int32"}
+
+
+@dataclass
+class Controller:
+    """Decides once an interval.
+
+    Attributes:
+        guard: The policy within its limits.
+        metrics: Monitoring.
+        kube: The cluster; None where metrics tell what is granted, and nothing is written.
+        namespace: Of the deployments.
+        writes: Deployments whose replicas are written.
+        log: Folder; None for no log.
+        clock: Seconds since 1970.
+    """
+
+    guard: Guard
+    metrics: Prometheus
+    kube: KubeApi | None
+    namespace: str
+    writes: Collection[str]
+    log: Path | None
+    clock: Callable[[], float]
+    _logged_until: int = field(default=-1)
+
+    def refuse_rivals(self) -> None:
+        """ConfigError where a deployment to be written is not there, or ruled by a pod autoscaler."""
+        names = self.guard.policy.setting.names
+        if unknown := sorted(set(self.writes) - set(names)):
+            raise ConfigError(
+                f"the bundle does not know {', '.join(unknown)}", where="--canary", allowed=", ".join(names)
+            )
+        if self.kube is None:
+            if self.writes:
+                raise ConfigError("nothing can be written without a cluster", where="--canary, --apply",
+                                  allowed="together with --kube")  # fmt: skip
+            return
+        if missing := sorted(set(names) - set(self.kube.deployments(self.namespace))):
+            raise ConfigError(
+                f"the namespace has no deployment {', '.join(missing)}", where=f"namespace {self.namespace}",
+                allowed=f"all deployments of the bundle: {', '.join(names)}",
+            )  # fmt: skip
+        path = f"/apis/autoscaling/v2/namespaces/{quote(self.namespace)}/horizontalpodautoscalers"
+        ruled = {one["spec"]["scaleTargetRef"]["name"] for one in self.kube.get(path).get("items", [])}
+        if rivals := sorted(ruled & set(self.writes)):
+            raise ConfigError(
+                f"a HorizontalPodAutoscaler rules {', '.join(rivals)}", where=f"namespace {self.namespace}",
+                allowed="deployments that nobody else scales", advice="remove it, or recommend only",
+            )  # fmt: skip
+
+    def step(self) -> dict[str, Any]:
+        """One decision: reads, decides, writes, logs; what came of it as JSON has it.
+
+        Raises:
+            MetricsError, KubeError: Monitoring or cluster cannot be asked; nothing has been written.
+        """
+        setting, now_s = self.guard.policy.setting, self.clock()
+        begin_s = now_s - (TREND_INTERVALS + STALE_INTERVALS + 4) * setting.interval_s
+        begin_s = math.floor(begin_s / setting.interval_s) * setting.interval_s
+        samples = self.metrics.samples(begin_s, now_s, setting.interval_s)
+        finished = math.floor(now_s / setting.interval_s) - 1
+        place = max((at for at, name in samples.rows if name != GATEWAY and at <= finished), default=finished)
+        granted = self._granted(samples, place)
+        now, before = (
+            reading_of(samples, at, setting.names, granted.replicas)
+            for at in (place, place - TREND_INTERVALS)
+        )
+        age = finished - place
+        stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
+        verdict = self.guard.decide(now_s, granted, now, before, stale)
+        failed = self._write(granted, verdict)
+        told = self._told(now_s, granted, verdict, failed)
+        if self.log is not None:
+            self._note(place, granted, now, verdict, failed, told)
+        return told
+
+    def _granted(self, samples: Samples, place: int) -> Granted:
+        names = self.guard.policy.setting.names
+        if self.kube is None:
+            return granted_by(samples, place, names)
+        return granted_in(self.kube.deployments(self.namespace), names, granted_by(samples, place, names))
+
+    def _write(self, granted: Granted, verdict: GuardedGrants) -> dict[str, str]:
+        """Writes what changes; deployment -> why it could not be written."""
+        failed: dict[str, str] = {}
+        for place, name in enumerate(self.guard.policy.setting.names):
+            if name not in self.writes or self.kube is None:
+                continue
+            try:
+                if verdict.wanted.replicas[place] != granted.replicas[place]:
+                    self.kube.scale(self.namespace, name, int(verdict.wanted.replicas[place]))
+                if self.guard.config.resources:
+                    self._write_resources(name, place, granted, verdict.wanted)
+            except SchedtwinError as error:
+                failed[name] = str(error)
+        return failed
+
+    def _write_resources(self, name: str, place: int, granted: Granted, wanted: Granted) -> None:
+        cores, gib = float(wanted.cpu_cores[place]), float(wanted.memory_gib[place])
+        if (cores, gib) == (
+            float(granted.cpu_cores[place]),
+            float(granted.memory_gib[place]),
+        ) or self.kube is None:
+            return
+        containers = self.kube.deployments(self.namespace)[name]["spec"]["template"]["spec"]["containers"]
+        amounts = {"cpu": f"{round(1000 * cores)}m", "memory": f"{round(1024 * gib)}Mi"}
+        first = {"name": containers[0]["name"], "resources": {"requests": amounts, "limits": amounts}}
+        path = f"/apis/apps/v1/namespaces/{quote(self.namespace)}/deployments/{quote(name)}"
+        self.kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
+
+    def _told(
+        self, now_s: float, granted: Granted, verdict: GuardedGrants, failed: Mapping[str, str]
+    ) -> dict[str, Any]:
+        def plain(grants: Granted, place: int) -> dict[str, float | None]:
+            values = {name: float(leaf[place]) for name, leaf in grants._asdict().items()}
+            return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+        names = self.guard.policy.setting.names
+        rows = [
+            {
+                "deployment": name, "granted": plain(granted, place), "wanted": plain(verdict.wanted, place),
+                "policy": plain(verdict.by_policy, place), "rules": plain(verdict.by_rules, place),
+                "arm": verdict.arms[place], "reason": verdict.reasons[place],
+                "written": name in self.writes and name not in failed, "error": failed.get(name, ""),
+            }
+            for place, name in enumerate(names)
+        ]  # fmt: skip
+        return {"time": _instant(now_s), "bundle": self.guard.policy.content_hash, "deployments": rows}
+
+    def _note(
+        self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants, failed: Mapping[str, str],
+        told: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Appends a decision, and the metrics of its interval where they are not there yet."""
+        assert self.log is not None
+        day = str(told["time"])[:10]
+        with _appended(self.log / "decisions" / f"{day}.jsonl") as file:
+            file.write(json.dumps(told) + "\n")
+        if place <= self._logged_until:
+            return
+        self._logged_until = place
+        setting = self.guard.policy.setting
+        with _appended(self.log / "deployment_samples" / f"{day}.csv") as file:
+            writer = csv.writer(file)
+            if not file.tell():
+                writer.writerow(COLUMNS)
+            begin = _instant(place * setting.interval_s)
+            for index, name in enumerate(setting.names):
+                acts = name in self.writes and name not in failed
+                change = [
+                    float(new[index] - old[index]) if acts else 0.0
+                    for new, old in zip(verdict.wanted, granted, strict=True)
+                ]
+                values = (
+                    granted.cpu_cores[index], granted.memory_gib[index], granted.replicas[index], now.ready[index],
+                    now.cpu_cores_used[index], now.memory_gib_used[index], now.rate_per_s[index],
+                    now.response_s[index], math.nan, now.num_failures[index], *change,
+                )  # fmt: skip
+                writer.writerow([begin, setting.interval_s, name, *map(_cell, COLUMNS[3:], values)])
+            users = (math.nan,) * 6 + (
+                float(now.gateway_rate_per_s), math.nan, float(now.gateway_quantile_s), float(now.gateway_failures),
+            )  # fmt: skip
+            writer.writerow(
+                [begin, setting.interval_s, GATEWAY, *map(_cell, COLUMNS[3:13], users), "", "", ""]
+            )
+
+
+def granted_in(
+    deployments: Mapping[str, Mapping[str, Any]], names: tuple[str, ...], otherwise: Granted
+) -> Granted:
+    """What deployments are granted by their objects: replicas, and limits (else requests) of their containers.
+
+    Args:
+        deployments: Name -> `apps/v1` Deployment.
+        names: Which.
+        otherwise: For cores and memory that no container names.
+
+    Raises:
+        ConfigError: A limit lies below its request, or is no quantity.
+    """
+    replicas, amounts = [], {"cpu": otherwise.cpu_cores.copy(), "memory": otherwise.memory_gib.copy()}
+    for place, name in enumerate(names):
+        spec = deployments.get(name, {}).get("spec", {})
+        replicas.append(float(spec.get("replicas", 1)) if spec else math.nan)
+        containers = spec.get("template", {}).get("spec", {}).get("containers", [])
+        for resource, unit in (("cpu", 1.0), ("memory", GIB)):
+            known = [
+                amount
+                for one in containers
+                if (amount := _amount(name, resource, one.get("resources", {}))) is not None
+            ]
+            if known:
+                amounts[resource][place] = sum(known) / unit
+    return Granted(amounts["cpu"], amounts["memory"], np.array(replicas))
+
+
+def _amount(deployment: str, resource: str, resources: Mapping[str, Any]) -> float | None:
+    limit, request = (resources.get(kind, {}).get(resource) for kind in ("limits", "requests"))
+    try:
+        found = [amount_of(one) for one in (limit, request) if one is not None]
+    except AskError as error:
+        raise ConfigError(
+            error.what, where=f"deployment {deployment}, {resource}", allowed=error.allowed
+        ) from error
+    if len(found) == 2 and found[0] < found[1]:
+        raise ConfigError(
+            "a limit lies below its request", where=f"deployment {deployment}, {resource}: {limit} below {request}",
+            allowed="limits of at least the requests", advice="mend the deployment",
+        )  # fmt: skip
+    return found[0] if found else None
+
+
+def _appended(path: Path) -> Any:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("a", encoding="utf-8", newline="")
+
+
+def _cell(name: str, value: float) -> str:
+    if not math.isfinite(value):
+        return ""
+    return str(round(value)) if name in WHOLE else f"{value:.6g}"
+
+
+def _instant(time_s: float) -> str:
+    return dt.datetime.fromtimestamp(time_s, dt.UTC).isoformat(timespec="seconds")

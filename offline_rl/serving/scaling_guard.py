@@ -1,0 +1,168 @@
+"""What stands between an autoscaler's policy and a cluster: bounds, rate limits, and the pod autoscaler's rules.
+
+The policy decides where its metrics are fresh and like those of training. Where a deployment is asked for more than its
+log has seen, or what users see is not known, the calibrated rules of Kubernetes' pod autoscaler decide instead; where
+the use of processors is not known either, grants stay. No decision goes beyond the bounds, or faster than the limits.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from logs_schema.errors import ConfigError
+from offline_rl.runner.scaling import Granted, Reading, ScalingPolicy, ScalingSetting, bounded
+
+POLICY, FALLBACK, HOLD = "policy", "fallback", "hold"
+BEYOND = 1.2
+"""Rates above so many times the largest of the log are not like training."""
+
+
+@dataclass(frozen=True)
+class GuardConfig:
+    """What an operator allows.
+
+    Attributes:
+        most_added: Replicas added to a deployment by one decision, at most.
+        most_removed: Replicas taken from it, at most.
+        max_cores: Of all replicas together; None for no such bound.
+        resources: Whether cores and memory of replicas may change as well (pods are restarted for it).
+    """
+
+    most_added: int = 4
+    most_removed: int = 2
+    max_cores: float | None = None
+    resources: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.most_added, self.most_removed) < 1 or (
+            self.max_cores is not None and self.max_cores <= 0
+        ):
+            raise ConfigError(
+                "limits that allow nothing", where="--most-added, --most-removed, --max-cores",
+                allowed="1 replica or more, more than 0 cores", advice="leave the autoscaler in recommendation mode",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GuardedGrants:
+    """What is to be granted, and how it came about.
+
+    Attributes:
+        wanted: After bounds and limits.
+        by_policy: What the policy alone would grant; NaN where it cannot say.
+        by_rules: What the rules of the pod autoscaler would.
+        arms: Of every deployment: `POLICY`, `FALLBACK` or `HOLD`.
+        reasons: Why, in words; empty for the policy within its bounds.
+    """
+
+    wanted: Granted
+    by_policy: Granted
+    by_rules: Granted
+    arms: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+@dataclass
+class Guard:
+    """Decides with a policy, within limits.
+
+    Attributes:
+        policy: It.
+        config: The limits.
+        desired: What the rules desired, with its time; the window of their stabilisation.
+    """
+
+    policy: ScalingPolicy
+    config: GuardConfig
+    desired: deque[tuple[float, np.ndarray]] = field(default_factory=deque)
+
+    def decide(
+        self, now_s: float, granted: Granted, now: Reading, before: Reading, stale: str = ""
+    ) -> GuardedGrants:
+        """What to grant next.
+
+        Args:
+            now_s: The clock.
+            granted: What is granted.
+            now: The latest interval that is known.
+            before: An earlier one, see `ScalingPolicy.decide`.
+            stale: Why the metrics are too old; empty where they are not.
+        """
+        setting = self.policy.setting
+        with np.errstate(invalid="ignore"):
+            by_rules = granted._replace(replicas=self._rules(now_s, setting, granted, now))
+            by_policy = self.policy.decide(granted, now, before)
+        reasons = [
+            stale or self._unlike_training(place, granted, now, before) for place in range(len(setting.names))
+        ]
+        if setting.form == "teacher" and any(reasons):  # it decides for all of them together
+            reasons = [reason or "another deployment is unlike training" for reason in reasons]
+        known = np.isfinite(by_rules.replicas) & (not stale)
+        arms = [
+            POLICY if not reason else FALLBACK if rules else HOLD
+            for reason, rules in zip(reasons, known.tolist(), strict=True)
+        ]
+        takes_policy, takes_rules = (np.array([arm == one for arm in arms]) for one in (POLICY, FALLBACK))
+        wanted = Granted(*(
+            np.where(takes_policy, policy, np.where(takes_rules, rules, now_granted))
+            for policy, rules, now_granted in zip(by_policy, by_rules, granted, strict=True)
+        ))  # fmt: skip
+        wanted = self._limited(granted, wanted, np.array([arm == HOLD for arm in arms]))
+        if (most := self.config.max_cores) is not None:
+            asked = float(np.sum(wanted.replicas * wanted.cpu_cores))
+            had = float(np.sum(granted.replicas * granted.cpu_cores))
+            if asked > max(most, had):
+                raised = wanted.replicas * wanted.cpu_cores > granted.replicas * granted.cpu_cores
+                wanted = Granted(
+                    *(np.where(raised, old, new) for old, new in zip(granted, wanted, strict=True))
+                )
+                reasons = [
+                    f"{asked:.1f} cores are planned, {most:g} are allowed" if up else reason
+                    for up, reason in zip(raised.tolist(), reasons, strict=True)
+                ]
+        return GuardedGrants(wanted, by_policy, by_rules, tuple(arms), tuple(reasons))
+
+    def _unlike_training(self, place: int, granted: Granted, now: Reading, before: Reading) -> str:
+        one = self.policy.setting.deployments[place]
+        needed = (
+            now.rate_per_s,
+            now.cpu_cores_used,
+            now.response_s,
+            before.rate_per_s,
+            before.cpu_cores_used,
+        )
+        if not all(np.isfinite(values[place]) for values in needed):
+            return "metrics of the deployment are missing"
+        if not (np.isfinite(now.gateway_quantile_s) and np.isfinite(before.gateway_rate_per_s)):
+            return "what users see is not known"
+        if now.rate_per_s[place] > BEYOND * one.most_rate_per_s:
+            return f"{now.rate_per_s[place]:.3g} calls a second, the log has seen {one.most_rate_per_s:.3g}"
+        if not one.min_replicas <= granted.replicas[place] <= one.max_replicas:
+            return (
+                f"{granted.replicas[place]:g} replicas, training had {one.min_replicas} to {one.max_replicas}"
+            )
+        return ""
+
+    def _limited(self, granted: Granted, wanted: Granted, held: np.ndarray) -> Granted:
+        """Within bounds and rate limits, which hold for what stands outside the bounds as well."""
+        within = bounded(self.policy.setting, wanted)
+        if not self.config.resources:
+            within = within._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
+        low, high = granted.replicas - self.config.most_removed, granted.replicas + self.config.most_added
+        within = within._replace(replicas=np.clip(within.replicas, low, high))
+        return Granted(*(np.where(held, old, new) for old, new in zip(granted, within, strict=True)))
+
+    def _rules(self, now_s: float, setting: ScalingSetting, granted: Granted, now: Reading) -> np.ndarray:
+        """Replicas [deployments] that the pod autoscaler wants; NaN where the use of processors is not known."""
+        ready = np.clip(np.round(now.ready), 1.0, np.maximum(granted.replicas, 1.0))
+        ratio = now.cpu_cores_used / np.maximum(granted.cpu_cores, 1e-6) / setting.limit("target")
+        desired = np.where(
+            np.abs(ratio - 1.0) <= setting.tolerance, granted.replicas, np.ceil(ratio * ready - 1e-4)
+        )
+        self.desired.append((now_s, desired))
+        while self.desired[0][0] < now_s - setting.down_window_s:
+            self.desired.popleft()
+        most = np.max([np.where(np.isfinite(one), one, -np.inf) for _, one in self.desired], axis=0)
+        rules = np.where(desired < granted.replicas, np.minimum(most, granted.replicas), desired)
+        return np.where(granted.replicas > 0.0, rules, np.nan)  # whoever switched it off will switch it on

@@ -1,0 +1,316 @@
+"""The controller against a small stand-in of Prometheus and the Kubernetes API: what it reads, writes and leaves."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlparse
+
+import numpy as np
+import pytest
+
+from evaluation.cli import main
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.formats.mapping import read_mapping
+from logs_schema.product import writing
+from offline_rl.bundle import ARRAYS, GOLDEN
+from offline_rl.runner.scaling import (
+    KIND,
+    DeploymentSetting,
+    Granted,
+    Reading,
+    ScalingPolicy,
+    ScalingSetting,
+    load_scaling,
+    local_features,
+    write_setting,
+)
+from offline_rl.serving.kube_api import KubeApi, KubeError
+from offline_rl.serving.prometheus import MetricsError, Prometheus
+from offline_rl.serving.scaling_controller import Controller, granted_in
+from offline_rl.serving.scaling_guard import FALLBACK, HOLD, POLICY, Guard, GuardConfig
+
+NAMES, INTERVAL_S, NOW_S = ("cart", "front"), 30.0, 1_700_000_015.0
+QUERIES = {
+    "cpu_cores_used": "cpu", "request_rate_per_s": "rate", "response_s": "response",
+    "request_rate_per_s.gateway": "users", "response_p95_s.gateway": "p95",
+}  # fmt: skip
+UNITS = {"cpu": "millicores", "response": "ms"}
+LAST = int(NOW_S // INTERVAL_S) - 1
+
+
+def setting_of(form="students"):
+    deployments = tuple(DeploymentSetting(name, 0.25, 2.0, 0.25, 1.0, 1, 8, 20.0, 0.5) for name in NAMES)
+    return ScalingSetting(form, deployments, INTERVAL_S, 1, 0.25, 0.125, 0.5, (1.0, 1.0, 2.0), 0.25, 0.95)
+
+
+def policy_of(place):
+    """Students that always change replicas by `place` of their reach."""
+    arrays = {}
+    for layer, (inputs, outputs) in enumerate([(12, 20), (20, 12), (12, 3)]):
+        arrays[f"Dense_{layer}/kernel"] = np.zeros((2, inputs, outputs), np.float32)
+        arrays[f"Dense_{layer}/bias"] = np.zeros((2, outputs), np.float32)
+    arrays["Dense_2/bias"][:, 2] = np.arctanh(place)
+    return ScalingPolicy(setting_of(), arrays), arrays
+
+
+def readings(rate=10.0, cores=0.2, number=2):
+    ones = np.ones(number)
+    return Reading(rate * ones, cores * ones, 0.3 * ones, 2.0 * ones, 0.05 * ones, 0.0 * ones,
+                   np.asarray(10.0), np.asarray(0.2), np.asarray(0.0), np.asarray(600.0))  # fmt: skip
+
+
+GRANTED = Granted(np.array([0.5, 0.5]), np.array([0.5, 0.5]), np.array([2.0, 2.0]))
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    policy, arrays = policy_of(0.6)
+    golden = {"places": []}
+    now = readings()
+    local = local_features(policy.setting, GRANTED, now, now)
+    golden = {"places": np.stack([policy.places(local, now, now)] * 32)}
+    golden |= {f"granted/{name}": np.stack([leaf] * 32) for name, leaf in GRANTED._asdict().items()}
+    for when in ("now", "before"):
+        golden |= {f"{when}/{name}": np.stack([leaf] * 32) for name, leaf in now._asdict().items()}
+    with writing(tmp_path / "bundle", KIND) as folder:
+        write_setting(folder, policy.setting)
+        np.savez(folder / ARRAYS, **arrays)
+        np.savez(folder / GOLDEN, **golden)
+    return tmp_path / "bundle"
+
+
+class StandIn:
+    """What Prometheus and the API of a cluster answer, and what was written to it."""
+
+    def __init__(self):
+        self.values = {"cpu": 200.0, "rate": 10.0, "response": 50.0, "users": 10.0, "p95": 0.2}
+        self.replicas, self.ruled, self.written, self.last = dict.fromkeys(NAMES, 2), [], [], LAST
+        self.limits = {"cpu": "500m", "memory": "512Mi"}
+        self.status = 200
+
+    def query(self, asked):
+        name = asked["query"][0]
+        labels = [{}] if name in ("users", "p95") else [{"deployment": one} for one in NAMES]
+        points = [[at * INTERVAL_S, str(self.values[name])] for at in range(self.last - 11, self.last + 1)]
+        return {"status": "success", "data": {"resultType": "matrix", "result": [
+            {"metric": one, "values": points} for one in labels]}}  # fmt: skip
+
+    def deployments(self):
+        template = {"spec": {"containers": [{"name": "main", "resources": {"limits": self.limits}}]}}
+        return {"items": [
+            {"metadata": {"name": name}, "spec": {"replicas": number, "template": template}}
+            for name, number in self.replicas.items()
+        ]}  # fmt: skip
+
+
+@pytest.fixture
+def stand_in():
+    shown = StandIn()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            path = urlparse(self.path)
+            if path.path == "/api/v1/query_range":
+                self.answer(shown.query(parse_qs(path.query)))
+            elif path.path.endswith("horizontalpodautoscalers"):
+                self.answer({"items": [{"spec": {"scaleTargetRef": {"name": one}}} for one in shown.ruled]})
+            else:
+                self.answer(shown.deployments())
+
+        def do_PATCH(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            shown.written.append((self.path, body))
+            if self.path.endswith("/scale") and shown.status == 200:
+                shown.replicas[self.path.split("/")[-2]] = body["spec"]["replicas"]
+            self.answer({})
+
+        def answer(self, value):
+            data = json.dumps(value).encode()
+            self.send_response(shown.status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    shown.url = f"http://127.0.0.1:{server.server_port}"
+    yield shown
+    server.shutdown()
+    server.server_close()
+
+
+def mapping_in(folder, queries=QUERIES):
+    lines = []
+    for column, query in queries.items():
+        lines += [
+            f'[metrics."{column}"]',
+            f'source = "{query}"',
+            f"of_gateway = {str('gateway' in column).lower()}",
+        ]
+        lines += [f'unit = "{UNITS[query]}"'] if query in UNITS else []
+    (folder / "mapping.toml").write_text("\n".join(lines))
+    return folder / "mapping.toml"
+
+
+@contextmanager
+def controlling(tmp_path, bundle, stand_in, writes=(), config=None, log=None):
+    metrics = Prometheus(stand_in.url, read_mapping(mapping_in(tmp_path)))
+    guard = Guard(load_scaling(bundle), config or GuardConfig())
+    yield Controller(guard, metrics, KubeApi(stand_in.url), "shop", writes, log, lambda: NOW_S)
+
+
+def test_it_recommends_and_writes_nothing(tmp_path, bundle, stand_in):
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        controller.refuse_rivals()
+        told = controller.step()
+    assert [row["arm"] for row in told["deployments"]] == [POLICY, POLICY]
+    assert [row["wanted"]["replicas"] for row in told["deployments"]] == [3.0, 3.0]  # .6 of a reach of 2
+    assert told["deployments"][0]["granted"] == {"cpu_cores": 0.5, "memory_gib": 0.5, "replicas": 2.0}
+    assert stand_in.written == []
+
+
+def test_the_canary_alone_is_written_through_the_scale_subresource(tmp_path, bundle, stand_in):
+    with controlling(tmp_path, bundle, stand_in, ["cart"]) as controller:
+        told = controller.step()
+    path = "/apis/apps/v1/namespaces/shop/deployments/cart/scale"
+    assert stand_in.written == [(path, {"spec": {"replicas": 3}})]
+    assert [row["written"] for row in told["deployments"]] == [True, False]
+
+
+def test_nobody_is_scaled_against_a_pod_autoscaler(tmp_path, bundle, stand_in):
+    stand_in.ruled = ["cart"]
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        controller.refuse_rivals()
+    for writes, words in ((["cart"], "HorizontalPodAutoscaler rules cart"), (["bank"], "does not know bank")):
+        with (
+            controlling(tmp_path, bundle, stand_in, writes) as controller,
+            pytest.raises(ConfigError, match=words),
+        ):
+            controller.refuse_rivals()
+    del stand_in.replicas["front"]
+    with (
+        controlling(tmp_path, bundle, stand_in) as controller,
+        pytest.raises(ConfigError, match="no deployment front"),
+    ):
+        controller.refuse_rivals()
+
+
+@pytest.mark.parametrize(
+    ("values", "arm", "reason", "replicas"),
+    [
+        ({"rate": 25.0}, FALLBACK, "the log has seen 20", 2.0),  # use 0.4 of 0.5: ceil(2 * 0.8)
+        ({"rate": 25.0, "cpu": 500.0}, FALLBACK, "the log has seen 20", 4.0),
+        ({"p95": "NaN"}, FALLBACK, "what users see", 2.0),
+        ({"cpu": "NaN"}, HOLD, "are missing", 2.0),
+    ],
+)
+def test_the_pod_autoscalers_rules_decide_where_the_policy_cannot(
+    tmp_path, bundle, stand_in, values, arm, reason, replicas
+):
+    stand_in.values |= values
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        row = controller.step()["deployments"][0]
+    assert row["arm"] == arm
+    assert reason in row["reason"]
+    assert row["wanted"]["replicas"] == replicas
+
+
+def test_old_metrics_change_nothing(tmp_path, bundle, stand_in):
+    stand_in.last = LAST - 6
+    with controlling(tmp_path, bundle, stand_in, NAMES) as controller:
+        rows = controller.step()["deployments"]
+    assert [row["arm"] for row in rows] == [HOLD, HOLD]
+    assert "6 intervals old" in rows[0]["reason"]
+    assert stand_in.written == []
+
+
+def test_the_log_is_read_as_a_log(tmp_path, bundle, stand_in):
+    with controlling(tmp_path, bundle, stand_in, ["cart"], log=tmp_path / "log") as controller:
+        controller.step()
+        controller.step()  # the same interval: no second row of it
+    arguments = [
+        "import",
+        "native",
+        str(tmp_path / "log" / "deployment_samples"),
+        "--out",
+        str(tmp_path / "a"),
+    ]
+    assert main([*arguments, "--no-progress"]) == 0
+    rows = Archive(tmp_path / "a").read("deployment_samples").to_pylist()
+    assert [row["deployment"] for row in rows] == ["cart", "front", "gateway"]
+    assert [row["action_replicas"] for row in rows] == [1, 0, None]
+    assert rows[0]["cpu_cores_used"] == pytest.approx(0.2)
+    assert rows[2]["response_p95_s"] == pytest.approx(0.2)
+    decisions = (tmp_path / "log" / "decisions").glob("*.jsonl")
+    assert [len(path.read_text().splitlines()) for path in decisions] == [2]
+
+
+def test_limits_hold_for_every_decision():
+    policy, _ = policy_of(0.99)
+    plenty = Granted(GRANTED.cpu_cores, GRANTED.memory_gib, np.array([2.0, 7.0]))
+    found = Guard(policy, GuardConfig(most_added=1)).decide(0.0, plenty, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.replicas, [3.0, 8.0])
+    tight = Guard(policy, GuardConfig(max_cores=4.5)).decide(0.0, plenty, readings(), readings())
+    np.testing.assert_array_equal(tight.wanted.replicas, [2.0, 7.0])
+    assert "4.5 are allowed" in tight.reasons[0]
+    less, _ = policy_of(-0.99)
+    found = Guard(less, GuardConfig(most_removed=1)).decide(0.0, plenty, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.replicas, [1.0, 6.0])
+    with pytest.raises(ConfigError, match="allow nothing"):
+        GuardConfig(most_added=0)
+
+
+def test_the_rules_keep_what_was_desired_within_the_window():
+    policy, _ = policy_of(0.6)
+    guard = Guard(policy, GuardConfig())
+    busy, idle = readings(rate=30.0, cores=0.5), readings(rate=30.0, cores=0.05)
+    assert guard.decide(0.0, GRANTED, busy, busy).by_rules.replicas[0] == 4.0
+    grown = GRANTED._replace(replicas=np.array([4.0, 4.0]))
+    assert guard.decide(60.0, grown, idle, idle).by_rules.replicas[0] == 4.0
+    assert guard.decide(400.0, grown, idle, idle).by_rules.replicas[0] == 1.0
+
+
+def test_what_is_away_or_wrong_is_named(tmp_path, bundle, stand_in):
+    stand_in.status = 500
+    with (
+        controlling(tmp_path, bundle, stand_in) as controller,
+        pytest.raises(MetricsError, match="does not answer"),
+    ):
+        controller.step()
+    with pytest.raises(KubeError, match=r"refused PATCH \(500\)"):
+        KubeApi(stand_in.url).scale("shop", "cart", 3)
+    with pytest.raises(ConfigError, match="no API to call"):
+        KubeApi("cluster")
+    unknown = Granted(*(np.full(1, np.nan),) * 3)
+    for resources, words in (
+        ({"limits": {"cpu": "250m"}, "requests": {"cpu": "1"}}, "limit lies below its request"),
+        ({"limits": {"memory": "512 MB"}}, "no quantity"),
+    ):
+        spec = {"spec": {"template": {"spec": {"containers": [{"resources": resources}]}}}}
+        with pytest.raises(ConfigError, match=words):
+            granted_in({"cart": spec}, ("cart",), unknown)
+
+
+def test_the_command_recommends(tmp_path, bundle, stand_in, capsys):
+    arguments = [
+        "autoscale",
+        str(bundle),
+        "--prometheus",
+        stand_in.url,
+        "--kube",
+        stand_in.url,
+        "--decisions",
+        "1",
+    ]
+    mapping = mapping_in(tmp_path)
+    stand_in.last = 10**12  # no metrics of now
+    assert main([*arguments, "--mapping", str(mapping), "--json"]) == 0
+    assert {row["arm"] for row in json.loads(capsys.readouterr().out)["deployments"]} == {HOLD}
+    few = {name: query for name, query in QUERIES.items() if query != "cpu"}
+    assert main([*arguments, "--mapping", str(mapping_in(tmp_path, few))]) == 2
+    assert "does not tell cpu_cores_used" in capsys.readouterr().err
