@@ -12,7 +12,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.arrays import load_structure, save_arrays
 
-from .problem import Edges, expected_s
+from .problem import BatchEdges, expected_s
 
 EDGES = "edges.npz"
 COLUMNS = ("arrival", "finish", "input_mib", "offered_node")
@@ -61,7 +61,7 @@ def read_batches(archive: Archive, days: Sequence[dt.date]) -> Batches:
     )
 
 
-def fit_edges(batches: Batches, cores: np.ndarray) -> Edges:
+def fit_edges(batches: Batches, cores: np.ndarray) -> BatchEdges:
     """A line for every edge, by least squares of relative errors; each is right on average."""
     lines, chances = [], []
     for edge in range(len(cores)):
@@ -80,7 +80,7 @@ def fit_edges(batches: Batches, cores: np.ndarray) -> Edges:
     gap_s = np.diff(batches.arrival_s, append=batches.arrival_s[-1] + 60.0)
     spread = np.std(np.concatenate(chances))
     leaves = (delay_s, s_per_mib, spread, cores, batches.size_mib, gap_s)
-    return Edges(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves))
+    return BatchEdges(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves))
 
 
 def cores_of(archive: Archive) -> np.ndarray:
@@ -88,26 +88,26 @@ def cores_of(archive: Archive) -> np.ndarray:
     return archive.nodes()["cpu_cores"].to_numpy()
 
 
-def true_edges(archive: Archive) -> Edges | None:
+def true_edges(archive: Archive) -> BatchEdges | None:
     """The edges as they are, where the archive knows them: whoever made the log wrote them into its facts."""
     facts = archive.facts.get("edges")
     if facts is None:
         return None
     delay_s, s_per_mib = np.array([facts[name] for name in names_of(archive)]).T
     leaves = (delay_s, s_per_mib, 0.0, cores_of(archive), [], [])
-    return Edges(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves))
+    return BatchEdges(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves))
 
 
-def save_edges(folder: Path, edges: Edges) -> None:
+def save_edges(folder: Path, edges: BatchEdges) -> None:
     """Writes them into a product's folder."""
     save_arrays(folder / EDGES, edges)
 
 
-def load_edges(folder: Path) -> Edges:
+def load_edges(folder: Path) -> BatchEdges:
     """Reads them; ProductError where they are damaged."""
-    return Edges(*map(jnp.asarray, load_structure(folder / EDGES, Edges(*range(6)))))
+    return BatchEdges(*map(jnp.asarray, load_structure(folder / EDGES, BatchEdges(*range(6)))))
 
 
-def response_of(edges: Edges, size_mib: np.ndarray, edge: np.ndarray) -> np.ndarray:
+def response_of(edges: BatchEdges, size_mib: np.ndarray, edge: np.ndarray) -> np.ndarray:
     """Expected response times [rows] of batches sent to edges [rows]."""
     return np.asarray(expected_s(edges, jnp.asarray(size_mib)))[edge, np.arange(len(edge))]

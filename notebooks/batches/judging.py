@@ -21,7 +21,7 @@ from twin.contracts import Policy
 
 from .edges import Batches, cores_of, fit_edges, names_of, read_batches, response_of, true_edges
 from .learning import choices
-from .problem import Edges, expected_s
+from .problem import BatchEdges, expected_s
 
 Choose = Callable[[Batches], np.ndarray]
 ABOUT = {
@@ -34,7 +34,7 @@ JUDGES = {
 
 
 def certify(
-    edges: Edges,
+    edges: BatchEdges,
     archive: Archive,
     train_days: Sequence[dt.date],
     days: Sequence[dt.date],
@@ -106,7 +106,7 @@ def _run(
     shift_days: int,
     policy: str,
     batches: Batches,
-    edges: Edges,
+    edges: BatchEdges,
     chosen: Sequence[np.ndarray],
 ) -> Run:
     by_seed = []

@@ -14,7 +14,7 @@ from twin.contracts import Environment, Policy, PyTree
 from twin.environment import environment
 
 from .edges import response_of
-from .problem import Edges, batches_problem, edges_response, observe
+from .problem import BatchEdges, batches_problem, edges_response, observe
 
 ACTORS = "actors.npz"
 NUM_UPDATES, NUM_STEPS, NUM_STREAMS = 100, 16, 64
@@ -24,12 +24,12 @@ CONFIG = PPOConfig(
 """A horizon of a second: batches do not meet, so nothing that comes later is owed to a decision."""
 
 
-def twin_of(edges: Edges, length: int = NUM_STEPS) -> Environment:
+def twin_of(edges: BatchEdges, length: int = NUM_STEPS) -> Environment:
     """The learned edges as an environment."""
     return environment(batches_problem(edges.cores), edges_response(edges, length))
 
 
-def learn(edges: Edges, seeds: tuple[int, ...]) -> PyTree:
+def learn(edges: BatchEdges, seeds: tuple[int, ...]) -> PyTree:
     """Trains one policy for each seed: parameters, leaves [seeds, ...]."""
     twin = twin_of(edges)
     algorithm, experience = ppo(example_of(twin), CONFIG), in_twin(twin, NUM_STEPS, (NUM_STREAMS,))
@@ -50,7 +50,7 @@ def load_actors(folder: Path, num_seeds: int) -> list[PyTree]:
     return [jax.tree.map(lambda leaf, row=row: leaf[row], stacked) for row in range(num_seeds)]
 
 
-def policy_of(edges: Edges, params: PyTree) -> Policy:
+def policy_of(edges: BatchEdges, params: PyTree) -> Policy:
     """The policy of some parameters: the likeliest edge."""
     network: Actor = actor(example_of(twin_of(edges)), CONFIG.actor_hidden)
     return greedy_policy(network, params)
@@ -63,7 +63,7 @@ def choices(policy: Policy, cores: np.ndarray, size_mib: np.ndarray) -> np.ndarr
     return np.asarray(policy(jax.random.key(0), seen, legal))[0]
 
 
-def mean_response_s(edges: Edges, policy: Policy) -> float:
+def mean_response_s(edges: BatchEdges, policy: Policy) -> float:
     """What a policy is worth on the batches that the edges were learned from."""
     size_mib = np.asarray(edges.size_mib)
     return float(response_of(edges, size_mib, choices(policy, edges.cores, size_mib)).mean())

@@ -15,7 +15,7 @@ from twin.contracts import Array, Outcome, Problem, PyTree, Records, Response, S
 CHOICE_FEATURES, CONTEXT_FEATURES = ("log_cores",), ("log_size",)
 
 
-class Edges(NamedTuple):
+class BatchEdges(NamedTuple):
     """How the edges answer, and which batches come: known of the truth, learned of a log."""
 
     delay_s: Array  # [edges]
@@ -33,7 +33,7 @@ class BatchEvents(NamedTuple):
     size_mib: Array  # [*streams] of the next batch
 
 
-def expected_s(edges: Edges, size_mib: Array) -> Array:
+def expected_s(edges: BatchEdges, size_mib: Array) -> Array:
     """Expected response times [edges, *streams] of batches [*streams]."""
     by_edge = (-1,) + (1,) * jnp.ndim(size_mib)
     return edges.delay_s.reshape(by_edge) + edges.s_per_mib.reshape(by_edge) * size_mib[None]
@@ -73,7 +73,7 @@ def batches_problem(cores: Array) -> Problem:
     )
 
 
-def edges_response(edges: Edges, length: int) -> Response:
+def edges_response(edges: BatchEdges, length: int) -> Response:
     """Answers with the expected response time, stretched by chance, and draws the next batch from the sizes.
 
     Args:

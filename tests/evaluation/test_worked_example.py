@@ -17,7 +17,7 @@ from logs_schema.errors import ProductError
 from logs_schema.product import read_manifest
 from notebooks.batches.kit import BATCHES_KIT
 from notebooks.batches.log import CORES, DELAY_S, NAMES, S_PER_MIB, write_log
-from notebooks.batches.problem import Edges, expected_s
+from notebooks.batches.problem import BatchEdges, expected_s
 from offline_rl.runner import load, load_network
 from twin.problems import KEY
 
@@ -137,7 +137,7 @@ def test_training_does_not_point_to_a_comparison_that_is_not_there(
 
 
 def test_expected_responses_by_hand() -> None:
-    edges = Edges(
+    edges = BatchEdges(
         jnp.array(DELAY_S), jnp.array(S_PER_MIB), jnp.zeros(()), jnp.array(CORES), jnp.ones(1), jnp.ones(1)
     )
     np.testing.assert_allclose(expected_s(edges, jnp.array([10.0]))[:, 0], [10.2, 4.0, 3.5], rtol=1e-6)

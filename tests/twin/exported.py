@@ -9,7 +9,7 @@ from evaluation.simulator.frames import FrameConfig, observing
 from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance, instance
-from notebooks.batches.problem import Edges, batches_problem, edges_response
+from notebooks.batches.problem import BatchEdges, batches_problem, edges_response
 from tests.evaluation.slot_runs import small_kais
 from tests.ordering.making import jobs_of
 from tests.ordering.pooling import cut_whole, joined
@@ -68,7 +68,7 @@ def batches(length: int, drawn: bool = True) -> Environment:
         jnp.array(one) for one in ([0.2, 1.0, 3.0], [1.0, 0.3, 0.05], [2.0, 8.0, 64.0])
     )
     sizes, gaps = jnp.array([0.5, 4.0, 30.0]), jnp.array([10.0, 60.0, 90.0])
-    response = edges_response(Edges(delay_s, s_per_mib, jnp.float32(0.2), cores, sizes, gaps), length)
+    response = edges_response(BatchEdges(delay_s, s_per_mib, jnp.float32(0.2), cores, sizes, gaps), length)
     return environment(batches_problem(cores), response if drawn else without_chance(response))
 
 
