@@ -25,7 +25,7 @@ ASKED = {
 SHOWN_LETTERS = 100
 
 
-def asked_by(table: str, rule: str) -> str:
+def rule_in_words(table: str, rule: str) -> str:
     """What a rule such as `not_allowed:status` asks for, in words; empty where its name says all there is."""
     kind, _, name = rule.partition(":")
     if kind in ASKED:
@@ -48,7 +48,7 @@ def first_broken(archive: Archive, broken: Mapping[str, Mapping[str, int]]) -> I
             if key not in left:
                 continue
             left.remove(key)
-            text, asked = " ".join(row["raw"].split()), asked_by(*key)
+            text, asked = " ".join(row["raw"].split()), rule_in_words(*key)
             shown = text if len(text) <= SHOWN_LETTERS else f"{text[:SHOWN_LETTERS]} ..."
             yield f"{row['rule']}, first in {row['source']}, row {row['row']}: {shown}" + (
                 f"; asked for: {asked}" if asked else ""

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from evaluation.baselines import BASELINES
-from evaluation.benches.worlds_values import Contestant, as_table, promised_values, true_values
+from evaluation.benches.worlds_values import Contestant, as_table, in_model_values, true_values
 from evaluation.certify.behaving import fit_behaviour
 from evaluation.certify.believed import of_twin
 from evaluation.certify.config import CertifyConfig
@@ -216,7 +216,7 @@ def _values_plan(world: World, seed: int, shift: int, config: WorldsBenchConfig)
         names, players = tuple(known), tuple(known.values())
         keys = jax.random.split(jax.random.key(seed))
         with progress.stage(f"{len(names)} policies in the twin"):
-            told = promised_values(keys[0], archive, twin, days, players, config.num_replications)
+            told = in_model_values(keys[0], archive, twin, days, players, config.num_replications)
         with progress.stage(f"{len(names)} policies in the world"):
             true = true_values(keys[1], archive, world, twin, days, players, config.num_replications)
         content = {

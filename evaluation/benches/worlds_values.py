@@ -15,10 +15,10 @@ import numpy as np
 
 from evaluation.judges.players import Player, PlayerInput
 from evaluation.judges.truth import age_of
-from evaluation.simulator.asked import DayRequests, padded
 from evaluation.simulator.conditions import DayConditions, conditions, longest_day
 from evaluation.simulator.names import names_in
-from evaluation.simulator.pool import asked_of, read_pool
+from evaluation.simulator.pool import day_requests_of, read_pool
+from evaluation.simulator.request_lists import DayRequests, padded
 from evaluation.simulator.truth import truth_response
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema import Archive
@@ -63,7 +63,7 @@ def day_requests(archive: Archive, world: World, days: Sequence[dt.date]) -> lis
     for one in days:
         rows = np.flatnonzero(day == (one - first).days)
         random = np.random.default_rng(0)  # for what a log hides, which this one does not
-        found.append(asked_of(pool, rows, pool.clock_s[rows] % CALENDAR_DAY_S, world, random))
+        found.append(day_requests_of(pool, rows, pool.clock_s[rows] % CALENDAR_DAY_S, world, random))
     longest = max(len(one.arrival_s) for one in found) + 1
     return [padded(one, longest, world.day_s) for one in found]
 
@@ -99,7 +99,7 @@ def true_values(
     return Values.joined([Values(*map(np.asarray, one)) for one in found])
 
 
-def promised_values(
+def in_model_values(
     key: Array,
     archive: Archive,
     twin: PlacementTwin,

@@ -8,7 +8,7 @@ import numpy as np
 from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive, table_of, together
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
-from evaluation.certify.playing import DayOutcomes, HeldOutDay, asked, known_in_log
+from evaluation.certify.playing import DayOutcomes, HeldOutDay, known_in_log, request_column
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.two_samples import Trio, distribution_lines, keep
 from evaluation.comparison.bootstrap import Statistic
@@ -52,12 +52,14 @@ def closed_trio(
     blocks = _blocks(held)
     parts: tuple[list[Units], list[Units], list[Units]] = ([], [], [])
     for index, (day, twin, partner) in enumerate(zip(held, simulated, partners, strict=True)):
-        for part, of, told in zip(
+        for part, of, outcomes in zip(
             parts, (day, day, partner), (day.logged, twin, partner.logged), strict=True
         ):
-            known = told.known & known_in_log(of, told)
-            unit = index * blocks + _block(of, told, blocks)
-            part.append(Units(table_of(told, asked(of, told, "service"), known), unit[known]))
+            known = outcomes.known & known_in_log(of, outcomes)
+            unit = index * blocks + _block(of, outcomes, blocks)
+            part.append(
+                Units(table_of(outcomes, request_column(of, outcomes, "service"), known), unit[known])
+            )
     real, twin_part, other = (together(part) for part in parts)
     return Trio(real, twin_part, other, len(held) * blocks)
 
@@ -73,10 +75,10 @@ def _columns(held: Sequence[HeldOutDay], simulated: Sequence[DayOutcomes], value
     blocks = _blocks(held)
     found: tuple[list, list] = ([], [])
     for index, (day, twin) in enumerate(zip(held, simulated, strict=True)):
-        for part, told in zip(found, (day.logged, twin), strict=True):
-            known = told.known & known_in_log(day, told)
-            worth = np.where(known, value(day, told), np.nan)
-            part.append((worth, index * blocks + _block(day, told, blocks)))
+        for part, outcomes in zip(found, (day.logged, twin), strict=True):
+            known = outcomes.known & known_in_log(day, outcomes)
+            worth = np.where(known, value(day, outcomes), np.nan)
+            part.append((worth, index * blocks + _block(day, outcomes, blocks)))
     real, drawn = (tuple(np.concatenate(leaf) for leaf in zip(*part, strict=True)) for part in found)
     return real, drawn, len(held) * blocks
 
@@ -90,21 +92,23 @@ def _blocks(held: Sequence[HeldOutDay]) -> int:
     return 1 if len(held) >= MIN_DAYS else BLOCKS_PER_DAY
 
 
-def _block(day: HeldOutDay, told: DayOutcomes, blocks: int) -> np.ndarray:
+def _block(day: HeldOutDay, outcomes: DayOutcomes, blocks: int) -> np.ndarray:
     """[rows] the block of the day that a request lies in, the same in every replication."""
     num_rows = len(day.logged.known)
-    return np.tile(consecutive(num_rows, blocks), len(told.known) // num_rows)
+    return np.tile(consecutive(num_rows, blocks), len(outcomes.known) // num_rows)
 
 
-def _on_time(day: HeldOutDay, told: DayOutcomes) -> np.ndarray:
+def _on_time(day: HeldOutDay, outcomes: DayOutcomes) -> np.ndarray:
     with np.errstate(invalid="ignore"):
-        return (told.response_s <= asked(day, told, "deadline_s")) & (told.answer == "completed")
+        return (outcomes.response_s <= request_column(day, outcomes, "deadline_s")) & (
+            outcomes.answer == "completed"
+        )
 
 
-def _log_response(day: HeldOutDay, told: DayOutcomes) -> np.ndarray:
-    expected_s = np.maximum(asked(day, told, "expected_run_s"), LEAST_S)
-    return np.asarray(np.log(np.maximum(told.response_s, LEAST_S) / expected_s))
+def _log_response(day: HeldOutDay, outcomes: DayOutcomes) -> np.ndarray:
+    expected_s = np.maximum(request_column(day, outcomes, "expected_run_s"), LEAST_S)
+    return np.asarray(np.log(np.maximum(outcomes.response_s, LEAST_S) / expected_s))
 
 
-def _accepted(_day: HeldOutDay, told: DayOutcomes) -> np.ndarray:
-    return np.asarray(told.answer != "rejected", float)
+def _accepted(_day: HeldOutDay, outcomes: DayOutcomes) -> np.ndarray:
+    return np.asarray(outcomes.answer != "rejected", float)

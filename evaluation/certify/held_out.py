@@ -60,14 +60,14 @@ def parse_days(text: str) -> tuple[dt.date, ...]:
 
 
 def hold_out(
-    archive: Archive, train_days: Sequence[dt.date], asked: Sequence[dt.date] | None, config: CertifyConfig
+    archive: Archive, train_days: Sequence[dt.date], named: Sequence[dt.date] | None, config: CertifyConfig
 ) -> HeldOutDays:
     """Held-out days with partners for the noise floor.
 
     Args:
         archive: Of the log.
         train_days: Days the twin was fitted on.
-        asked: The days to look at; the first days with requests after training if None.
+        named: The days to look at; the first days with requests after training if None.
         config: How many days that is.
 
     Raises:
@@ -75,7 +75,7 @@ def hold_out(
     """
     present = archive.days("requests")
     last = max(train_days)
-    if asked is None:
+    if named is None:
         days = _first_days(archive, [day for day in present if day > last], config)
         if not days:
             raise ConfigError(
@@ -84,9 +84,9 @@ def hold_out(
                 advice="import later days, or fit the twin on fewer (--config, [days] last_day)",
             )
     else:
-        refuse_overlap(train_days, [TestDays(0, tuple(asked), None)])
-        days = [day for day in asked if day in set(present)]
-        if missing := [day for day in asked if day not in set(present)]:
+        refuse_overlap(train_days, [TestDays(0, tuple(named), None)])
+        days = [day for day in named if day in set(present)]
+        if missing := [day for day in named if day not in set(present)]:
             raise ConfigError(
                 "the log holds no requests on days asked for",
                 where=first(missing),

@@ -7,7 +7,7 @@ import numpy as np
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
-from evaluation.certify.playing import DayOutcomes, HeldOutDay, asked, known_in_log
+from evaluation.certify.playing import DayOutcomes, HeldOutDay, known_in_log, request_column
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 from twin.placement.encoding import Encoding
@@ -76,15 +76,15 @@ def _offload_tables(
         for name in ("real", "twin", "other")
     }
     for index, (day, twin, partner) in enumerate(zip(held, simulated, partners, strict=True)):
-        for name, of, told in (
+        for name, of, outcomes in (
             ("real", day, day.logged),
             ("twin", day, twin),
             ("other", partner, partner.logged),
         ):
-            part, block = _parts(asked(of, told, "day_fraction"))
-            off = site_of_node[told.node] != asked(of, told, "site")
+            part, block = _parts(request_column(of, outcomes, "day_fraction"))
+            off = site_of_node[outcomes.node] != request_column(of, outcomes, "site")
             unit = (index * PARTS_OF_DAY + part) * BLOCKS_PER_PART + block
-            known = told.started & told.known & known_in_log(of, told)
+            known = outcomes.started & outcomes.known & known_in_log(of, outcomes)
             np.add.at(tables[name][0], (unit[known], part[known]), off[known])
             np.add.at(tables[name][1], (unit[known], part[known]), 1.0)
     return tables

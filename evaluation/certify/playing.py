@@ -243,7 +243,7 @@ def rows_of(windows: Windows, counted: np.ndarray, leaf: np.ndarray) -> np.ndarr
     return np.asarray(leaf)[counted][np.argsort(windows.row[counted], kind="stable")]
 
 
-def asked(day: HeldOutDay, simulated: DayOutcomes, name: str) -> np.ndarray:
+def request_column(day: HeldOutDay, simulated: DayOutcomes, name: str) -> np.ndarray:
     """[rows of `simulated`] a field of the requests, once for every replication of the day."""
     column = rows_of(day.windows, day.counted, getattr(day.windows.request, name))
     return np.tile(column, len(simulated.known) // max(len(column), 1))

@@ -30,8 +30,8 @@ def run(arguments: Namespace) -> int:
     """Survey, say what was found and write the page; 0."""
     from evaluation.commands.output import progress_of, show_result
     from evaluation.engine.config import tasks_on
+    from evaluation.survey.showing import as_text, to_json, write_page
     from evaluation.survey.survey import SurveyConfig, survey
-    from evaluation.survey.telling import as_text, to_json, write_page
 
     limits = {name: getattr(arguments, name) for name in ("share", "decades")}
     config = SurveyConfig(**{name: value for name, value in limits.items() if value is not None})

@@ -87,7 +87,9 @@ def _imported(name: str, module: str, function: str, here: Path) -> Policy | Bas
         for part in function.split("."):
             policy = getattr(policy, part)
     except Exception as error:  # of a module of the user's: anything
-        raise ConfigError(f"policy {name!r} cannot be imported: {_said(error)}", where=where) from error
+        raise ConfigError(
+            f"policy {name!r} cannot be imported: {_error_in_words(error)}", where=where
+        ) from error
     finally:
         sys.path.pop(0)
     if not callable(policy) and not isinstance(policy, Baseline | Rule):
@@ -279,9 +281,9 @@ def evaluate(
 
 def raised(name: str, error: Exception, where: str = "", signature: str = SIGNATURE) -> ConfigError:
     """The error for a policy that raised one."""
-    return ConfigError(f"policy {name!r} raised {_said(error)}", where=where, allowed=signature)
+    return ConfigError(f"policy {name!r} raised {_error_in_words(error)}", where=where, allowed=signature)
 
 
-def _said(error: Exception) -> str:
+def _error_in_words(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[-1] if lines else 'nothing said'}"

@@ -12,11 +12,11 @@ half the gap that the present rate would give: exact for a constant rate, with a
 import jax
 import jax.numpy as jnp
 
-from evaluation.simulator.asked import DayRequests, next_row
 from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.laws import SMALLEST_UNIFORM
 from evaluation.simulator.modulation import Path, time_for
 from evaluation.simulator.names import Names
+from evaluation.simulator.request_lists import DayRequests, next_row
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from twin.contracts import Array, Streams
 from twin.placement.types import Requests

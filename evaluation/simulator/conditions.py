@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import linprog
 
-from evaluation.simulator.asked import DayRequests
 from evaluation.simulator.options import LINK_KINDS, PROCESSOR_SHARING, LinkFault, Outage
+from evaluation.simulator.request_lists import DayRequests
 from evaluation.simulator.world import DAYS_A_WEEK, FIRST_WEEKEND_DAY, World
 
 NUM_LINKS = len(LINK_KINDS)
@@ -155,7 +155,7 @@ def conditions(world: World, day: float) -> DayConditions:
         node_site=np.array([world.all_sites.index(node.site) for node in world.nodes], np.int32),
         pressure=np.array([service.pressure for service in world.services], np.float32),
         sensitivity=np.array([service.sensitivity for service in world.services], np.float32),
-        asks=_asks(world),
+        asks=_rate_of_agent(world),
         tide_phase=_tide_phase(world),
         known_size=_known_size(world),
         rate_variance=np.asarray(world.bursts.variance_of_mean(world.day_s), np.float32),
@@ -244,7 +244,7 @@ def _tide_phase(world: World) -> np.ndarray:
     return (phase[:, None] + world.tides.lag * np.arange(len(world.sites))[None]).astype(np.float32)
 
 
-def _asks(world: World) -> np.ndarray:
+def _rate_of_agent(world: World) -> np.ndarray:
     """[agents] each one's factor, drawn from the world's own seed."""
     random, spread = np.random.default_rng([world.seed, 0xA5C5]), world.declared.agent_spread
     number = random.standard_normal(world.num_agents)

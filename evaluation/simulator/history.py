@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.simulator.asked import DayRequests
 from evaluation.simulator.behaviour import Behaviour, BehaviourView
 from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.failures import is_up
 from evaluation.simulator.hosting import allowed_nodes
 from evaluation.simulator.mechanics import Completions, Mechanics, mechanics_of
 from evaluation.simulator.names import Names, own_names
+from evaluation.simulator.request_lists import DayRequests
 from evaluation.simulator.world import World
 from twin.contracts import Array, PyTree
 from twin.placement.types import Fate, Requests

@@ -21,8 +21,8 @@ from functools import partial
 import numpy as np
 from scipy.optimize import linprog
 
-from evaluation.simulator.asked import DayRequests
-from evaluation.simulator.pool import ArrivalPool, asked_of
+from evaluation.simulator.pool import ArrivalPool, day_requests_of
+from evaluation.simulator.request_lists import DayRequests
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema.errors import ConfigError
 
@@ -62,7 +62,7 @@ def _logged(pool: ArrivalPool, world: World, num_days: int, seed: int) -> list[D
     found = np.unique(day)[:num_days]
     pieces = [np.flatnonzero(day == one) for one in found]
     return [
-        asked_of(pool, rows, time_s[rows] * stretch, world, _random(seed, index))
+        day_requests_of(pool, rows, time_s[rows] * stretch, world, _random(seed, index))
         for index, rows in enumerate(pieces)
     ]
 
@@ -78,7 +78,7 @@ def _clipped(pool: ArrivalPool, world: World, num_days: int, seed: int) -> list[
         time_s = clock_s[place % total] + place // total * lap_s
         span_s = max(time_s[-1] - time_s[0], 1e-9)
         arrival_s = (time_s[:-1] - time_s[0]) / span_s * world.day_s
-        days.append(asked_of(pool, place[:-1] % total, arrival_s, world, _random(seed, day)))
+        days.append(day_requests_of(pool, place[:-1] % total, arrival_s, world, _random(seed, day)))
     return days
 
 
@@ -100,7 +100,7 @@ def _swinging(
         ]
         arrival_s = np.concatenate(time_s) * world.day_s
         order = np.argsort(arrival_s, kind="stable")
-        days.append(asked_of(pool, np.concatenate(row)[order], arrival_s[order], world, random))
+        days.append(day_requests_of(pool, np.concatenate(row)[order], arrival_s[order], world, random))
     return days
 
 
@@ -166,7 +166,7 @@ def _fitted(pool: ArrivalPool, world: World, num_days: int, seed: int) -> list[D
                 for leaf in (pool.run_s, pool.input_factor, pool.deadline_factor)
             ),
         )  # fmt: skip
-        days.append(asked_of(drawn, np.arange(num), drawn.clock_s, world, random))
+        days.append(day_requests_of(drawn, np.arange(num), drawn.clock_s, world, random))
     return days
 
 

@@ -25,9 +25,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.simulator.asked import DayRequests, distinct
 from evaluation.simulator.conditions import WorldAgents, service_mix, world_draw
 from evaluation.simulator.laws import SMALLEST_UNIFORM, Law
+from evaluation.simulator.request_lists import DayRequests, distinct
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from evaluation.simulator.world_files import world_of
 from logs_schema import Archive
@@ -98,7 +98,7 @@ def read_pool(archive: Archive, world: World) -> ArrivalPool:
     )  # fmt: skip
 
 
-def asked_of(
+def day_requests_of(
     pool: ArrivalPool,
     row: np.ndarray,
     arrival_s: np.ndarray,

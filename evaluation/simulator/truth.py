@@ -48,16 +48,16 @@ def truth_arrivals(
 
     def init(key: Array, streams: Streams) -> tuple[Path | None, First]:
         rate = draw_rate(key, world, streams)
-        clock_s, request, more = ask_next(key, jnp.zeros(streams, jnp.float32), rate)
+        clock_s, request, more = next_requests(key, jnp.zeros(streams, jnp.float32), rate)
         return rate, First(clock_s, request, more[None], ~more)
 
     def following(
         key: Array, rate: Path | None, state: PlacementState, _fate: Fate
     ) -> tuple[Path | None, Next]:
-        clock_s, request, more = ask_next(key, state.clock_s, rate)
+        clock_s, request, more = next_requests(key, state.clock_s, rate)
         return rate, Next(clock_s, request, more[None], ~more)
 
-    def ask_next(key: Array, clock_s: Array, rate: Path | None) -> tuple[Array, Requests, Array]:
+    def next_requests(key: Array, clock_s: Array, rate: Path | None) -> tuple[Array, Requests, Array]:
         offset_s = jnp.full_like(clock_s, begin_s)
         clock_s, request, more = next_request(key, world, today, names, offset_s, clock_s, weekday, rate)
         return clock_s, seated(request), more

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evaluation.simulator.asked import DayRequests, padded
 from evaluation.simulator.conditions import world_draw
 from evaluation.simulator.patterns import pattern
 from evaluation.simulator.pool import read_pool
+from evaluation.simulator.request_lists import DayRequests, padded
 from evaluation.simulator.world import World
 from logs_schema import Archive
 from logs_schema.errors import ConfigError

@@ -200,7 +200,7 @@ class Ledger:
         decision = self._policy.decide_on(
             self.table_for(asked.service), load, self._available, asked, clock_s
         )
-        self.watch.asked(decision.unlike)
+        self.watch.decided(decision.unlike)
         return decision
 
     def explain(self, request: Request | Mapping[str, Any], clock_s: float) -> Explanation:

@@ -15,7 +15,7 @@ from offline_rl.bundle import KIND, MAX_BYTES, read_golden
 from offline_rl.contract import read_contract, refusing
 from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, replay_golden
 from offline_rl.runner.policy import Policy
-from offline_rl.runner.questions import asked_by, read_questions, replay_questions
+from offline_rl.runner.questions import answering_of, read_questions, replay_questions
 from offline_rl.runner.queue import QueuePolicy
 from offline_rl.signing import refuse_unsigned
 
@@ -81,6 +81,6 @@ def prove(policy: ExportedPolicy, folder: Path) -> None:
     """Holds a policy against the goldens in a folder; ProductError where it decides otherwise."""
     golden = read_golden(folder, policy.contract)
     replay_golden(policy, golden, where=str(folder))
-    asked = asked_by(policy)
+    asked = answering_of(policy)
     if asked is not None:
         replay_questions(asked, read_questions(folder), golden, where=str(folder))

@@ -168,7 +168,7 @@ class Policy:
         Raises:
             PolicyInputError: Impossible numbers.
         """
-        asked = reading.asked_of(request, clock_s, known, self.setting, self.vocabulary)
+        asked = reading.request_numbers(request, clock_s, known, self.setting, self.vocabulary)
         bound = not self.contract.network.any_choices
         candidate, told = reading.candidates_of(request.candidates, known, self.setting, bound=bound)
         large_enough = features.fits(known.facts, asked)
@@ -254,9 +254,11 @@ class Policy:
             self._of_nodes.outside(seen.as_trained) & seen.legal[:, None]
         ).tolist():
             facts = self.contract.choice_features[column]
-            found.append(_told(facts, known.names[row], float(seen.as_trained[row, column])))
+            found.append(_out_of_range(facts, known.names[row], float(seen.as_trained[row, column])))
         for (column,) in np.argwhere(self._of_request.outside(seen.context)).tolist():
-            found.append(_told(self.contract.context_features[column], None, float(seen.context[column])))
+            found.append(
+                _out_of_range(self.contract.context_features[column], None, float(seen.context[column]))
+            )
         return found
 
 
@@ -275,7 +277,7 @@ def _why_illegal(known: table.NodeTable, seen: DecisionArrays, available: np.nda
     return reasons
 
 
-def _told(facts: FeatureFacts, node: str | None, value: float) -> OutOfRange:
+def _out_of_range(facts: FeatureFacts, node: str | None, value: float) -> OutOfRange:
     low, high = (np.nan if bound is None else bound for bound in (facts.low, facts.high))
     return OutOfRange(facts.name, node, value, low, high)
 

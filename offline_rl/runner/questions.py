@@ -20,7 +20,7 @@ MIN_QUESTIONS = 4
 """Least number in a bundle."""
 
 
-def asked_by(policy: ExportedPolicy) -> Callable[[Question], Answered] | None:
+def answering_of(policy: ExportedPolicy) -> Callable[[Question], Answered] | None:
     """Takes questions through the whole path of a policy; None for problems that are decided from arrays only.
 
     Raises:
@@ -50,7 +50,7 @@ def replay_questions(
     """Holds what questions become against the first golden rows.
 
     Args:
-        asked: Of `asked_by`.
+        asked: Of `answering_of`.
         questions: In the order of the golden rows.
         golden: The golden arrays.
         where: The bundle, for the error.

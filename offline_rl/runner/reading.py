@@ -17,7 +17,7 @@ _OF_RESOURCE = [[0, LOAD.index("waiting_cores"), LOAD.index("core_seconds_left")
 _LEAST = {"cpu_cores": 0.0, "memory_gib": 0.0, "gpus": 0.0, "num_nodes": 1.0, "input_mib": 0.0}
 
 
-def asked_of(
+def request_numbers(
     request: Request, clock_s: float, table: NodeTable, setting: PlacementSetting, vocabulary: Vocabulary
 ) -> RequestNumbers:
     """The request in numbers; labels unseen in training take the first index of their kind, as in training.

@@ -77,9 +77,11 @@ class LedgerRunLevels:
         self.node_variance[1] = steady + keep**2 * (self.node_variance[1] - steady)
         if self._ended:
             for row in {one.row for one in self._ended}:
-                self._tell_node(row, [one.residual - one.pair_then for one in self._ended if one.row == row])
+                self._update_node(
+                    row, [one.residual - one.pair_then for one in self._ended if one.row == row]
+                )
             for one in self._ended:
-                self._tell_pair(one)
+                self._update_pair(one)
             self._ended.clear()
 
     def remember(self, other: LedgerRunLevels, mine: list[int], theirs: list[int]) -> None:
@@ -88,14 +90,14 @@ class LedgerRunLevels:
             getattr(self, name)[:, mine] = getattr(other, name)[:, theirs]
         self._now_s = max(self._now_s, other._now_s)
 
-    def _tell_node(self, row: int, residuals: list[float]) -> None:
+    def _update_node(self, row: int, residuals: list[float]) -> None:
         mean, variance = self.node[:, row].sum(), self.node_variance[:, row]
         innovations = [self._dynamics.cut(one - mean, variance.sum()) for one in residuals]
         gain = variance / (variance.sum() + self._dynamics.scatter / len(residuals))
         self.node[:, row] += gain * np.mean(innovations)
         self.node_variance[:, row] = (1.0 - gain) * variance
 
-    def _tell_pair(self, one: _Ended) -> None:
+    def _update_pair(self, one: _Ended) -> None:
         at = one.service, one.row
         wandered = self._dynamics.wandered(self._now_s - self._begin_s)
         variance = self.pair_variance[at] + wandered

@@ -45,7 +45,7 @@ class Watch:
         self._edges = np.array([] if facts is None else facts.run_edges)
         self._raised: set[tuple[str, str]] = set()
 
-    def asked(self, unlike: bool) -> None:
+    def decided(self, unlike: bool) -> None:
         """A decision was about a request, which was or was not unlike those of training."""
         if self._facts is not None:
             limit = self._facts.unlike_limit

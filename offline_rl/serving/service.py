@@ -265,7 +265,7 @@ class Service:
         self.metrics.decision_s.observe(took_s)
         self.metrics.unknown_labels.inc(decision.num_unknown)
         self.metrics.out_of_distribution.inc(decision.num_out_of_range > 0)
-        self._policy.watch.asked(decision.unlike)
+        self._policy.watch.decided(decision.unlike)
         for sentence in self._policy.watch.alarms():
             self._say_once(f"alarm: {sentence}")
         position = self._position(decision, view.names)

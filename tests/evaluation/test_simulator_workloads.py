@@ -18,13 +18,13 @@ from evaluation.comparison.shifts import ShiftConfig, plan_shifts
 from evaluation.judges.players import players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.windows import Candidate
-from evaluation.simulator.asked import STEP_ULPS, DayRequests, distinct, next_row, padded
 from evaluation.simulator.conditions import service_mix, world_draw
 from evaluation.simulator.logs import simulate, truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.patterns import PATTERNS, PERIODS, SWING, loads, swinging_times, swings
 from evaluation.simulator.pool import HIDDEN, classes_of, mean_work_s, read_pool
 from evaluation.simulator.presets import preset
+from evaluation.simulator.request_lists import STEP_ULPS, DayRequests, distinct, next_row, padded
 from evaluation.simulator.truth import day_of_truth, truth_arrivals, truth_environment
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.workloads import FILE, load_workload, workload

@@ -40,7 +40,7 @@ def first_alarm(told: AlarmFacts, unlike: np.ndarray, ratio: np.ndarray, node: n
     """The decision at which an alarm is raised, and which; -1 without one."""
     watch = Watch(told)
     for place in range(len(unlike)):
-        watch.asked(bool(unlike[place]))
+        watch.decided(bool(unlike[place]))
         watch.ran(f"node {node[place]}", float(ratio[place]))
         if watch.alarms():
             return place, watch.alarms()[0]
@@ -76,13 +76,13 @@ def test_requests_that_have_become_others_are_told() -> None:
 def test_an_alarm_ends_when_its_cause_has_ended() -> None:
     told, watch = facts(), Watch(facts())
     for _ in range(1_000):
-        watch.asked(True)
+        watch.decided(True)
         watch.ran("a", 8.0)
     levels = watch.levels()
     assert levels[UNLIKE] == levels[SLOWER] == 2.0
     assert levels[FASTER] == 0.0
     for _ in range(1_000):
-        watch.asked(False)
+        watch.decided(False)
         watch.ran("a", 1.0)
     assert watch.levels() == dict.fromkeys(KINDS, 0.0)
     assert watch.alarms() == ()

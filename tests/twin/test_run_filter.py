@@ -23,11 +23,11 @@ from twin.placement.run_filter import (
     NodeLevel,
     RunDynamics,
     fit_dynamics,
-    foretold,
     fresh_level,
     heard,
     later,
     levels_along,
+    predicted_likelihood,
 )
 from twin.placement.types import COMPLETED, FAILED
 from twin.placement.windows import replayed_arrivals
@@ -135,8 +135,8 @@ def test_forecasts_know_nothing_of_their_own_run():
     wild = runs.residual.copy()
     wild[100] = 5.0
     same = (
-        foretold([dynamics], runs, NUM_NODES)[0]
-        == foretold([dynamics], runs._replace(residual=wild), NUM_NODES)[0]
+        predicted_likelihood([dynamics], runs, NUM_NODES)[0]
+        == predicted_likelihood([dynamics], runs._replace(residual=wild), NUM_NODES)[0]
     )
     ended_s = runs.finish_s[100]
     others = (np.arange(NUM_RUNS) != 100) & (runs.arrival_s < ended_s)

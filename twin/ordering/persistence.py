@@ -71,7 +71,7 @@ def save_queue(twin: QueueTwin, folder: Path) -> None:
         "num_days": twin.num_days,
         "origin_us": past.origin_us,
         "counts": dict(past.counts),
-        **twin.pool.told,
+        **twin.pool.described,
     }
     (folder / QUEUE).write_text(json.dumps(facts, indent=1))
     save_arrays(folder / POPULATION, twin.population)

@@ -42,7 +42,7 @@ def queue_response(pool: Pool, config: OrderingConfig, arrivals: JobArrivals) ->
         going = _let_in(config, size, arrivals, key_events, going)
         going = close_ranks(going._replace(look=jnp.ones(streams, bool)))
         going = until_decision(key_events, config, size, arrivals, going, jnp.ones(streams, bool))
-        return _told(config, going)
+        return _revealed(config, going)
 
     def advance(
         key: Array, hidden: HiddenRuns, state: PoolState, action: Array
@@ -65,7 +65,7 @@ def queue_response(pool: Pool, config: OrderingConfig, arrivals: JobArrivals) ->
             going = backfill(config, going, row, live & ~fits)
         going = close_ranks(going)
         going = until_decision(key, config, size, arrivals, going, live)
-        return _told(config, going)
+        return _revealed(config, going)
 
     return Response(init, advance, lambda _hidden, state: state)
 
@@ -75,7 +75,7 @@ def size_in_parts(pool: Pool) -> int:
     return round(pool.processors * PARTS)
 
 
-def _told(config: OrderingConfig, going: Going) -> tuple[HiddenRuns, Outcome]:
+def _revealed(config: OrderingConfig, going: Going) -> tuple[HiddenRuns, Outcome]:
     """The outcome of a step: the pool as it stands, and what waiting has cost since the last decision.
 
     Without a decision to come nobody waits any more and nothing costs: the episode ends for good.

@@ -90,7 +90,7 @@ class Pool:
             )
 
     @property
-    def told(self) -> dict[str, str]:
+    def described(self) -> dict[str, str]:
         """For what is written down of a pool: its name, where it has one."""
         return {} if self.name is None else {"pool": self.name}
 

@@ -185,7 +185,7 @@ class _NodeLevels:
     def ended(self, told_s: float, node: int, residual: float) -> None:
         """A run tells at a decision, not before the last one that told; those of one decision tell together."""
         if self._pending[node] and self._levels[node][4] < told_s:
-            self._tell(node)
+            self._update(node)
         if self._levels[node][4] < told_s:
             self._move(node, told_s)
         self._pending[node].append(residual)
@@ -194,7 +194,7 @@ class _NodeLevels:
         """Means and variances [2, nodes]."""
         for node, pending in enumerate(self._pending):
             if pending:
-                self._tell(node)
+                self._update(node)
             self._move(node, instant_s)
         level = np.array(self._levels)[:, :4].T
         return level[:2], level[2:]
@@ -207,7 +207,7 @@ class _NodeLevels:
         of_fast = steady + keep**2 * (of_fast - steady)
         self._levels[node] = [slow, keep * fast, of_slow, of_fast, max(instant_s, since_s)]
 
-    def _tell(self, node: int) -> None:
+    def _update(self, node: int) -> None:
         slow, fast, of_slow, of_fast, now_s = self._levels[node]
         residuals, scatter = self._pending[node], self._dynamics.scatter
         most = CLIP * math.sqrt(scatter + of_slow + of_fast)
@@ -254,7 +254,7 @@ def fit_dynamics(runs: LoggedRuns, num_nodes: int) -> RunDynamics:
 
 def _best(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> RunDynamics:
     """The setting of the best forecasts, if it is better than the first one beyond chance; else the first."""
-    score = foretold(tried, runs, num_nodes)
+    score = predicted_likelihood(tried, runs, num_nodes)
     gain = score - score[:1]
     best = int(np.argmax(gain.sum(axis=1)))
     blocks = np.array([part.mean() for part in np.array_split(gain[best], NUM_BLOCKS)])
@@ -262,7 +262,7 @@ def _best(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> RunDyna
     return tried[best] if blocks.mean() > BEYOND_CHANCE * error else tried[0]
 
 
-def foretold(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> np.ndarray:
+def predicted_likelihood(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> np.ndarray:
     """[settings, runs] log likelihood of the cut residuals, each predicted at its arrival by what had ended before."""
     walk = _FilterWalk(tried, runs, num_nodes)
     scatter, offset = (np.array([getattr(one, name) for one in tried]) for name in ("scatter", "offset"))

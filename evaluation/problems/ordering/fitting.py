@@ -65,7 +65,7 @@ def build_queue_twin(
         "num_users": len(twin.population.user_agent),
         "num_too_large": int(np.sum(twin.population.processors > pool.processors)),
         "counts": dict(jobs.counts),
-        **pool.told,
+        **pool.described,
     }
 
 

@@ -170,4 +170,4 @@ def _beside(comparison: Comparison) -> list[str]:
 
 def _named(pool: Pool) -> str:
     """A pool in words."""
-    return " ".join([f"{pool.processors:g} processors", *(f"of {name}" for name in pool.told.values())])
+    return " ".join([f"{pool.processors:g} processors", *(f"of {name}" for name in pool.described.values())])

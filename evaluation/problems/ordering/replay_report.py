@@ -40,7 +40,7 @@ class ReplayedQueue:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON; None where a figure does not apply."""
         one = next(iter(self.schedules.values()))
-        return self.pool.told | {
+        return self.pool.described | {
             "num_jobs": int(np.sum(stays(self.jobs))),
             "processors": self.pool.processors,
             "easy": self.pool.easy,
@@ -127,7 +127,7 @@ def write_waits(path: Path, report: ReplayReport, *, replace: bool = False) -> N
     check_out(path, replace=replace)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     tables = [
-        _waits(name, queue.jobs, queue.schedules[name], queue.pool.told if report.has_pools else {})
+        _waits(name, queue.jobs, queue.schedules[name], queue.pool.described if report.has_pools else {})
         for name in report.queues[0].schedules
         for queue in report.queues
     ]

@@ -92,11 +92,13 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
             except NoJobsError:
                 if number + 1 == len(pools) and not queues:
                     raise
-                idle.extend(pool.told.values())
+                idle.extend(pool.described.values())
                 continue
             schedules: dict[str, Replayed] = {}
             for rule in rules:
-                stage(number * len(rules) + len(schedules), text=" ".join((rule.name, *pool.told.values())))
+                stage(
+                    number * len(rules) + len(schedules), text=" ".join((rule.name, *pool.described.values()))
+                )
                 schedules[rule.name] = _from_first(jobs, pool, rule, backfill, warm)
             summaries = {name: summarise(jobs, done.start_s, pool) for name, done in schedules.items()}
             queues.append(ReplayedQueue(jobs, pool, schedules, summaries))

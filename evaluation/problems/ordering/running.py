@@ -267,7 +267,7 @@ def _train_anchor(case: _Anchor, stage: Stage, done: int) -> tuple[Learned, tupl
         losses.append(loss)
         if place < config.num_ppo_seeds:
             trained.append(_kept_order(case, seed, scorer_of(index, case.pool), stage, behind))
-    note = _said(number, float(agreement), losses, trained)
+    note = _training_in_words(number, float(agreement), losses, trained)
     return Learned(clone, tuple(indices), tuple(each.params for each in trained)), tuple(losses), note
 
 
@@ -309,7 +309,7 @@ def _export(
     """The bundle of what won: an anchor's best index, or a rule."""
     days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
     trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
-    trained_on |= {"chosen": winner.words, **pool.told}
+    trained_on |= {"chosen": winner.words, **pool.described}
     made_from = {"archive": archive.content_hash}
     if winner.rule is not None:
         export_rule(
@@ -325,7 +325,9 @@ def _export(
     )  # fmt: skip
 
 
-def _said(number: int, agreement: float, losses: Sequence[float], trained: Sequence[TrainedOrder]) -> str:
+def _training_in_words(
+    number: int, agreement: float, losses: Sequence[float], trained: Sequence[TrainedOrder]
+) -> str:
     """What an anchor's training said of itself."""
     told = ", ".join(f"{loss:.3f}" for loss in losses)
     looks = ", ".join(f"{one.slowdown[0]:.2f} to {one.slowdown.min():.2f}" for one in trained)
@@ -339,7 +341,7 @@ def _said(number: int, agreement: float, losses: Sequence[float], trained: Seque
 def queue_facts(archive: Archive, jobs: Jobs, pool: Pool) -> dict[str, Any]:
     """What a report says about the archive of a queue."""
     told = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
-    return told | dict(jobs.counts) | pool.told
+    return told | dict(jobs.counts) | pool.described
 
 
 def late_notes(num_late: int) -> list[str]:

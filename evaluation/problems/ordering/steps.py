@@ -121,7 +121,7 @@ def build_queue_policy(
     save_ranges(logged_ranges(twin.past, twin.pool, problem, twin.anchor, twin.num_days), out)
     keep.remove()
     told = {name: value for name, value in to_plain(config).items() if value is not None}
-    settings = {"training": told, "processors": twin.pool.processors, **twin.pool.told}
+    settings = {"training": told, "processors": twin.pool.processors, **twin.pool.described}
     (out / SETTINGS).write_text(json.dumps(settings, indent=1))
     return {
         KEY: ORDERING,
@@ -131,7 +131,7 @@ def build_queue_policy(
         "last_day": date_of(twin.anchor - 1).isoformat(),
         "num_days": twin.num_days,
         "notes": notes,
-        **twin.pool.told,
+        **twin.pool.described,
         **certification,
     }
 
@@ -234,7 +234,7 @@ def build_queue_bundle(
         winner = winner_of(load_comparison(comparison_path))
         rule, words = (rule, words) if rule else winner
     trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
-    trained_on |= {"chosen": words} | policy.pool.told
+    trained_on |= {"chosen": words} | policy.pool.described
     made_from: dict[str, Any] = {"made_from": {"policy": manifest.content_hash}, "licence": licence}
     if rule is not None:
         export_rule(
