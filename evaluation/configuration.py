@@ -12,6 +12,7 @@ from evaluation.judges.config import JudgeConfig
 from logs_schema.errors import ConfigError
 from logs_schema.settings import load_settings
 from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.orchestration_config import TrainingBudget
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.recipes.config import TrainingConfig
 from twin.imitation.config import GameConfig
@@ -120,7 +121,7 @@ class RunConfig:
     """A whole job: import, fit, certify, train, compare, export. Single steps leave out what they do not need.
 
     With a table [order] it is about the order of a batch queue instead, by the same steps; with a table [scale] about
-    the deployments of an application.
+    the deployments of an application. [orchestration] says how long is trained in a twin of a log by slots.
     """
 
     log: LogConfig | None = None
@@ -136,6 +137,7 @@ class RunConfig:
     certify: CertifyConfig = field(default_factory=CertifyConfig)
     order: OrderConfig | None = None
     scale: ScaleConfig | None = None
+    orchestration: TrainingBudget = field(default_factory=TrainingBudget)
 
 
 def load_config(path: Path) -> RunConfig:

@@ -21,6 +21,9 @@ from twin.orchestration.frames import FrameObservation
 from twin.orchestration.orchestrating import Orchestrate
 from twin.placement.features import one_hot
 
+SHARPNESS = 5.0
+"""Of the advice, unless another is asked for."""
+
 
 class AdvisedObservation(NamedTuple):
     """What a seat sees; advice leaves [H, seats, *streams]."""
@@ -41,7 +44,7 @@ def advised(problem: Problem, rule: Orchestrate) -> Problem:
 
 
 def advised_actor(
-    example: Example, case: EdgeCloud, config: StepwiseConfig | None = None, sharpness: float = 5.0
+    example: Example, case: EdgeCloud, config: StepwiseConfig | None = None, sharpness: float = SHARPNESS
 ) -> StepwiseActor:
     """The stepwise actor that corrects the advice.
 

@@ -24,6 +24,9 @@ MLP, SCORER = "mlp", "scorer"
 EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE = "expected_on_time", "least_expected_response"
 RULES = (EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE)
 """Kinds of rules, a few numbers each in place of layers: see `offline_rl.numpy_rules`."""
+ON_TIME_BY_REPLICAS = "on_time_by_replicas"
+CORRECTED = (*RULES, ON_TIME_BY_REPLICAS)
+"""Rules that a scorer can correct; the last is of slot mode, where replicas decide."""
 SHARPNESS = 40.0
 """What a rule's scores are multiplied by where a scorer corrects them."""
 NOT_STATED = "not stated by whoever exported it"
@@ -177,7 +180,7 @@ def read_contract(folder: Path) -> PolicyContract:
     for what, found, allowed in (
         ("activation", network.activation, ("relu",)),
         ("network", network.kind, (MLP, SCORER, *RULES)),
-        ("rule to correct", network.corrects or EXPECTED_ON_TIME, RULES),
+        ("rule to correct", network.corrects or EXPECTED_ON_TIME, CORRECTED),
     ):
         if found not in allowed:
             raise ProductError(f"unknown {what} '{found}'", where=str(path), allowed=", ".join(allowed))

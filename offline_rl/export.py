@@ -5,7 +5,7 @@ original network in JAX, by NumPy and by ONNX Runtime; all three must agree, or 
 questions, taken through the whole path that a caller takes (`offline_rl.questions`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,23 @@ import numpy as np
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
 from offline_rl.bundle import GOLDEN, GOLDEN_ARRAYS, GRAPH, KIND, check_shapes, write_network
-from offline_rl.contract import MLP, RULES, SCORER, NetworkFacts, PolicyContract, write_contract
+from offline_rl.contract import (
+    CORRECTED,
+    MLP,
+    ON_TIME_BY_REPLICAS,
+    RULES,
+    SCORER,
+    NetworkFacts,
+    PolicyContract,
+    write_contract,
+)
 from offline_rl.distributions import greedy
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.numpy_networks import numpy_network
 from offline_rl.onnx_graph import graph_of
 from offline_rl.questions import asked_rows, drawn_questions, write_questions
 from offline_rl.rules.actor import rule_actor
+from offline_rl.rules.on_time_by_replicas import replica_residual
 from offline_rl.rules.residual import residual
 from offline_rl.runner.form import Answered
 from offline_rl.runner.forms import form_of
@@ -47,6 +57,7 @@ def export_policy(
     seed: int | None = None,
     extra: dict[str, Any] | None = None,
     replace: bool = False,
+    beside: Callable[[Path], None] = lambda folder: None,
 ) -> None:
     """Writes the greedy policy of an actor as a bundle (see `offline_rl.bundle`).
 
@@ -60,6 +71,7 @@ def export_policy(
         seed: Seed it was trained with; also draws the random golden observations.
         extra: Free facts for the manifest.
         replace: Whether an older bundle may be replaced.
+        beside: Writes further files into the bundle's folder, before it appears under its name.
 
     Raises:
         ProductError: The network is not one of so many features, widths and choices, a copy disagrees with
@@ -83,6 +95,7 @@ def export_policy(
             write_questions(folder, questions)
         for build in (from_arrays, from_graph):
             prove(ExportedPolicy(contract, "", build(folder, contract)), folder)
+        beside(folder)
 
 
 def named_arrays(params: PyTree) -> dict[str, np.ndarray]:
@@ -110,9 +123,9 @@ def network_facts(params: PyTree) -> NetworkFacts:
         ProductError: They are of a network that cannot be exported.
     """
     layers = params["params"]
-    rule = next((name for name in RULES if name in layers), None)
-    if rule is not None and len(layers) == 1:
-        return NetworkFacts(rule, ())
+    rule = next((name for name in CORRECTED if name in layers), None)
+    if rule in RULES and len(layers) == 1:
+        return NetworkFacts(str(rule), ())
     layers = {layer: parts for layer, parts in layers.items() if layer != rule}
     widths = {layer: len(parts["bias"]) for layer, parts in layers.items()}
     dense, further = _numbered(widths, "Dense_"), _numbered(widths, "layer_")
@@ -158,6 +171,8 @@ def network_of(facts: NetworkFacts, example: Example) -> Actor:
     if facts.kind == MLP:
         return actor(example, facts.hidden)
     config = ScorerConfig(facts.hidden, facts.identity, facts.pooled)
+    if facts.corrects == ON_TIME_BY_REPLICAS:
+        return replica_residual(example, config=config)
     return scorer(example, config) if facts.corrects is None else residual(example, facts.corrects, config)
 
 

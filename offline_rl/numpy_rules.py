@@ -4,6 +4,7 @@
     expected_on_time         acceptance * Phi(ln((deadline - delay) / run) / spread)
                              - price * ln(1 + core time) * (1 + busy) - haste * ln(1 + delay + run)
     least_expected_response  ln(acceptance) - ln(delay + run)
+    on_time_by_replicas      see `offline_rl.rules.on_time_by_replicas`
 
 Durations are in the time units of the contract's setting; features are read by the contract's names.
 """
@@ -15,7 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from logs_schema.errors import ProductError
-from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE, RULES, FeatureFacts, PolicyContract
+from offline_rl.contract import (
+    EXPECTED_ON_TIME,
+    LEAST_EXPECTED_RESPONSE,
+    ON_TIME_BY_REPLICAS,
+    RULES,
+    FeatureFacts,
+    PolicyContract,
+)
 
 KINDS_OF_OFFER = 3
 """At home, at another site, in the cloud."""
@@ -25,6 +33,11 @@ OF_CHOICE = (
 )  # fmt: skip
 OF_CONTEXT = ("deadline", "has_deadline", "input")
 """Features that a rule reads, of a node and of the request."""
+BY_REPLICAS = (
+    "same_site", "is_cloud", "free_cpu_cores", "needed_share", "waiting_share", "backlog", "usual_run", "core_time",
+    "replicas", "same_service",
+), ("deadline", "has_deadline", "waited")  # fmt: skip
+"""Those that the rule of slot mode reads."""
 LEAST_ACCEPTANCE = 1e-3
 """A refusal is another try; nobody tries more than a thousand times."""
 TINY = 1e-6
@@ -32,6 +45,7 @@ _DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scal
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     EXPECTED_ON_TIME: {**_DELAY, "spread": (), "price": (), "haste": ()},
     LEAST_EXPECTED_RESPONSE: _DELAY,
+    ON_TIME_BY_REPLICAS: {"latency": (KINDS_OF_OFFER,), "spread": (), "price": (), "haste": ()},
 }
 """Rule -> name of every number -> its shape."""
 
@@ -74,8 +88,11 @@ def rows_of(contract: PolicyContract) -> FeatureRows:
             )
         return {name: names.index(name) for name in wanted}
 
+    of_choice, of_context = (
+        BY_REPLICAS if rule_of(contract) == ON_TIME_BY_REPLICAS else (OF_CHOICE, OF_CONTEXT)
+    )
     return FeatureRows(
-        places(contract.choice_features, OF_CHOICE), places(contract.context_features, OF_CONTEXT)
+        places(contract.choice_features, of_choice), places(contract.context_features, of_context)
     )
 
 
@@ -92,6 +109,8 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
     def scores(choices: np.ndarray, context: np.ndarray) -> np.ndarray:
         seen = {name: choices[..., row] for name, row in rows.of_choice.items()}
         asked = {name: context[:, row, None] for name, row in rows.of_context.items()}
+        if rule == ON_TIME_BY_REPLICAS:
+            return _by_replicas(numbers, seen, asked)
         delay, run = _delay(numbers, seen, asked), _duration(seen["usual_run"])
         if rule == LEAST_EXPECTED_RESPONSE:
             accepted = np.maximum(seen["acceptance"], np.float32(LEAST_ACCEPTANCE))
@@ -106,17 +125,45 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
     return scores
 
 
+def _by_replicas(
+    numbers: Numbers, seen: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """[batch, A] scores of the rule of slot mode."""
+    run, replicas, same = (_duration(seen[name]) for name in ("usual_run", "replicas", "same_service"))
+    ahead = np.maximum(same - replicas + np.float32(1.0), np.float32(0.0))
+    for_replica = run * ahead / np.maximum(replicas, np.float32(1e-3))
+    wait = np.maximum(
+        np.where(_has_room(seen, _duration), np.float32(0.0), _duration(seen["backlog"])), for_replica
+    )
+    latency = numbers["latency"][_kind(seen)]
+    left = _duration(asked["deadline"]) - _duration(asked["waited"]) - wait - np.float32(2.0) * latency
+    on_time = np.where(asked["has_deadline"] > 0.5, _on_time(left, run, numbers["spread"]), np.float32(1.0))
+    cost = numbers["price"] * np.log1p(_duration(seen["core_time"])) * (2.0 - seen["free_cpu_cores"])
+    return np.asarray(on_time - cost - numbers["haste"] * np.log1p(wait + run + latency), np.float32)
+
+
+def _kind(seen: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[batch, A] at home, at another site, in the cloud."""
+    return np.where(seen["same_site"] > 0.5, 0, np.where(seen["is_cloud"] > 0.5, 2, 1))
+
+
+def _has_room(
+    seen: Mapping[str, np.ndarray], share: Callable[[np.ndarray], np.ndarray] = np.expm1
+) -> np.ndarray:
+    """[batch, A] bool: cores for the request are free and nobody waits for them."""
+    return np.asarray(
+        seen["free_cpu_cores"] - share(seen["waiting_share"]) >= seen["needed_share"] - np.float32(1e-3)
+    )
+
+
 def _duration(feature: np.ndarray) -> np.ndarray:
     return np.maximum(np.expm1(feature), np.float32(0.0))
 
 
 def _delay(numbers: Numbers, seen: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> np.ndarray:
     """[batch, A] time from the offer to the start."""
-    has_room = seen["free_cpu_cores"] - np.expm1(seen["waiting_share"]) >= seen["needed_share"] - np.float32(
-        1e-3
-    )
-    queue = numbers["wait_scale"] * np.where(has_room, np.float32(0.0), _duration(seen["backlog"]))
-    kind = np.where(seen["same_site"] > 0.5, 0, np.where(seen["is_cloud"] > 0.5, 2, 1))
+    queue = numbers["wait_scale"] * np.where(_has_room(seen), np.float32(0.0), _duration(seen["backlog"]))
+    kind = _kind(seen)
     transfer = numbers["latency"][kind] + numbers["per_mib"][kind] * _duration(asked["input"])
     return np.asarray(np.maximum(queue, transfer))
 

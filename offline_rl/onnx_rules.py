@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from offline_rl.contract import LEAST_EXPECTED_RESPONSE, PolicyContract
+from offline_rl.contract import LEAST_EXPECTED_RESPONSE, ON_TIME_BY_REPLICAS, PolicyContract
 from offline_rl.numpy_rules import LEAST_ACCEPTANCE, TINY, rows_of, rule_of
 
 if TYPE_CHECKING:
@@ -56,44 +56,82 @@ class _Terms:
 def rule_scores(graph: "Graph", contract: PolicyContract) -> str:
     """The scores [batch, A] float32 of the contract's rule over `choices` and `context`."""
     terms, add = _Terms(graph, contract), graph.add
+    if terms.rule == ON_TIME_BY_REPLICAS:
+        return add("Cast", _by_replicas(terms), to=graph.onnx.TensorProto.FLOAT)
     delay, run = _delay(terms), terms.duration(terms.of_choice("usual_run"))
     response = add("Add", delay, run)
     if terms.rule == LEAST_EXPECTED_RESPONSE:
         accepted = add("Log", terms.at_least(terms.of_choice("acceptance"), LEAST_ACCEPTANCE))
         scores = add("Sub", accepted, add("Log", terms.at_least(response, TINY)))
     else:
-        core_time = terms.log1p(terms.duration(terms.of_choice("core_time")))
-        crowding = add("Sub", terms.value(2.0), terms.of_choice("free_cpu_cores"))
-        cost = add("Mul", add("Mul", terms.number("price"), core_time), crowding)
-        haste = add("Mul", terms.number("haste"), terms.log1p(response))
-        worth = add("Mul", terms.of_choice("acceptance"), _on_time(terms, delay, run))
-        scores = add("Sub", add("Sub", worth, cost), haste)
+        left = add("Sub", terms.duration(terms.of_context("deadline")), delay)
+        worth = add("Mul", terms.of_choice("acceptance"), _on_time(terms, left, run))
+        scores = _less_costs(terms, worth, response)
     return add("Cast", scores, to=graph.onnx.TensorProto.FLOAT)
+
+
+def _less_costs(terms: _Terms, worth: str, response: str) -> str:
+    """What an offer is worth, less the price of its cores and of a later end."""
+    add = terms.graph.add
+    core_time = terms.log1p(terms.duration(terms.of_choice("core_time")))
+    crowding = add("Sub", terms.value(2.0), terms.of_choice("free_cpu_cores"))
+    cost = add("Mul", add("Mul", terms.number("price"), core_time), crowding)
+    haste = add("Mul", terms.number("haste"), terms.log1p(response))
+    return add("Sub", add("Sub", worth, cost), haste)
+
+
+def _by_replicas(terms: _Terms) -> str:
+    add = terms.graph.add
+    run, replicas, same = (
+        terms.duration(terms.of_choice(name)) for name in ("usual_run", "replicas", "same_service")
+    )
+    ahead = terms.at_least(add("Add", add("Sub", same, replicas), terms.value(1.0)), 0.0)
+    for_replica = add("Div", add("Mul", run, ahead), terms.at_least(replicas, 1e-3))
+    waiting = terms.duration(terms.of_choice("waiting_share"))
+    wait = add("Max", _queue(terms, waiting), for_replica)
+    latency = _of_kind(terms, *(terms.number("latency", kind) for kind in range(3)))
+    left = add(
+        "Sub", terms.duration(terms.of_context("deadline")), terms.duration(terms.of_context("waited"))
+    )
+    left = add("Sub", add("Sub", left, wait), add("Mul", terms.value(2.0), latency))
+    response = add("Add", add("Add", wait, run), latency)
+    return _less_costs(terms, _on_time(terms, left, run), response)
 
 
 def _delay(terms: _Terms) -> str:
     add = terms.graph.add
-    free = add("Sub", terms.of_choice("free_cpu_cores"), terms.expm1(terms.of_choice("waiting_share")))
-    needed = add("Sub", terms.of_choice("needed_share"), terms.value(1e-3))
-    backlog = terms.duration(terms.of_choice("backlog"))
-    queue = add("Where", add("Less", free, needed), backlog, terms.value(0.0))
     mib = terms.duration(terms.of_context("input"))
-    home, cloud = (
-        terms.above_half(terms.of_choice("same_site")),
-        terms.above_half(terms.of_choice("is_cloud")),
+    transfer = _of_kind(
+        terms,
+        *(
+            add("Add", terms.number("latency", kind), add("Mul", terms.number("per_mib", kind), mib))
+            for kind in range(3)
+        ),
     )
-    at_home, elsewhere, in_cloud = (
-        add("Add", terms.number("latency", kind), add("Mul", terms.number("per_mib", kind), mib))
-        for kind in range(3)
-    )
-    transfer = add("Where", home, at_home, add("Where", cloud, in_cloud, elsewhere))
+    queue = _queue(terms, terms.expm1(terms.of_choice("waiting_share")))
     return add("Max", add("Mul", terms.number("wait_scale"), queue), transfer)
 
 
-def _on_time(terms: _Terms, delay: str, run: str) -> str:
-    """Probability of ending within the deadline; 1 without one. The error function is there in single precision."""
+def _queue(terms: _Terms, waiting: str) -> str:
+    """The backlog where a node has no room beside the share that `waiting` requests ask for, else 0."""
+    add = terms.graph.add
+    free = add("Sub", terms.of_choice("free_cpu_cores"), waiting)
+    needed = add("Sub", terms.of_choice("needed_share"), terms.value(1e-3))
+    return add(
+        "Where", add("Less", free, needed), terms.duration(terms.of_choice("backlog")), terms.value(0.0)
+    )
+
+
+def _of_kind(terms: _Terms, at_home: str, elsewhere: str, in_cloud: str) -> str:
+    """What holds at home, at another site, in the cloud."""
+    add = terms.graph.add
+    home, cloud = (terms.above_half(terms.of_choice(name)) for name in ("same_site", "is_cloud"))
+    return add("Where", home, at_home, add("Where", cloud, in_cloud, elsewhere))
+
+
+def _on_time(terms: _Terms, left: str, run: str) -> str:
+    """Probability of ending in the time left; 1 without a deadline. The error function is in single precision."""
     add, kinds = terms.graph.add, terms.graph.onnx.TensorProto
-    left = add("Sub", terms.duration(terms.of_context("deadline")), delay)
     share = add("Log", add("Div", terms.at_least(left, TINY), terms.at_least(run, TINY)))
     scale = add("Mul", terms.number("spread"), terms.value(float(np.sqrt(2.0))))
     halves = add("Erf", add("Cast", add("Div", share, scale), to=kinds.FLOAT))

@@ -27,9 +27,14 @@ def add_tables(tables: _SubParsersAction) -> None:
         )
         parser.add_argument(
             "--learned", metavar="LIST", type=words,
-            help="what is trained in the twin: residual, mappo, cmmac, gpg, gpo, or none (default: all)",
+            help="what is trained in the twin: residual, mappo, cmmac, gpg, gpo, or none (default: all; with --quick "
+            "residual and gpg)",
         )  # fmt: skip
-        parser.add_argument("--quick", action="store_true", help="two days, 3 seeds, 10 frames")
+        parser.add_argument(
+            "--quick",
+            action="store_true",
+            help="two days of 10 frames, 3 seeds, one lookahead, two short trainings",
+        )
         parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path(name),
                             help=f"work folder (default: ./{name})")  # fmt: skip
         add_output_arguments(parser)
@@ -41,21 +46,28 @@ def run(arguments: Namespace) -> int:
     from dataclasses import replace
 
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.reproduction.orchestration import OrchestrationConfig, quick, reproduce
-    from evaluation.reproduction.orchestration_learners import TrainingBudget, chosen_pairs
+    from evaluation.reproduction.orchestration import (
+        QUICK_LEARNERS,
+        OrchestrationConfig,
+        quick,
+        reproduce,
+    )
+    from evaluation.reproduction.orchestration_learners import chosen_pairs
     from evaluation.reproduction.showing_orchestration import as_table
     from evaluation.simulator.world_files import chosen_world
+    from offline_rl.orchestration_config import QUICK_BUDGET, TrainingBudget
 
     config = OrchestrationConfig()
     config = quick(config) if arguments.quick else config
     asked = {"num_frames": arguments.frames, "num_seeds": arguments.seeds}
     bench = replace(config.bench, **{name: value for name, value in asked.items() if value is not None})
     config = replace(config, bench=bench, days=arguments.days or config.days)
-    budget = TrainingBudget(num_updates=4, num_streams=16) if arguments.quick else TrainingBudget()
+    budget = QUICK_BUDGET if arguments.quick else TrainingBudget()
+    learned = arguments.learned or (QUICK_LEARNERS if arguments.quick else None)
     world = chosen_world(arguments.table, arguments.world)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
-        found = reproduce(world, config, arguments.out, chosen_pairs(budget, arguments.learned), progress)
+        found = reproduce(world, config, arguments.out, chosen_pairs(budget, learned), progress)
     (arguments.out / f"{arguments.table}.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0

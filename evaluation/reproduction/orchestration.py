@@ -63,6 +63,7 @@ class OrchestrationConfig:
         train_seeds: Of everything that is trained.
         num_changes: Replicas that a frame may change.
         bench: How much is judged.
+        untrained: Baselines and rivals that are judged.
         seed: Of the log.
     """
 
@@ -73,13 +74,25 @@ class OrchestrationConfig:
     bench: OrchestrationBenchConfig = field(
         default_factory=lambda: OrchestrationBenchConfig(days_per_seed=2, num_frames=60)
     )
+    untrained: tuple[Pair, ...] = (*BASELINE_PAIRS, *RIVAL_PAIRS)
     seed: int = 0
 
 
+QUICK_PAIRS = (
+    *BASELINE_PAIRS,
+    RIVAL_PAIRS[0],
+    Pair(EXPECTED_ON_TIME, PLANNED),
+    Pair(EXPECTED_ON_TIME, LOOKAHEAD),
+)
+"""Every lookahead is a simulator more to compile, so the quick form keeps one."""
+QUICK_LEARNERS = ("residual", "gpg")
+"""A dispatcher and an orchestrator: what `schedtwin train` trains."""
+
+
 def quick(config: OrchestrationConfig) -> OrchestrationConfig:
-    """The same in minutes: two days, three seeds, a few frames, one training."""
-    bench = replace(config.bench, num_seeds=3, days_per_seed=2, num_frames=10)
-    return replace(config, days=(0, 30), train_seeds=(0,), bench=bench)
+    """The same in minutes: one day, a month later; few frames and runs, fewer pairs, one training."""
+    bench = replace(config.bench, num_seeds=3, days_per_seed=2, num_frames=10, hasty=True)
+    return replace(config, days=(30,), train_seeds=(0,), bench=bench, untrained=QUICK_PAIRS)
 
 
 def reproduce(
@@ -103,7 +116,7 @@ def reproduce(
     """
     bench = with_changes(config.bench, config.num_changes)
     fitted = twin_of(world, config, bench, out, progress)
-    untrained = [*BASELINE_PAIRS, *RIVAL_PAIRS]
+    untrained = config.untrained
     with progress.stage("judge baselines", unit="scores") as stage:
         found = bench_orchestration(
             world, config.days, untrained, bench, lambda done, what: stage(done, text=what), rivals(fitted)

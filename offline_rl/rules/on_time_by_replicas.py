@@ -13,17 +13,16 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
 
-from offline_rl.contract import SHARPNESS
+from offline_rl.contract import ON_TIME_BY_REPLICAS, SHARPNESS
 from offline_rl.losses import mask_logits
 from offline_rl.networks import Actor, Example
+from offline_rl.rules.offers import parts_of
 from offline_rl.scorer import ScorerConfig, scorer
 from twin.contracts import Array, PyTree
 from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
 from twin.placement.features import NUMERIC_REQUEST_FEATURES
 from twin.placement.types import Observation
 
-RULE = "on_time_by_replicas"
-"""Name of the rule, and of its numbers among parameters."""
 _OF_NODE = {feature.name: row for row, feature in enumerate(SLOT_NODE_FEATURES)}
 _OF_REQUEST = {feature.name: row for row, feature in enumerate(NUMERIC_REQUEST_FEATURES)}
 _WAITED = -len(SLOT_REQUEST_FEATURES)
@@ -38,14 +37,18 @@ def replica_rule_params(
 ) -> PyTree:
     """The numbers of the rule: one-way latency at home, at another site, in the cloud; see the equations above."""
     numbers = {"latency": latency_s, "spread": spread, "price": price, "haste": haste}
-    return {"params": {RULE: {name: jnp.asarray(value, jnp.float32) for name, value in numbers.items()}}}
+    return {
+        "params": {
+            ON_TIME_BY_REPLICAS: {name: jnp.asarray(value, jnp.float32) for name, value in numbers.items()}
+        }
+    }
 
 
 def replica_rule() -> Actor:
     """The rule as an actor, for any number of nodes."""
 
     def logits(params: PyTree, observation: Observation, legal: Array) -> Array:
-        return mask_logits(SHARPNESS * scores(params["params"][RULE], observation), legal)
+        return mask_logits(SHARPNESS * scores(params["params"][ON_TIME_BY_REPLICAS], observation), legal)
 
     return Actor(lambda _key: replica_rule_params(), logits)
 
@@ -69,17 +72,17 @@ def replica_residual(
 
     def logits(params: PyTree, observation: Observation, legal: Array) -> Array:
         layers = dict(params["params"])
-        base = scores(jax.lax.stop_gradient(layers.pop(RULE)), observation)
+        base = scores(jax.lax.stop_gradient(layers.pop(ON_TIME_BY_REPLICAS)), observation)
         change = correction.logits({"params": layers}, observation, legal)
         return mask_logits(SHARPNESS * base + change, legal)
 
     return Actor(init, logits)
 
 
-def scores(numbers: PyTree, observation: Observation) -> Array:
-    """[nodes, seats, *streams] at most 1."""
-    seen = {name: observation.node[row] for name, row in _OF_NODE.items()}
-    asked = observation.request
+def scores(numbers: PyTree, observation: PyTree) -> Array:
+    """[nodes, seats, *streams] at most 1; `observation` is a pair, of nodes and of the request."""
+    node, asked = parts_of(observation)
+    seen = {name: node[row] for name, row in _OF_NODE.items()}
     run, backlog, core_time, replicas, same = (
         _amount(seen[name]) for name in ("usual_run", "backlog", "core_time", "replicas", "same_service")
     )

@@ -1,6 +1,8 @@
 """The orchestration problem through the commands: a log of slots, its twin, a certificate, a comparison, new days."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,6 @@ from evaluation.cli import main
 from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.problems.orchestration.simulating import simulate_slots
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from tests.evaluation.test_slot_logs import LOG, WORLD
 from twin.orchestration.fit import fit_orchestration
@@ -21,6 +22,13 @@ CONFIG = """
 num_days = 1
 [shifts]
 shifts = "0d,1d"
+[orchestration]
+num_updates = 1
+num_streams = 8
+num_frames = 2
+num_slots = 40
+num_warm_up_slots = 10
+num_trial_frames = 2
 """
 
 
@@ -63,9 +71,21 @@ def test_a_twin_makes_up_days_that_are_a_log_again(folder: Path) -> None:
     assert main([*words, "--policy", "nobody+hpa", "--replace"]) != 0
 
 
-def test_training_says_that_it_is_not_there(folder: Path) -> None:
-    from evaluation.configuration import RunConfig
-    from evaluation.problems.orchestration.kit import train_plan
-
-    with pytest.raises(ConfigError, match="not trained by this command"):
-        train_plan(RunConfig())
+def test_a_trained_pair_is_exported_and_decides_without_jax(folder: Path) -> None:
+    words = ["train", str(folder / "twin"), "--force", "--out", str(folder / "policy")]
+    assert main([*words, "--config", str(folder / "settings.toml")]) == 0
+    assert main(["export", str(folder / "policy"), "--out", str(folder / "bundle")]) == 0
+    script = (
+        "import sys, numpy as np; from offline_rl import load_network;"
+        "from offline_rl.runner.frame_view import FrameView;"
+        "from offline_rl.runner.orchestrator import load_orchestrator;"
+        f"bundle = {str(folder / 'bundle')!r}; one = load_orchestrator(bundle); load_network(bundle);"
+        "shape = len(one.facts.services), len(one.facts.nodes); zero = np.zeros(shape, np.float32);"
+        "queued = np.zeros((shape[0], len(one.facts.points)), np.float32);"
+        "print(one.decide(FrameView(0.0, np.ones(shape[1], bool), zero, zero, zero, zero, zero, queued)).change.min());"
+        "sys.exit('jax' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 0  # nothing is deployed: replicas are added
+    assert main(["export", str(folder / "policy"), "--rule", "f1", "--out", str(folder / "other")]) != 0

@@ -8,11 +8,12 @@ import pytest
 from evaluation.problems.orchestration.bench import OrchestrationBenchConfig, bench_orchestration
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
-from evaluation.reproduction.orchestration_learners import COPIES, TrainingBudget, learned_pairs
+from evaluation.reproduction.orchestration_learners import learned_pairs
 from evaluation.simulator.frames import FrameConfig
 from evaluation.simulator.slots import SlotConfig
 from logs_schema import Archive
 from logs_schema.progress import SilentProgress
+from offline_rl.orchestration_config import COPIES, TrainingBudget
 from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.fit import FittedCluster, fit_orchestration
 

@@ -2,12 +2,16 @@
 
 import jax
 import numpy as np
+import onnxruntime
 import pytest
 from scipy.stats import norm
 
-from offline_rl.contract import SHARPNESS
+from offline_rl.contract import ON_TIME_BY_REPLICAS, SHARPNESS, FeatureFacts, PolicyContract
+from offline_rl.export import decided, named_arrays, network_facts
 from offline_rl.losses import MASKED_LOGIT
 from offline_rl.networks import Example
+from offline_rl.numpy_networks import numpy_network
+from offline_rl.onnx_graph import graph_of
 from offline_rl.rules.on_time_by_replicas import replica_residual, replica_rule, replica_rule_params
 from offline_rl.scorer import ScorerConfig
 from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
@@ -67,3 +71,33 @@ def test_what_corrects_the_rule_begins_as_the_rule_and_serves_any_number_of_node
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient["on_time_by_replicas"]))
     assert np.any(gradient["score"]["kernel"])
     assert float(gradient["score"]["bias"][0]) == pytest.approx(4.0)
+
+
+def test_its_copies_in_numpy_and_onnx_decide_as_the_original() -> None:
+    observation, legal = offered()
+    network = replica_residual(Example(observation, legal, None), PARAMS, ScorerConfig((8,), identity=False))
+    params = jax.tree.map(np.asarray, network.init(jax.random.key(0)))
+    params["params"]["score"]["kernel"] = np.linspace(-1.0, 1.0, 8, dtype=np.float32)[:, None]
+    context = (*NUMERIC_REQUEST_FEATURES, *SLOT_REQUEST_FEATURES)
+    of_node, of_request = (
+        tuple(FeatureFacts(f.name, f.unit) for f in part) for part in (SLOT_NODE_FEATURES, context)
+    )
+    facts = network_facts(params)
+    assert facts.corrects == ON_TIME_BY_REPLICAS
+    contract = PolicyContract("orchestration", of_node, of_request, tuple("abcd"), facts, "replicas")
+    random = np.random.default_rng(0)
+    choices = np.abs(random.normal(size=(50, 4, len(of_node)))).astype(np.float32)
+    choices[0], asked = (
+        observation.node[:, :, 0].T,
+        np.abs(random.normal(size=(50, NUM_REQUEST))).astype(np.float32),
+    )
+    asked[0], may = observation.request[:, 0], random.random((50, 4)) < 0.7
+    may[:, 0] = True
+    wanted, _ = decided(params, contract, choices, asked, may)
+    arrays = named_arrays(params)
+    np.testing.assert_allclose(
+        numpy_network(arrays, contract)(choices, asked, may), wanted, rtol=1e-4, atol=1e-3
+    )
+    session = onnxruntime.InferenceSession(graph_of(arrays, contract), providers=["CPUExecutionProvider"])
+    (found,) = session.run(["logits"], {"choices": choices, "context": asked, "legal": may})
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)

@@ -13,11 +13,11 @@ Orchestrate = Callable[[Array, FrameState], Scaling]
 """(key, state) -> the changes of the frame, leaves [H, *streams]."""
 
 
-def any_largest(key: Array, score: Array, allowed: Array) -> tuple[Array, Array]:
+def any_largest(key: Array | None, score: Array, allowed: Array) -> tuple[Array, Array]:
     """The allowed choice of the largest score, any of equals, and whether there is one.
 
     Args:
-        key: For equals.
+        key: For equals; None takes the first of them.
         score: [choices, *streams], finite.
         allowed: [choices, *streams] bool.
 
@@ -25,6 +25,8 @@ def any_largest(key: Array, score: Array, allowed: Array) -> tuple[Array, Array]
         int32 [*streams] (0 where there is none) and bool [*streams].
     """
     held = jnp.where(allowed, score, -jnp.inf)
+    if key is None:
+        return jnp.argmax(held, axis=0).astype(jnp.int32), jnp.any(allowed, axis=0)
     best = allowed & (held >= jnp.max(held, axis=0, keepdims=True))
     among = jnp.where(best, jax.random.uniform(key, best.shape), -1.0)
     return jnp.argmax(among, axis=0).astype(jnp.int32), jnp.any(allowed, axis=0)

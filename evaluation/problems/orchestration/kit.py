@@ -7,6 +7,8 @@ from pathlib import Path
 
 from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.persistence import KIND as CERTIFICATE
+from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import refuse_other_days
 from evaluation.comparison.training_days import plan_of, train_days_of
@@ -16,11 +18,13 @@ from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit
 from evaluation.problems.orchestration.certifying import certify_twin
 from evaluation.problems.orchestration.comparing import PlayConfig, compare_pairs
 from evaluation.problems.orchestration.generating import generate_slots
+from evaluation.problems.orchestration.training import build_policy, export_bundle
 from evaluation.report import Report, write_report
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
+from offline_rl.orchestration_config import ORCHESTRATION_CODE
 from twin.orchestration.encode import missing_from
 from twin.orchestration.fit import fit_orchestration
 from twin.orchestration.persistence import load_fitted, save_fitted
@@ -70,13 +74,16 @@ def fit_plan(config: RunConfig) -> StepPlan:
     return StepPlan("twin", build, {"days": config.days, "shifts": config.shifts}, config.seed)
 
 
-def train_plan(_config: RunConfig) -> StepPlan:
-    """ConfigError: what is learned of both groups is not kept as a product yet."""
-    raise ConfigError(
-        "dispatchers and orchestrators are not trained by this command", where="schedtwin train",
-        allowed="twins of placement and ordering",
-        advice="schedtwin compare judges what plans with this twin; schedtwin reproduce kais trains in one",
-    )  # fmt: skip
+def train_plan(config: RunConfig) -> StepPlan:
+    """Trains a dispatcher and an orchestrator in the twin."""
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        fitted, facts = load_fitted(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
+        found = build_policy(out, fitted, config.orchestration, config.seed, progress)
+        return {KEY: NAME, "nodes": facts["nodes"], "train_days": facts["train_days"], **found, **known}
+
+    return StepPlan("policy", build, {"budget": config.orchestration}, config.seed, ORCHESTRATION_CODE)
 
 
 def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
@@ -127,12 +134,15 @@ def certifier(twin: Path, _population: Path | None) -> Certifier:
     return Certifier(make, refused)
 
 
-def export(_out: Path, _policy: Path, _options: ExportOptions) -> Facts:
-    """ConfigError: there is no bundle of two policies yet."""
-    raise ConfigError(
-        "a dispatcher and an orchestrator are not exported", where="schedtwin export",
-        allowed="policies of placement and ordering",
-    )  # fmt: skip
+def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
+    """The bundle of both policies; ConfigError where another than what training chose is asked for."""
+    asked = (options.policy, options.rule, options.comparison, options.seed)
+    if any(one is not None for one in asked):
+        raise ConfigError(
+            "a training of dispatcher and orchestrator hands over the pair that it chose",
+            where="--policy, --rule, --comparison, --seed", allowed="none of them", advice="leave them out",
+        )  # fmt: skip
+    return export_bundle(out, policy, licence=options.licence, replace=options.replace)
 
 
 def fitted_lines(facts: Facts) -> list[str]:
@@ -141,9 +151,13 @@ def fitted_lines(facts: Facts) -> list[str]:
     return [f"{nodes} nodes and {services} services learned from {facts['num_requests']:,} requests"]
 
 
-def trained_lines(_facts: Facts) -> list[str]:
-    """Nothing: nothing is trained."""
-    return []
+def trained_lines(facts: Facts) -> list[str]:
+    """What was tried in the twin, best first, and what is handed over."""
+    found = sorted(facts["tried"].items(), key=lambda pair: -pair[1])
+    return [
+        *(f"{name}: {share:.1%} on time in the twin" for name, share in found),
+        f"chosen: {facts['chosen']}",
+    ]
 
 
 def compared(_comparison: Comparison) -> list[str]:

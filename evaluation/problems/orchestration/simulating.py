@@ -122,9 +122,10 @@ def simulate_slots(
     total, done, names = np.zeros(3, np.int64), 0, world_names(pace)
     with ArchiveWriter(out, source={}, facts=log_facts, replace=replace) as archive:
         archive.write("nodes", nodes_table(pace), source="simulation")
-        for begin in range(0, len(days), DAYS_AT_ONCE):
-            chosen = list(days[begin : begin + DAYS_AT_ONCE])
-            padded = chosen + chosen[-1:] * (DAYS_AT_ONCE - len(chosen))  # all batches alike: one program
+        at_once = min(len(days), DAYS_AT_ONCE)
+        for begin in range(0, len(days), at_once):
+            chosen = list(days[begin : begin + at_once])
+            padded = chosen + chosen[-1:] * (at_once - len(chosen))  # all batches alike: one program
             keys = jax.vmap(lambda day: jax.random.fold_in(jax.random.key(seed), day))(np.array(padded))
             recorded = record(keys, padded)
             for index, day in enumerate(chosen):

@@ -9,7 +9,9 @@ expected load of the cores is least; where no node has room, one of the service 
 Square-root staffing: W. Whitt, Understanding the efficiency of multi-server service systems, 1992.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,12 +35,37 @@ class PlannedConfig:
         target: Share of a service's replicas that shall be busy.
         safety: Replicas more for each square root of busy ones.
         memory_share: Share of all memory that is planned with.
+        draws: Of equals any is taken; otherwise the first, so that the same state always gives the same plan.
     """
 
     lead_frames: float = 1.5
     target: float = 0.8
     safety: float = 0.7
     memory_share: float = 0.95
+    draws: bool = True
+
+
+ADVICE = PlannedConfig(draws=False)
+"""What learners are shown, and bundles repeat without JAX."""
+
+
+class PlanTables(NamedTuple):
+    """What the plan is made of; NumPy."""
+
+    wanted: np.ndarray  # [bins, services] replicas
+    busy: np.ndarray  # [bins, services] of them that are expected to be in service
+
+
+def plan_tables(case: EdgeCloud, forecast: DayForecast, config: PlannedConfig) -> PlanTables:
+    """The tables of a cluster and a day."""
+    busy = expected_busy(case, forecast)
+    wanted = _within_memory(case, config, busy / config.target + config.safety * np.sqrt(busy))
+    return PlanTables(wanted, busy)
+
+
+def lead_of(case: EdgeCloud, config: PlannedConfig) -> float:
+    """Seconds from now to the time that is planned for."""
+    return config.lead_frames * case.config.slot_s * case.config.slots_per_frame
 
 
 def planned(
@@ -58,15 +85,14 @@ def planned(
         begin_s: Time of day at which the clock is zero.
     """
     config = config or PlannedConfig()
-    busy = expected_busy(case, forecast)
-    wanted = jnp.asarray(_within_memory(case, config, busy / config.target + config.safety * np.sqrt(busy)))
-    lead_s = config.lead_frames * case.config.slot_s * case.config.slots_per_frame
-    expected = jnp.asarray(busy)
+    wanted, expected = map(jnp.asarray, plan_tables(case, forecast, config))
+    lead_s = lead_of(case, config)
 
     def orchestrate(key: Array, state: FrameState) -> Scaling:
         now = forecast.at(begin_s + state.clock_s + lead_s)
+        draws = key if config.draws else None
         return _changes(
-            case, forecast, frames.num_changes, key, state, _rows(wanted, now), _rows(expected, now)
+            case, forecast, frames.num_changes, draws, state, _rows(wanted, now), _rows(expected, now)
         )
 
     return orchestrate
@@ -89,7 +115,7 @@ def _changes(
     case: EdgeCloud,
     forecast: DayForecast,
     num_changes: int,
-    key: Array,
+    key: Array | None,
     state: FrameState,
     wanted: Array,
     busy: Array,
@@ -98,8 +124,8 @@ def _changes(
     has, used_gib, free = specified(deployment), deployment.used_gib, removable(deployment)
     num_services, num_nodes = case.num_services, case.num_nodes
     nodes, changes = [], []
-    for key_change in jax.random.split(key, num_changes):
-        key_service, key_node, key_out = jax.random.split(key_change, 3)
+    for key_change in _split(key, num_changes):
+        key_service, key_node, key_out = _split(key_change, 3)
         lacks = wanted - has
         service, any_ = any_largest(key_service, lacks, lacks > 0.5)
         _, can_host = host_score(case, state, used_gib, service)
@@ -123,6 +149,11 @@ def _changes(
     return Scaling(jnp.stack(nodes), jnp.stack(changes))
 
 
+def _split(key: Array | None, number: int) -> Sequence[Array | None]:
+    """Keys of as many draws; of none where there is no key."""
+    return [None] * number if key is None else list(jax.random.split(key, number))
+
+
 def _suits(
     case: EdgeCloud, forecast: DayForecast, replicas: Array, has: Array, busy: Array, service: Array
 ) -> Array:
@@ -135,10 +166,10 @@ def _suits(
 
 
 def _surplus(
-    case: EdgeCloud, key: Array, surplus: Array, free: Array, service: Array
+    case: EdgeCloud, key: Array | None, surplus: Array, free: Array, service: Array
 ) -> tuple[Array, Array, Array]:
     """The service with the largest surplus and a node that it can leave for `service`, and whether there is one."""
-    key_service, key_node = jax.random.split(key)
+    key_service, key_node = _split(key, 2)
     hosts = jnp.moveaxis(jnp.asarray(case.hosts)[service], -1, 0)
     leaves = (free > 0.0) & hosts[None]
     out, some = any_largest(key_service, surplus, (surplus >= 0.5) & jnp.any(leaves, axis=1))

@@ -1,0 +1,116 @@
+"""A dispatcher and an orchestrator for a cluster: each trained in its twin from a rule, kept where it beats the rule.
+
+The product holds both policies' parameters and the twin's tables, which both of them read.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from evaluation.problems.orchestration.learners import (
+    RESIDUAL,
+    SMALL,
+    TrainedDispatch,
+    TrainedOrchestration,
+    corrected_plan,
+    dispatch_example,
+    orchestrating,
+    residual,
+    shown_plan,
+    train_dispatch,
+    train_orchestration,
+)
+from evaluation.problems.orchestration.pairs import pair_program
+from evaluation.problems.orchestration.references import PLANNED
+from evaluation.problems.orchestration.rivals import dispatch_rule, latencies
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from offline_rl.contract import EXPECTED_ON_TIME
+from offline_rl.orchestration_config import TrainingBudget
+from offline_rl.orchestration_export import Plan, export_pair
+from offline_rl.rules.on_time_by_replicas import replica_rule_params
+from offline_rl.rules.orchestration.planned import ADVICE, planned
+from offline_rl.stepwise_actor import stepwise_policy
+from twin.arrays import load_arrays, save_arrays
+from twin.orchestration.fit import FittedCluster
+from twin.orchestration.frame_mechanics import observing
+from twin.orchestration.learned import learned_chance, learned_forecast
+from twin.orchestration.persistence import load_fitted, save_fitted
+from twin.problems import KEY, ORCHESTRATION
+
+DISPATCHER, ORCHESTRATOR = "dispatcher.npz", "orchestrator.npz"
+GPG = "gpg"
+NUM_TRIALS, TRIAL_SEED = 8, 11
+"""Runs of the twin in which policies are tried, and where their chance begins."""
+
+
+def build_policy(
+    out: Path, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
+) -> dict[str, Any]:
+    """Trains both sides, tries them in fresh frames of the twin, writes the best pair; facts of the product."""
+    dispatch = train_dispatch(RESIDUAL, fitted, budget, seed, progress)
+    orchestration = train_orchestration(GPG, fitted, budget, seed, progress)
+    with progress.stage("try in the twin"):
+        tried = tried_pairs(fitted, dispatch, orchestration, budget.num_trial_frames)
+    best = max(tried, key=lambda name: tried[name])
+    dispatcher, orchestrator = best.split("+")
+    key = jax.random.key(seed)  # what is not trained is the rule itself
+    save_arrays(out / DISPATCHER, dispatch.params if dispatcher == RESIDUAL else dispatch.network.init(key))
+    save_arrays(
+        out / ORCHESTRATOR,
+        orchestration.state.actor if orchestrator == GPG else orchestration.network.init(key),
+    )
+    save_fitted(out, fitted)
+    return {"tried": tried, "chosen": best, "seed": seed}
+
+
+def tried_pairs(
+    fitted: FittedCluster, dispatch: TrainedDispatch, orchestration: TrainedOrchestration, num_frames: int
+) -> dict[str, float]:
+    """Pair -> share of requests answered in time in frames of the twin, the rules that both began as among them."""
+    edge, frames = fitted.edge, fitted.frames
+    corrected = stepwise_policy(orchestration.network, orchestration.state.actor, draws=False)
+    dispatchers = {EXPECTED_ON_TIME: dispatch_rule(fitted), RESIDUAL: dispatch.policy()}
+    begin_s = jnp.linspace(0.0, 0.8 * float(fitted.tables.day_s), NUM_TRIALS)
+    orchestrators = {
+        PLANNED: planned(edge, learned_forecast(edge, fitted.tables), frames, ADVICE, begin_s=begin_s),
+        GPG: orchestrating(shown_plan(fitted, edge, frames, begin_s), corrected),
+    }
+    program = pair_program(
+        edge, learned_chance(edge, fitted.tables, begin_s), frames,
+        [observing(edge, policy) for policy in dispatchers.values()], list(orchestrators.values()), num_frames,
+        (NUM_TRIALS,), hasty=True,
+    )  # fmt: skip
+    found = {}
+    for row, dispatcher in enumerate(dispatchers):
+        for column, orchestrator in enumerate(orchestrators):
+            counts = program(jax.random.key(TRIAL_SEED), jnp.int32(row), jnp.int32(column))
+            share = np.sum(np.asarray(counts.on_time)) / max(int(np.sum(np.asarray(counts.arrived))), 1)
+            found[f"{dispatcher}+{orchestrator}"] = float(share)
+    return found
+
+
+def export_bundle(out: Path, policy: Path, *, licence: str | None, replace: bool) -> dict[str, Any]:
+    """Both policies of a training as a bundle; facts for the command."""
+    manifest, fitted = read_manifest(policy, "policy"), load_fitted(policy)
+    edge, extra = fitted.edge, manifest.extra
+    plan = Plan(edge, fitted.frames, learned_forecast(edge, fitted.tables))
+    network = residual(dispatch_example(fitted), replica_rule_params(latencies(fitted))).network
+    key = jax.random.key(0)
+    dispatcher = load_arrays(policy / DISPATCHER, jax.eval_shape(network.init, key))
+    orchestrator = load_arrays(policy / ORCHESTRATOR, jax.eval_shape(corrected_plan(fitted).init, key))
+    facts = {
+        "policy": extra["chosen"],
+        "seed": extra["seed"],
+        "train_days": extra["train_days"],
+        KEY: ORCHESTRATION,
+    }
+    trained_on = {"days": extra["train_days"], "tried": extra["tried"]}
+    export_pair(
+        dispatcher, orchestrator, plan, SMALL, out, trained_on=trained_on, licence=licence, seed=extra["seed"],
+        made_from={"policy": manifest.content_hash}, extra=facts, replace=replace,
+    )  # fmt: skip
+    return facts

@@ -1,0 +1,49 @@
+"""What the orchestration problem adds to a configuration: the table [orchestration]."""
+
+from dataclasses import dataclass
+
+from logs_schema.errors import ConfigError
+
+ORCHESTRATION_CODE = 1
+"""Raised when code changes what a training makes."""
+COPIES = 8
+"""Streams of a block that meets the same requests."""
+
+
+@dataclass(frozen=True)
+class TrainingBudget:
+    """How long is trained.
+
+    Attributes:
+        num_updates: Of every policy.
+        num_streams: A multiple of `COPIES`.
+        num_frames: Length of an orchestrator's trajectories.
+        num_slots: Length of a dispatcher's.
+        num_warm_up_slots: Before them, others dispatch, better in some streams than in others.
+        num_trial_frames: Frames of the twin in which what was trained is tried beside the rules it began as.
+    """
+
+    num_updates: int = 40
+    num_streams: int = 32
+    num_frames: int = 16
+    num_slots: int = 300
+    num_warm_up_slots: int = 200
+    num_trial_frames: int = 40
+
+    def __post_init__(self) -> None:
+        least = {name: 0 if name == "num_warm_up_slots" else 1 for name in self.__dataclass_fields__}
+        for name, limit in least.items():
+            if getattr(self, name) < limit:
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)}", where="[orchestration]", allowed=f"at least {limit}"
+                )
+        if self.num_streams % COPIES:
+            raise ConfigError(
+                f"num_streams = {self.num_streams}", where="[orchestration]", allowed=f"multiples of {COPIES}"
+            )
+
+
+QUICK_BUDGET = TrainingBudget(
+    num_updates=4, num_streams=16, num_frames=8, num_slots=120, num_warm_up_slots=40, num_trial_frames=8
+)
+"""To see that everything works; what it trains is worth little."""

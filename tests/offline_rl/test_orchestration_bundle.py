@@ -1,0 +1,67 @@
+"""The orchestrator of a bundle: its plan in NumPy is the original's, and a copy that decides otherwise is refused."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from evaluation.simulator.slots import SlotConfig, time_scaled
+from evaluation.simulator.slots.forecast import true_forecast
+from evaluation.simulator.slots.instance import instance
+from logs_schema.errors import ProductError
+from offline_rl.advice import advised_actor
+from offline_rl.graph_encoder import GraphConfig
+from offline_rl.networks import Example
+from offline_rl.orchestration_export import Plan, _copy, _drawn, golden_frames
+from offline_rl.rules.orchestration.planned import ADVICE, planned
+from offline_rl.runner.frame_plan import planned_changes
+from offline_rl.runner.frame_view import FrameView
+from offline_rl.runner.orchestrator import NUM_FRAMES, replay_frames
+from offline_rl.stepwise_actor import StepwiseConfig
+from tests.evaluation.slot_runs import small_kais
+from twin.orchestration.frame_config import FrameConfig
+
+SLOTS = SlotConfig(node_places=4, queue_places=6)
+TRUTH = instance(time_scaled(small_kais(2, 3), SLOTS, 0.6), SLOTS)
+FRAMES = FrameConfig(num_changes=3)
+PLAN = Plan(TRUTH.public, FRAMES, true_forecast(TRUTH))
+SMALL = StepwiseConfig(GraphConfig(4, (4,)), hidden=(8, 4))
+
+
+def test_the_plan_in_numpy_asks_for_what_the_original_asks_for() -> None:
+    state, views = _drawn(PLAN.edge, PLAN.forecast, np.random.default_rng(1))
+    original = jax.jit(planned(PLAN.edge, PLAN.forecast, FRAMES, ADVICE))(jax.random.key(0), state)
+    tables = _copy({"params": {}}, PLAN, SMALL).tables
+    asked = np.asarray(original.change)
+    assert np.count_nonzero(asked) > NUM_FRAMES / 2  # it is no plan that asks for nothing
+    for frame in range(NUM_FRAMES):
+        view = FrameView(*(leaf[frame] for leaf in views))
+        found = planned_changes(tables, view, FRAMES.num_changes)
+        done = asked[:, frame]
+        np.testing.assert_array_equal(found.change, done)
+        np.testing.assert_array_equal(found.node[done > 0], np.asarray(original.node)[:, frame][done > 0])
+
+
+@pytest.mark.slow
+def test_a_copy_is_held_against_golden_frames() -> None:
+    random = np.random.default_rng(2)
+    begun = jax.tree.map(np.asarray, advised_actor(_example(), PLAN.edge, SMALL).init(jax.random.key(0)))
+    params = jax.tree.map(lambda leaf: leaf + random.normal(size=leaf.shape).astype(np.float32), begun)
+    golden = golden_frames(params, PLAN, SMALL, random)
+    copy = _copy(params, PLAN, SMALL)
+    replay_frames(copy, golden, where="here")
+    arrays = {name: np.flip(leaf) for name, leaf in copy.arrays.items()}
+    with pytest.raises(ProductError, match="does not decide as the original"):
+        replay_frames(replace(copy, arrays=arrays), golden, where="here")
+
+
+def _example() -> Example:
+    """Shapes of what an orchestrator sees of the cluster."""
+    from offline_rl.advice import advised
+    from twin.orchestration.frames import frame_problem
+
+    state, _ = _drawn(PLAN.edge, PLAN.forecast, np.random.default_rng(0))
+    problem = advised(frame_problem(PLAN.edge, FRAMES), planned(PLAN.edge, PLAN.forecast, FRAMES, ADVICE))
+    seen = problem.observe(state), problem.legal(state)
+    return Example(*jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype), seen), None)
