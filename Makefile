@@ -70,7 +70,7 @@ types: env ## mypy over the four packages
 lock: ## resolve requirements.lock anew (exact versions and hashes, every extra but ray)
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip install --quiet uv
-	.cache/lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --fork-strategy fewest --extra train --extra onnx --extra serve --extra sign --extra runner --extra adapters --extra dev --python-version 3.11 \
+	.cache/lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --fork-strategy fewest --extra train --extra onnx --extra serve --extra sign --extra runner --extra adapters --extra orchestrate --extra dev --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-header --output-file requirements.lock
 
 clean: ## remove everything that make creates

@@ -1,0 +1,93 @@
+"""`schedtwin orchestrate`: the orchestrator of a bundle as a Kubernetes controller."""
+
+import os
+import signal
+import socket
+import threading
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from evaluation.commands.expecting import add_expected
+
+NAME = "orchestrate"
+HELP = "change replicas by an exported orchestrator, as a Kubernetes controller"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
+    parser.add_argument(
+        "--loads", metavar="FILE_OR_URL", required=True, help="where loads are reported, as one JSON object"
+    )
+    parser.add_argument(
+        "--apply", action="store_true", help="write scales (default: decide and log, change nothing)"
+    )
+    parser.add_argument("--max-changes", metavar="N", type=int, default=2, help="a frame (default: 2)")
+    parser.add_argument(
+        "--midnight", metavar="SECONDS", type=float, default=0.0,
+        help="when the days of the training log begin, in seconds after midnight UTC (default: 0)",
+    )  # fmt: skip
+    parser.add_argument("--frames", metavar="N", type=int, help="end after so many (default: when told to)")
+    parser.add_argument(
+        "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
+    )
+    parser.add_argument(
+        "--metrics-port",
+        metavar="PORT",
+        type=int,
+        help="metrics on this port of this machine (default: none)",
+    )
+    where = parser.add_argument_group("the API server (default: that of the pod that this runs in)")
+    where.add_argument("--server", metavar="URL", help="with --token-file and --ca-file")
+    where.add_argument("--token-file", metavar="FILE", type=Path)
+    where.add_argument("--ca-file", metavar="PEM", type=Path)
+    where.add_argument("--kubeconfig", metavar="FILE", type=Path, help="in place of these three")
+    where.add_argument("--namespace", default="default", help="of deployments and lease (default: default)")
+    where.add_argument(
+        "--timeout", metavar="SECONDS", type=float, default=5.0, help="of an answer (default: 5)"
+    )
+    add_expected(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Change replicas frame by frame until told to stop; 0."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+    from logs_schema.errors import ConfigError
+    from offline_rl.orchestrating.controller import Controller, ControllerConfig
+    from offline_rl.orchestrating.kubernetes import Access, KubernetesCluster
+    from offline_rl.orchestrating.leading import Leading
+    from offline_rl.orchestrating.loads import refuse_source
+    from offline_rl.orchestrating.recording import FrameMetrics, Recording
+    from offline_rl.runner.orchestrator import load_orchestrator
+
+    if arguments.max_changes < 1:
+        raise ConfigError(f"--max-changes {arguments.max_changes}", allowed="1 or more")
+    refuse_source(arguments.loads)
+    access = Access(
+        arguments.server, arguments.token_file, arguments.ca_file, arguments.kubeconfig, arguments.namespace,
+        timeout_s=arguments.timeout,
+    )  # fmt: skip
+    cluster = KubernetesCluster(access)
+    orchestrator = load_orchestrator(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
+    config = ControllerConfig(arguments.loads, arguments.apply, arguments.max_changes, arguments.midnight)
+    leading = Leading(cluster, f"{socket.gethostname()}-{os.getpid()}", 2.0 * orchestrator.facts.frame_s)
+    recording, metrics = Recording(arguments.log, orchestrator.content_hash), FrameMetrics()
+    if arguments.metrics_port is not None:
+        from prometheus_client import start_http_server
+
+        start_http_server(arguments.metrics_port, "127.0.0.1", registry=metrics.registry)
+    controller = Controller(orchestrator, cluster, config, leading, recording, metrics)
+    over, left = threading.Event(), [arguments.frames]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: over.set())
+
+    def is_over(wait_s: float) -> bool:
+        if left[0] is not None:
+            left[0] -= 1
+        return (left[0] is not None and left[0] < 0) or over.wait(wait_s)
+
+    mode = "changing scales" if arguments.apply else "dry run"
+    print(f"orchestrating {arguments.bundle} every {orchestrator.facts.frame_s:g} s ({mode})", flush=True)
+    controller.run(is_over)
+    return 0

@@ -1,0 +1,141 @@
+"""Frame by frame: look, decide, write down, change; what fails changes nothing and is tried again in the next frame."""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from logs_schema.errors import SchedtwinError, first
+from offline_rl.errors import PolicyInputError
+from offline_rl.orchestrating.cluster import NODE, SERVICE, Cluster, ClusterError, Hosted
+from offline_rl.orchestrating.frame import DAY_S, Waiting, Write, make, places_of, view_of, writes_of
+from offline_rl.orchestrating.leading import Leading
+from offline_rl.orchestrating.loads import LoadsError, read_loads
+from offline_rl.orchestrating.recording import FrameMetrics, Recording
+from offline_rl.runner.orchestrator import Orchestrator, OrchestratorFacts
+
+
+@dataclass(frozen=True)
+class ControllerConfig:
+    """How a controller works.
+
+    Attributes:
+        loads: Where loads are reported (`offline_rl.orchestrating.loads`).
+        applies: Whether scales are written; otherwise a frame ends where it would write.
+        max_changes: Deployments that a frame may change.
+        midnight_s: Seconds after midnight UTC at which the days of the training log began.
+    """
+
+    loads: str
+    applies: bool = False
+    max_changes: int = 2
+    midnight_s: float = 0.0
+
+
+class Frame(NamedTuple):
+    """What became of a frame."""
+
+    outcome: str  # of `recording.OUTCOMES`
+    reason: str
+    writes: list[Write]
+    left_out: list[str]
+
+
+class Controller:
+    """One controller.
+
+    Args:
+        orchestrator: Who decides.
+        cluster: About what.
+        config: See `ControllerConfig`.
+        leading: Its candidacy.
+        recording: Its log.
+        metrics: What it counts.
+        clock_s: Seconds since 1970.
+    """
+
+    def __init__(
+        self, orchestrator: Orchestrator, cluster: Cluster, config: ControllerConfig, leading: Leading,
+        recording: Recording, metrics: FrameMetrics, clock_s: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._orchestrator, self._cluster, self._config = orchestrator, cluster, config
+        self._leading, self._recording, self.metrics, self._clock_s = leading, recording, metrics, clock_s
+        self._waiting = Waiting()
+
+    def frame(self) -> Frame:
+        """Decides and makes the changes of one frame; never raises what the cluster or the loads do wrong."""
+        now_s, begun_s = self._clock_s(), time.monotonic()
+        try:
+            frame = self._decided(now_s)
+        except (ClusterError, LoadsError, PolicyInputError) as error:
+            self.metrics.failures.labels(getattr(error, "kind", type(error).__name__)).inc()
+            frame = Frame("failed", str(error), [], [])
+            _say(error.what)
+        self.metrics.frames.labels(frame.outcome).inc()
+        self.metrics.removals_waiting.set(sum(self._waiting.removals.values()))
+        self._recording.frame(now_s, *frame, took_s=time.monotonic() - begun_s)
+        return frame
+
+    def run(self, is_over: Callable[[float], bool]) -> None:
+        """A frame every `frame_s` until `is_over(seconds)`, which waits that long, says so; then resigns."""
+        frame_s, next_s = self._orchestrator.facts.frame_s, time.monotonic()
+        try:
+            while not is_over(max(0.0, next_s - time.monotonic())):
+                self.frame()
+                next_s = max(next_s + frame_s, time.monotonic())
+        finally:
+            self._recording.close()
+            try:
+                if self._config.applies:
+                    self._leading.resign()
+            except SchedtwinError as error:
+                _say(error.what)
+
+    def _decided(self, now_s: float) -> Frame:
+        leads = not self._config.applies or self._leading.leads()  # who changes nothing leads nobody
+        self.metrics.leads.set(leads)
+        if not leads:
+            self._waiting.removals.clear()  # whoever leads decides anew
+            return Frame("follows", "another controller leads", [], [])
+        facts, config = self._orchestrator.facts, self._config
+        hosted = self._cluster.hosted()
+        self._recording.deployment(hosted, now_s)
+        if self._leading.is_paused:
+            return Frame("paused", "the lease says so", [], [])
+        places = places_of(facts, hosted)
+        if not places:
+            raise _other_cluster(facts, hosted)
+        loads = read_loads(config.loads, facts, now_s)
+        view = view_of(
+            facts, places, self._cluster.nodes_up(), loads, self._waiting, (now_s - config.midnight_s) % DAY_S
+        )
+        chosen = self._orchestrator.decide(view)
+        waiting = Waiting(dict(self._waiting.removals))
+        writes, left_out = writes_of(chosen, places, loads, waiting, config.max_changes)
+        if not config.applies:
+            return Frame("dry_run", "", writes, left_out)
+        make(self._cluster, writes, _say)
+        self._made(writes, waiting, {one.name: place for place, one in places.items()})
+        return Frame("changed" if writes else "nothing_to_change", "", writes, left_out)
+
+    def _made(self, writes: list[Write], waiting: Waiting, place_of: dict[str, tuple[int, int]]) -> None:
+        """Remembers what a frame has come to."""
+        for write in writes:
+            self.metrics.changes.labels("more" if write.step > 0 else "less").inc(abs(write.step))
+            if write.step < 0:
+                waiting.drop(place_of[write.hosted.name])
+        self._waiting = waiting
+
+
+def _other_cluster(facts: OrchestratorFacts, hosted: list[Hosted]) -> ClusterError:
+    found = first(dict.fromkeys(f"{one.service} on {one.node}" for one in hosted)) if hosted else "none"
+    return ClusterError(
+        f"no deployment with the labels {SERVICE} and {NODE} is of the bundle's services and nodes", where=found,
+        allowed=f"services {first(facts.services)}; nodes {first(facts.nodes)}",
+        advice="label the deployments, or train and export for this cluster: the plan is bound to its names",
+    )  # fmt: skip
+
+
+def _say(sentence: str) -> None:
+    print(f"schedtwin orchestrate: {sentence}", file=sys.stderr, flush=True)

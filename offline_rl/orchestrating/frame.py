@@ -1,0 +1,148 @@
+"""The changes of a frame: what is known as arrays, what is wanted as writes, and all of the writes or none.
+
+A replica goes only when it is idle: the requests of its service on its node, served or waiting on average of the last
+frame, leave a whole replica free; and where the last one would go, nobody was served at all. Until then the removal
+waits. Before the first write of a frame every write is tried without effect; where a later one fails all the same,
+those before it are taken back.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from offline_rl.numpy_orchestrator import Chosen
+from offline_rl.orchestrating.cluster import Cluster, ClusterError, Hosted, UnreachableError
+from offline_rl.orchestrating.loads import Loads
+from offline_rl.runner.frame_view import FrameView
+from offline_rl.runner.orchestrator import OrchestratorFacts
+
+Place = tuple[int, int]
+"""Service and node, as indices of a bundle's names."""
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Write:
+    """One change of one Deployment's scale."""
+
+    hosted: Hosted
+    replicas: int
+
+    @property
+    def step(self) -> int:
+        """How many replicas more."""
+        return self.replicas - self.hosted.asked
+
+
+@dataclass
+class Waiting:
+    """Removals that wait until a replica is idle: place -> how many."""
+
+    removals: dict[Place, int] = field(default_factory=dict)
+
+    def add(self, place: Place) -> None:
+        """One more."""
+        self.removals[place] = self.removals.get(place, 0) + 1
+
+    def drop(self, place: Place) -> None:
+        """One less."""
+        self.removals[place] = self.removals.get(place, 0) - 1
+        if self.removals[place] <= 0:
+            del self.removals[place]
+
+
+def places_of(facts: OrchestratorFacts, hosted: Sequence[Hosted]) -> dict[Place, Hosted]:
+    """What the bundle knows of a cluster's Deployments, by place."""
+    services = {name: row for row, name in enumerate(facts.services)}
+    nodes = {name: row for row, name in enumerate(facts.nodes)}
+    return {
+        (services[one.service], nodes[one.node]): one
+        for one in hosted
+        if one.service in services and one.node in nodes
+    }
+
+
+def view_of(
+    facts: OrchestratorFacts, places: Mapping[Place, Hosted], up: Mapping[str, bool], loads: Loads, waiting: Waiting,
+    time_of_day_s: float,
+) -> FrameView:  # fmt: skip
+    """What the orchestrator is told of the cluster."""
+    shape = len(facts.services), len(facts.nodes)
+    replicas, adding, removing = (np.zeros(shape, np.float32) for _ in range(3))
+    for place, one in places.items():
+        replicas[place] = min(one.ready, one.asked)
+        adding[place] = max(one.asked - one.ready, 0)
+        removing[place] = min(waiting.removals.get(place, 0), replicas[place])
+    is_up = np.array([up.get(name, False) for name in facts.nodes])
+    return FrameView(time_of_day_s, is_up, replicas, adding, removing, *vars(loads).values())
+
+
+def writes_of(
+    chosen: Chosen, places: Mapping[Place, Hosted], loads: Loads, waiting: Waiting, max_changes: int
+) -> tuple[list[Write], list[str]]:
+    """The writes of a frame, and in words what was chosen and cannot be written.
+
+    Removals enter `waiting`, and those of them that can be made leave it; a frame writes `max_changes` at most.
+    """
+    num_services, left_out = len(loads.running), []
+    wanted: dict[Place, int] = {}
+    for node, change in zip(chosen.node.tolist(), chosen.change.tolist(), strict=True):
+        place = (change - 1) % num_services, node
+        if change and place not in places:
+            left_out.append(f"no deployment of service {place[0]} on node {place[1]}")
+        elif 0 < change <= num_services:
+            wanted[place] = wanted.get(place, 0) + 1
+        elif change:
+            waiting.add(place)
+    for place in list(waiting.removals):
+        if place not in places or places[place].asked == 0:
+            waiting.removals.pop(place)
+        elif place not in wanted and is_idle(places[place], loads, place):
+            wanted[place] = -1
+    within = list(wanted.items())[:max_changes]
+    left_out += [f"over the limit of {max_changes} changes a frame"] * (len(wanted) - len(within))
+    return [Write(places[place], places[place].asked + step) for place, step in within], left_out
+
+
+def is_idle(hosted: Hosted, loads: Loads, place: Place) -> bool:
+    """Whether a replica can go without anybody noticing."""
+    busy = float(loads.running[place] + loads.waiting[place])
+    if hosted.asked <= 1:
+        return busy == 0.0
+    return hosted.ready >= hosted.asked and busy <= hosted.asked - 1.0
+
+
+def make(cluster: Cluster, writes: Sequence[Write], note: Callable[[str], None]) -> None:
+    """Makes all writes of a frame, or none.
+
+    Args:
+        cluster: Where.
+        writes: What.
+        note: Told of what could not be taken back.
+
+    Raises:
+        ClusterError: One of them cannot be made; nothing has changed, as far as the cluster lets that be.
+    """
+    for write in writes:
+        cluster.scale(write.hosted.name, write.replicas, write.hosted.version, only_try=True)
+    made: list[Write] = []
+    for write in writes:
+        try:
+            cluster.scale(write.hosted.name, write.replicas, write.hosted.version, only_try=False)
+        except ClusterError as error:
+            unknown = [write] if isinstance(error, UnreachableError) else []
+            _take_back(cluster, [*made, *unknown], note)
+            raise
+        made.append(write)
+
+
+def _take_back(cluster: Cluster, made: Sequence[Write], note: Callable[[str], None]) -> None:
+    """Undoes writes, last first, unless somebody else has changed the object since."""
+    for write in reversed(made):
+        name = write.hosted.name
+        try:
+            if cluster.asked(name) == write.replicas:
+                cluster.scale(name, write.hosted.asked, None, only_try=False)
+        except ClusterError as error:
+            note(f"deployment {name} could not be set back to {write.hosted.asked}: {error.what}")

@@ -1,0 +1,101 @@
+"""What access points and nodes report of their loads: one JSON object at a URL or in a file.
+
+    {"time_s": 1700000000.0,
+     "running": {"service": {"node": 1.5}},  "waiting": {"service": {"node": 0.0}},  "queued": {"service": {"site": 2}}}
+
+`time_s` is seconds since 1970. Numbers are requests, means over the last frame; what is not named is 0.
+"""
+
+import json
+import math
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from logs_schema.errors import ConfigError, SchedtwinError
+from offline_rl.runner.orchestrator import OrchestratorFacts
+
+MAX_BYTES = 16 * 2**20
+TIMEOUT_S = 5.0
+
+
+class LoadsError(SchedtwinError):
+    """Loads that cannot be read, or are too old to decide by."""
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Loads in the order of a bundle's names; those of `FrameView`."""
+
+    running: np.ndarray  # [services, nodes]
+    waiting: np.ndarray  # [services, nodes]
+    queued: np.ndarray  # [services, access points]
+
+
+def read_loads(source: str, facts: OrchestratorFacts, now_s: float) -> Loads:
+    """Reads the latest report.
+
+    Args:
+        source: A path, or an address that begins with http.
+        facts: Whose names count; what others are reported is left out.
+        now_s: The clock.
+
+    Raises:
+        LoadsError: There is none, it is older than two frames, or a number cannot be.
+    """
+    try:
+        told = json.loads(_content(source))
+        if not isinstance(told, dict):
+            raise ValueError("no JSON object")
+        age_s = now_s - float(told["time_s"])
+        loads = Loads(
+            _table(told.get("running", {}), facts.services, facts.nodes),
+            _table(told.get("waiting", {}), facts.services, facts.nodes),
+            _table(told.get("queued", {}), facts.services, facts.points),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LoadsError(
+            f"the loads cannot be read: {type(error).__name__}: {error}", where=source,
+            allowed='{"time_s": ..., "running": {service: {node: n}}, "waiting": ..., "queued": {service: {site: n}}}',
+            advice="nothing is changed until they can be read",
+        ) from error  # fmt: skip
+    if not -facts.frame_s <= age_s <= 2.0 * facts.frame_s:
+        raise LoadsError(
+            f"the loads are {age_s:.0f} s old", where=source, allowed=f"at most {2.0 * facts.frame_s:g} s",
+            advice="nothing is changed until there are newer ones",
+        )  # fmt: skip
+    return loads
+
+
+def refuse_source(source: str) -> None:
+    """ConfigError where loads could never be read from there."""
+    if not source.startswith(("http://", "https://")) and not Path(source).parent.is_dir():
+        raise ConfigError(
+            "there is no such folder", where=f"--loads {source}", allowed="a file, or an http address"
+        )
+
+
+def _content(source: str) -> bytes:
+    if source.startswith(("http://", "https://")):
+        with urllib.request.urlopen(source, timeout=TIMEOUT_S) as answer:
+            content: bytes = answer.read(MAX_BYTES + 1)
+    else:
+        with Path(source).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"more than {MAX_BYTES:,} bytes")
+    return content
+
+
+def _table(told: Any, rows: tuple[str, ...], columns: tuple[str, ...]) -> np.ndarray:
+    table = np.zeros((len(rows), len(columns)), np.float32)
+    for row, service in enumerate(rows):
+        for column, place in enumerate(columns):
+            value = float(told.get(service, {}).get(place, 0.0))
+            if not (math.isfinite(value) and value >= 0.0):
+                raise ValueError(f"{service} at {place}: {value}")
+            table[row, column] = value
+    return table

@@ -1,0 +1,171 @@
+"""The controller beside an API server that stands in for Kubernetes: what it writes, and what it leaves alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from logs_schema import Archive, import_log
+from offline_rl.orchestrating.controller import ControllerConfig
+from offline_rl.orchestrating.kubernetes import Access
+from tests.orchestrating.bench import LESS_OCR, MORE_ASR, MORE_OCR, NOTHING, NOW_S, Bench
+from tests.orchestrating.stand_in import NAMESPACE, StandIn, listening
+
+DEPLOYED = {"ocr-n0": ("ocr", "n0", 2, 2), "asr-n1": ("asr", "n1", 1, 1)}
+
+
+@pytest.fixture
+def api() -> Iterator[StandIn]:
+    with listening(StandIn(DEPLOYED)) as held:
+        yield held
+
+
+@pytest.fixture
+def bench(api: StandIn, tmp_path: Path) -> Bench:
+    return Bench(access(api), tmp_path)
+
+
+def access(api: StandIn) -> Access:
+    return Access(api.url, namespace=NAMESPACE, timeout_s=0.3)
+
+
+def asked(api: StandIn) -> dict[str, int]:
+    return {name: one["asked"] for name, one in api.deployments.items()}
+
+
+def test_a_frame_sees_the_cluster_and_makes_its_changes(bench: Bench, api: StandIn) -> None:
+    bench.report(running={"ocr": {"n0": 0.5}}, queued={"asr": {"site": 3}, "unknown": {"site": 1}})
+    api.deployments["asr-n1"]["asked"] = 2
+    api.closed.add("n1")
+    found = bench.frame((1, MORE_ASR), (0, MORE_OCR))
+    assert found.outcome == "changed"
+    assert asked(api) == {"ocr-n0": 3, "asr-n1": 3}
+    assert [tried for *_, tried in api.writes] == [True, True, False, False]
+    (view,) = bench.seen
+    np.testing.assert_array_equal(view.replicas, [[2, 0], [0, 1]])
+    np.testing.assert_array_equal(view.adding, [[0, 0], [0, 1]])
+    np.testing.assert_array_equal(view.running, [[0.5, 0], [0, 0]])
+    np.testing.assert_array_equal(view.queued, [[0], [3]])
+    np.testing.assert_array_equal(view.up, [True, False])
+    assert view.time_of_day_s == NOW_S % 86400
+
+
+def test_without_apply_nothing_is_written(api: StandIn, tmp_path: Path) -> None:
+    idle = Bench(access(api), tmp_path, applies=False)
+    found = idle.frame((0, MORE_OCR))
+    assert (found.outcome, [one.replicas for one in found.writes]) == ("dry_run", [3])
+    assert not api.writes
+    assert api.lease is None
+
+
+def test_a_bundle_for_another_cluster_is_named(bench: Bench, api: StandIn) -> None:
+    api.deployments = {"web": {"service": "web", "node": "n7", "asked": 1, "ready": 1, "version": 1}}
+    reason = bench.frame((0, MORE_OCR)).reason
+    assert "web on n7" in reason
+    assert "services ocr, asr" in reason
+    api.deployments = {}
+    assert "where: none" in bench.frame((0, MORE_OCR)).reason
+
+
+def test_a_replica_goes_only_when_it_is_idle(bench: Bench, api: StandIn) -> None:
+    bench.report(running={"ocr": {"n0": 1.5}})
+    assert bench.frame((0, LESS_OCR)).outcome == "nothing_to_change"
+    assert bench.seen[-1].removing.sum() == 0.0
+    assert bench.frame((0, NOTHING)).outcome == "nothing_to_change"
+    assert bench.seen[-1].removing[0, 0] == 1.0  # it waits
+    bench.report(running={"ocr": {"n0": 0.9}})
+    assert bench.frame((0, NOTHING)).outcome == "changed"
+    assert asked(api)["ocr-n0"] == 1
+    api.deployments["ocr-n0"]["ready"] = 1
+    for load, outcome in (
+        (0.01, "nothing_to_change"),
+        (0.0, "changed"),
+    ):  # the last one: nobody at all was served
+        bench.report(running={"ocr": {"n0": load}})
+        assert bench.frame((0, LESS_OCR if load else NOTHING)).outcome == outcome
+    assert asked(api)["ocr-n0"] == 0
+
+
+def test_a_frame_keeps_its_limit_and_says_what_it_left_out(bench: Bench) -> None:
+    found = bench.frame((0, MORE_OCR), (1, MORE_ASR), (1, MORE_OCR))
+    assert (len(found.writes), found.left_out) == (2, ["no deployment of service 0 on node 1"])
+    bench.controller._config = ControllerConfig(str(bench.loads), True, 1)
+    assert bench.frame((0, MORE_OCR), (1, MORE_ASR)).left_out == ["over the limit of 1 changes a frame"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "answer", "kind"),
+    [
+        ("list", 403, "denied"),
+        ("try", 403, "denied"),
+        ("write", 403, "denied"),
+        ("write", 409, "conflict"),
+        ("write", 500, "unreachable"),
+        ("write", 0.6, "unreachable"),
+        ("lease", 403, "denied"),
+    ],
+)
+def test_what_fails_leaves_no_half_made_frame(
+    bench: Bench, api: StandIn, fault: str, answer: float, kind: str
+) -> None:
+    number = 1 if fault in ("list", "lease") else 2
+    api.faults[fault, number] = answer
+    found = bench.frame((1, MORE_ASR), (0, MORE_OCR))
+    assert found.outcome == "failed"
+    assert asked(api) == {"ocr-n0": 2, "asr-n1": 1}
+    assert bench.metrics.failures.labels(kind)._value.get() == 1
+    assert bench.frame((1, MORE_ASR), (0, MORE_OCR)).outcome == "changed"
+    assert asked(api) == {"ocr-n0": 3, "asr-n1": 2}
+
+
+def test_what_somebody_else_has_changed_is_not_taken_back(bench: Bench, api: StandIn) -> None:
+    api.faults["write", 2] = 409
+    usual = bench.cluster.asked
+    bench.cluster.asked = lambda name: usual(name) + 4
+    assert bench.frame((1, MORE_ASR), (0, MORE_OCR)).outcome == "failed"
+    assert asked(api)["asr-n1"] == 2
+
+
+@pytest.mark.parametrize("time_s", [NOW_S - 60.0, NOW_S + 60.0])
+def test_nothing_is_changed_by_loads_of_another_time(bench: Bench, api: StandIn, time_s: float) -> None:
+    bench.report(time_s=time_s)
+    assert "the loads are" in bench.frame((0, MORE_OCR)).reason
+    bench.loads.write_text('{"time_s": 1.7e9, "running": {"ocr": {"n0": -1}}}')
+    assert "ocr at n0: -1" in bench.frame((0, MORE_OCR)).reason
+    bench.loads.unlink()
+    assert "the loads cannot be read" in bench.frame((0, MORE_OCR)).reason
+    assert not api.writes
+
+
+def test_one_of_two_leads_until_it_no_longer_renews_and_pauses_where_the_lease_says(
+    bench: Bench, api: StandIn
+) -> None:
+    other = bench.leading("other")
+    assert bench.frame((0, NOTHING)).outcome == "nothing_to_change"
+    assert not other.leads()
+    bench.forward_s = 49.0
+    assert not other.leads()
+    bench.forward_s = 51.0
+    assert other.leads()
+    assert bench.frame((0, MORE_OCR)).outcome == "follows"
+    other.resign()
+    api.lease["metadata"]["annotations"] = {"schedtwin.io/paused": "true"}
+    assert bench.frame((0, MORE_OCR)).outcome == "paused"
+    assert not api.writes
+    api.lease["metadata"]["annotations"] = {}
+    assert bench.frame((0, MORE_OCR)).outcome == "changed"
+
+
+def test_the_log_is_a_table_of_replicas(bench: Bench, api: StandIn, tmp_path: Path) -> None:
+    bench.frame((0, MORE_OCR))
+    api.deployments["ocr-n0"]["ready"] = 3
+    bench.now_s += 25.0
+    bench.report(time_s=bench.now_s)
+    bench.frame((0, NOTHING))
+    bench.recording.close()
+    report = import_log("native", [tmp_path / "log" / "replicas"], tmp_path / "archive")
+    assert dict(report.quarantined) == {}
+    rows = Archive(tmp_path / "archive").read("replicas").to_pylist()
+    counts = [(row["service"], row["node_id"], row["num_replicas"]) for row in rows]
+    assert counts == [("asr", "n1", 1), ("ocr", "n0", 2), ("ocr", "n0", 3)]
