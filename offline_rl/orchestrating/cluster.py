@@ -81,7 +81,7 @@ class Leadership:
     version: str
 
 
-class Cluster(Protocol):
+class ScalableCluster(Protocol):
     """A cluster; every method may raise `ClusterError`."""
 
     def hosted(self) -> list[Hosted]:

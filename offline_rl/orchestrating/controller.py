@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from logs_schema.errors import SchedtwinError, first
 from offline_rl.errors import PolicyInputError
-from offline_rl.orchestrating.cluster import NODE, SERVICE, Cluster, ClusterError, Hosted
-from offline_rl.orchestrating.frame import DAY_S, Waiting, Write, make, places_of, view_of, writes_of
+from offline_rl.orchestrating.cluster import NODE, SERVICE, ClusterError, Hosted, ScalableCluster
+from offline_rl.orchestrating.frame import DAY_S, WaitingRemovals, Write, make, places_of, view_of, writes_of
 from offline_rl.orchestrating.leading import Leading
 from offline_rl.orchestrating.loads import LoadsError, read_loads
 from offline_rl.orchestrating.recording import FrameMetrics, Recording
@@ -33,7 +33,7 @@ class ControllerConfig:
     midnight_s: float = 0.0
 
 
-class Frame(NamedTuple):
+class FrameResult(NamedTuple):
     """What became of a frame."""
 
     outcome: str  # of `recording.OUTCOMES`
@@ -56,21 +56,21 @@ class Controller:
     """
 
     def __init__(
-        self, orchestrator: Orchestrator, cluster: Cluster, config: ControllerConfig, leading: Leading,
+        self, orchestrator: Orchestrator, cluster: ScalableCluster, config: ControllerConfig, leading: Leading,
         recording: Recording, metrics: FrameMetrics, clock_s: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._orchestrator, self._cluster, self._config = orchestrator, cluster, config
         self._leading, self._recording, self.metrics, self._clock_s = leading, recording, metrics, clock_s
-        self._waiting = Waiting()
+        self._waiting = WaitingRemovals()
 
-    def frame(self) -> Frame:
+    def frame(self) -> FrameResult:
         """Decides and makes the changes of one frame; never raises what the cluster or the loads do wrong."""
         now_s, begun_s = self._clock_s(), time.monotonic()
         try:
             frame = self._decided(now_s)
         except (ClusterError, LoadsError, PolicyInputError) as error:
             self.metrics.failures.labels(getattr(error, "kind", type(error).__name__)).inc()
-            frame = Frame("failed", str(error), [], [])
+            frame = FrameResult("failed", str(error), [], [])
             _say(error.what)
         self.metrics.frames.labels(frame.outcome).inc()
         self.metrics.removals_waiting.set(sum(self._waiting.removals.values()))
@@ -92,17 +92,17 @@ class Controller:
             except SchedtwinError as error:
                 _say(error.what)
 
-    def _decided(self, now_s: float) -> Frame:
+    def _decided(self, now_s: float) -> FrameResult:
         leads = not self._config.applies or self._leading.leads()  # who changes nothing leads nobody
         self.metrics.leads.set(leads)
         if not leads:
             self._waiting.removals.clear()  # whoever leads decides anew
-            return Frame("follows", "another controller leads", [], [])
+            return FrameResult("follows", "another controller leads", [], [])
         facts, config = self._orchestrator.facts, self._config
         hosted = self._cluster.hosted()
         self._recording.deployment(hosted, now_s)
         if self._leading.is_paused:
-            return Frame("paused", "the lease says so", [], [])
+            return FrameResult("paused", "the lease says so", [], [])
         places = places_of(facts, hosted)
         if not places:
             raise _other_cluster(facts, hosted)
@@ -111,15 +111,17 @@ class Controller:
             facts, places, self._cluster.nodes_up(), loads, self._waiting, (now_s - config.midnight_s) % DAY_S
         )
         chosen = self._orchestrator.decide(view)
-        waiting = Waiting(dict(self._waiting.removals))
+        waiting = WaitingRemovals(dict(self._waiting.removals))
         writes, left_out = writes_of(chosen, places, loads, waiting, config.max_changes)
         if not config.applies:
-            return Frame("dry_run", "", writes, left_out)
+            return FrameResult("dry_run", "", writes, left_out)
         make(self._cluster, writes, _say)
         self._made(writes, waiting, {one.name: place for place, one in places.items()})
-        return Frame("changed" if writes else "nothing_to_change", "", writes, left_out)
+        return FrameResult("changed" if writes else "nothing_to_change", "", writes, left_out)
 
-    def _made(self, writes: list[Write], waiting: Waiting, place_of: dict[str, tuple[int, int]]) -> None:
+    def _made(
+        self, writes: list[Write], waiting: WaitingRemovals, place_of: dict[str, tuple[int, int]]
+    ) -> None:
         """Remembers what a frame has come to."""
         for write in writes:
             self.metrics.changes.labels("more" if write.step > 0 else "less").inc(abs(write.step))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from offline_rl.numpy_orchestrator import Chosen
-from offline_rl.orchestrating.cluster import Cluster, ClusterError, Hosted, UnreachableError
+from offline_rl.orchestrating.cluster import ClusterError, Hosted, ScalableCluster, UnreachableError
 from offline_rl.orchestrating.loads import Loads
 from offline_rl.runner.frame_view import FrameView
 from offline_rl.runner.orchestrator import OrchestratorFacts
@@ -36,7 +36,7 @@ class Write:
 
 
 @dataclass
-class Waiting:
+class WaitingRemovals:
     """Removals that wait until a replica is idle: place -> how many."""
 
     removals: dict[Place, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def places_of(facts: OrchestratorFacts, hosted: Sequence[Hosted]) -> dict[Place,
 
 
 def view_of(
-    facts: OrchestratorFacts, places: Mapping[Place, Hosted], up: Mapping[str, bool], loads: Loads, waiting: Waiting,
+    facts: OrchestratorFacts, places: Mapping[Place, Hosted], up: Mapping[str, bool], loads: Loads, waiting: WaitingRemovals,
     time_of_day_s: float,
 ) -> FrameView:  # fmt: skip
     """What the orchestrator is told of the cluster."""
@@ -79,7 +79,7 @@ def view_of(
 
 
 def writes_of(
-    chosen: Chosen, places: Mapping[Place, Hosted], loads: Loads, waiting: Waiting, max_changes: int
+    chosen: Chosen, places: Mapping[Place, Hosted], loads: Loads, waiting: WaitingRemovals, max_changes: int
 ) -> tuple[list[Write], list[str]]:
     """The writes of a frame, and in words what was chosen and cannot be written.
 
@@ -113,7 +113,7 @@ def is_idle(hosted: Hosted, loads: Loads, place: Place) -> bool:
     return hosted.ready >= hosted.asked and busy <= hosted.asked - 1.0
 
 
-def make(cluster: Cluster, writes: Sequence[Write], note: Callable[[str], None]) -> None:
+def make(cluster: ScalableCluster, writes: Sequence[Write], note: Callable[[str], None]) -> None:
     """Makes all writes of a frame, or none.
 
     Args:
@@ -137,7 +137,7 @@ def make(cluster: Cluster, writes: Sequence[Write], note: Callable[[str], None])
         made.append(write)
 
 
-def _take_back(cluster: Cluster, made: Sequence[Write], note: Callable[[str], None]) -> None:
+def _take_back(cluster: ScalableCluster, made: Sequence[Write], note: Callable[[str], None]) -> None:
     """Undoes writes, last first, unless somebody else has changed the object since."""
     for write in reversed(made):
         name = write.hosted.name

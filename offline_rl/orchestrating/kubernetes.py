@@ -69,7 +69,7 @@ class KubernetesCluster:
         self._leases = self._client.CoordinationV1Api(connection)
 
     def hosted(self) -> list[Hosted]:
-        """See `cluster.Cluster`."""
+        """See `cluster.ScalableCluster`."""
         with self._asking("list deployments"):
             found = self._apps.list_namespaced_deployment(
                 self.access.namespace,
@@ -85,13 +85,13 @@ class KubernetesCluster:
         ]  # fmt: skip
 
     def nodes_up(self) -> Mapping[str, bool]:
-        """See `cluster.Cluster`."""
+        """See `cluster.ScalableCluster`."""
         with self._asking("list nodes"):
             found = self._core.list_node(_request_timeout=self.access.timeout_s)
         return {one.metadata.name: _is_up(one) for one in found.items}
 
     def scale(self, name: str, replicas: int, version: str | None, *, only_try: bool) -> None:
-        """See `cluster.Cluster`."""
+        """See `cluster.ScalableCluster`."""
         meta = self._client.V1ObjectMeta(name=name, namespace=self.access.namespace, resource_version=version)
         body = self._client.V1Scale(metadata=meta, spec=self._client.V1ScaleSpec(replicas=replicas))
         tried = {"dry_run": "All"} if only_try else {}
@@ -101,7 +101,7 @@ class KubernetesCluster:
             )
 
     def asked(self, name: str) -> int:
-        """See `cluster.Cluster`."""
+        """See `cluster.ScalableCluster`."""
         with self._asking(f"read the scale of deployment {name}"):
             found = self._apps.read_namespaced_deployment_scale(
                 name, self.access.namespace, _request_timeout=self.access.timeout_s
@@ -109,7 +109,7 @@ class KubernetesCluster:
         return int(found.spec.replicas or 0)
 
     def lease(self) -> Leadership | None:
-        """See `cluster.Cluster`."""
+        """See `cluster.ScalableCluster`."""
         with self._asking(f"read lease {self.access.lease}"):
             try:
                 found = self._leases.read_namespaced_lease(
@@ -127,7 +127,7 @@ class KubernetesCluster:
         )  # fmt: skip
 
     def write_lease(self, lease: Leadership) -> None:
-        """See `cluster.Cluster`."""
+        """See `cluster.ScalableCluster`."""
         meta = self._client.V1ObjectMeta(
             name=self.access.lease, namespace=self.access.namespace, annotations=dict(lease.annotations),
             resource_version=lease.version or None,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from offline_rl.orchestrating.cluster import PAUSED, Cluster, ConflictError, Leadership
+from offline_rl.orchestrating.cluster import PAUSED, ConflictError, Leadership, ScalableCluster
 
 
 class Leading:
@@ -22,7 +22,7 @@ class Leading:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ScalableCluster,
         identity: str,
         duration_s: float,
         clock_s: Callable[[], float] = time.monotonic,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from offline_rl.numpy_orchestrator import Chosen
-from offline_rl.orchestrating.controller import Controller, ControllerConfig, Frame
+from offline_rl.orchestrating.controller import Controller, ControllerConfig, FrameResult
 from offline_rl.orchestrating.kubernetes import Access, KubernetesCluster
 from offline_rl.orchestrating.leading import Leading
 from offline_rl.orchestrating.recording import FrameMetrics, Recording
@@ -43,7 +43,7 @@ class Bench:
     def report(self, time_s: float = NOW_S, **loads: dict[str, dict[str, float]]) -> None:
         self.loads.write_text(json.dumps({"time_s": time_s} | loads))
 
-    def frame(self, *changes: tuple[int, int]) -> Frame:
+    def frame(self, *changes: tuple[int, int]) -> FrameResult:
         """One frame in which (node, change) are chosen."""
         self.chosen = Chosen(*(np.array(one) for one in zip(*changes, strict=True)))
         return self.controller.frame()
