@@ -64,9 +64,13 @@ def places_of(facts: OrchestratorFacts, hosted: Sequence[Hosted]) -> dict[Place,
 
 
 def view_of(
-    facts: OrchestratorFacts, places: Mapping[Place, Hosted], up: Mapping[str, bool], loads: Loads, waiting: WaitingRemovals,
+    facts: OrchestratorFacts,
+    places: Mapping[Place, Hosted],
+    up: Mapping[str, bool],
+    loads: Loads,
+    waiting: WaitingRemovals,
     time_of_day_s: float,
-) -> FrameView:  # fmt: skip
+) -> FrameView:
     """What the orchestrator is told of the cluster."""
     shape = len(facts.services), len(facts.nodes)
     replicas, adding, removing = (np.zeros(shape, np.float32) for _ in range(3))
