@@ -54,7 +54,7 @@ def run(arguments: Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     from logs_schema.errors import ConfigError
-    from offline_rl.orchestrating.controller import Controller, ControllerConfig
+    from offline_rl.orchestrating.controller import ControllerConfig, FrameController
     from offline_rl.orchestrating.kubernetes import Access, KubernetesCluster
     from offline_rl.orchestrating.leading import Leading
     from offline_rl.orchestrating.loads import refuse_source
@@ -77,7 +77,7 @@ def run(arguments: Namespace) -> int:
         from prometheus_client import start_http_server
 
         start_http_server(arguments.metrics_port, "127.0.0.1", registry=metrics.registry)
-    controller = Controller(orchestrator, cluster, config, leading, recording, metrics)
+    controller = FrameController(orchestrator, cluster, config, leading, recording, metrics)
     over, left = threading.Event(), [arguments.frames]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())

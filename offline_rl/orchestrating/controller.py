@@ -42,7 +42,7 @@ class FrameResult(NamedTuple):
     left_out: list[str]
 
 
-class Controller:
+class FrameController:
     """One controller.
 
     Args:

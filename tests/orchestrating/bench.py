@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from offline_rl.numpy_orchestrator import Chosen
-from offline_rl.orchestrating.controller import Controller, ControllerConfig, FrameResult
+from offline_rl.orchestrating.controller import ControllerConfig, FrameController, FrameResult
 from offline_rl.orchestrating.kubernetes import Access, KubernetesCluster
 from offline_rl.orchestrating.leading import Leading
 from offline_rl.orchestrating.recording import FrameMetrics, Recording
@@ -32,7 +32,7 @@ class Bench:
         self.now_s, self.forward_s = NOW_S, 0.0
         decides: Any = SimpleNamespace(facts=FACTS, decide=self._decide)
         self.recording, self.metrics = Recording(folder / "log", "hash"), FrameMetrics()
-        self.controller = Controller(
+        self.controller = FrameController(
             decides, self.cluster, ControllerConfig(str(self.loads), applies), self.leading("me"), self.recording,
             self.metrics, lambda: self.now_s,
         )  # fmt: skip
