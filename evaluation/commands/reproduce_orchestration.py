@@ -28,7 +28,7 @@ def add_tables(tables: _SubParsersAction) -> None:
         parser.add_argument(
             "--learned", metavar="LIST", type=words,
             help="what is trained in the twin: residual, mappo, cmmac, gpg, gpo, or none (default: all; with --quick "
-            "residual and gpg)",
+            "residual)",
         )  # fmt: skip
         parser.add_argument(
             "--quick",

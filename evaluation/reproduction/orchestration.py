@@ -85,13 +85,13 @@ QUICK_PAIRS = (
     Pair(EXPECTED_ON_TIME, LOOKAHEAD),
 )
 """Every lookahead is a simulator more to compile, so the quick form keeps one."""
-QUICK_LEARNERS = ("residual", "gpg")
-"""A dispatcher and an orchestrator: what `schedtwin train` trains."""
+QUICK_LEARNERS = ("residual",)
+"""Every learner is a program more to compile, so the quick form keeps the dispatcher that `schedtwin train` trains."""
 
 
 def quick(config: OrchestrationConfig) -> OrchestrationConfig:
     """The same in minutes: one day, a month later; few frames and runs, fewer pairs, one training."""
-    bench = replace(config.bench, num_seeds=3, days_per_seed=2, num_frames=10, hasty=True)
+    bench = replace(config.bench, num_seeds=3, days_per_seed=2, num_frames=8)
     return replace(config, days=(30,), train_seeds=(0,), bench=bench, untrained=QUICK_PAIRS)
 
 

@@ -21,7 +21,7 @@ CONFIG = """
 [days]
 num_days = 1
 [shifts]
-shifts = "0d,1d"
+shifts = "1d"
 [orchestration]
 num_updates = 1
 num_streams = 8

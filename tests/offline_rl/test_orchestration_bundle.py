@@ -43,6 +43,23 @@ def test_the_plan_in_numpy_asks_for_what_the_original_asks_for() -> None:
         np.testing.assert_array_equal(found.node[done > 0], np.asarray(original.node)[:, frame][done > 0])
 
 
+def test_a_service_that_nobody_may_host_holds_up_no_other() -> None:
+    tables = _copy({"params": {}}, PLAN, SMALL).tables
+    num_services, num_nodes = tables.hosts.shape
+    nothing = np.zeros((num_services, num_nodes), np.float32)
+    view = FrameView(
+        0.0, np.ones(num_nodes, bool), *[nothing] * 5, np.zeros((num_services, PLAN.edge.num_seats))
+    )
+    lacks_most = int(np.argmax(tables.wanted[0]))
+    assert planned_changes(tables, view, 1).change.tolist() == [lacks_most + 1]
+    hosts = PLAN.edge.hosts.copy()
+    hosts[lacks_most + 1] = False
+    without = _copy({"params": {}}, PLAN._replace(edge=PLAN.edge._replace(hosts=hosts)), SMALL).tables
+    changes = planned_changes(without, view, 3).change
+    assert (changes > 0).all()
+    assert lacks_most + 1 not in changes
+
+
 @pytest.mark.slow
 def test_a_copy_is_held_against_golden_frames() -> None:
     random = np.random.default_rng(2)

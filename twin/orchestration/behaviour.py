@@ -79,10 +79,16 @@ def cloned_dispatch(edge: EdgeCloud, clone: DispatchClone) -> Dispatch:
     return dispatch
 
 
-def logged_orchestration(edge: EdgeCloud, replicas: ReplicaRows, day: int, num_frames: int) -> Orchestrator:
-    """Asks in every frame for the changes that a log shows to have been asked for in it, on one of its days.
+def logged_changes(edge: EdgeCloud, replicas: ReplicaRows, day: int, num_frames: int) -> np.ndarray:
+    """[frames, most, 2] int32: nodes and signed services of the changes that a log shows to have been asked for.
 
     A replica that a node's image had to be pulled for was asked for that much earlier.
+
+    Args:
+        edge: The cluster.
+        replicas: Deployments of some days.
+        day: Which of them.
+        num_frames: Frames of a day.
     """
     frame_s = edge.config.slot_s * edge.config.slots_per_frame
     asked: list[list[tuple[int, int]]] = [[] for _ in range(num_frames)]
@@ -95,11 +101,16 @@ def logged_orchestration(edge: EdgeCloud, replicas: ReplicaRows, day: int, num_f
         frame = int(np.clip((replicas.time_s[row] - pulled_s) / frame_s, 0, num_frames - 1))
         asked[frame] += [(node, int(np.sign(step)) * service)] * abs(step)
         now[service, node] += step
-    width = max(1, *(len(one) for one in asked))
-    table = np.zeros((num_frames, width, 2), np.int32)
+    table = np.zeros((num_frames, max(1, *(len(one) for one in asked)), 2), np.int32)
     for frame, changes in enumerate(asked):
         for place, change in enumerate(changes):
             table[frame, place] = change
+    return table
+
+
+def logged_orchestration(edge: EdgeCloud, table: Array) -> Orchestrator:
+    """Asks in every frame for the changes of `logged_changes`."""
+    frame_s, num_frames = edge.config.slot_s * edge.config.slots_per_frame, table.shape[0]
 
     def orchestrate(_key: Array, state: SlotState) -> Orchestration:
         clock_s = state.placement.clock_s

@@ -61,7 +61,6 @@ class OrchestrationBenchConfig:
         num_frames: Frames after which a day is cut short; None: the whole day.
         seed: Of everything drawn.
         slots, frames: See there.
-        hasty: Whether programs are compiled sooner and run slower (`pairs.HASTY`): pays for few frames.
     """
 
     num_seeds: int = 5
@@ -70,7 +69,6 @@ class OrchestrationBenchConfig:
     seed: int = 0
     slots: SlotConfig = field(default_factory=SlotConfig)
     frames: FrameConfig = field(default_factory=FrameConfig)
-    hasty: bool = False
 
     def __post_init__(self) -> None:
         sizes = (self.num_seeds, self.days_per_seed, 1 if self.num_frames is None else self.num_frames)
@@ -177,9 +175,7 @@ def bench_program(
     streams = (config.num_seeds * config.days_per_seed,)
     num_frames = num_frames_of(case, config)
     chance = true_chance(case)
-    return pair_program(
-        case.public, chance, config.frames, dispatchers, rules, num_frames, streams, hasty=config.hasty
-    )
+    return pair_program(case.public, chance, config.frames, dispatchers, rules, num_frames, streams)
 
 
 _BASELINE_RULES = {one.name: one for one in ORCHESTRATION_BASELINES}

@@ -14,7 +14,13 @@ from evaluation.comparison.bootstrap import Statistic
 from logs_schema import Archive
 from twin.contracts import Array, EnvironmentState
 from twin.environment import environment
-from twin.orchestration.behaviour import DispatchClone, cloned_dispatch, fit_clone, logged_orchestration
+from twin.orchestration.behaviour import (
+    DispatchClone,
+    cloned_dispatch,
+    fit_clone,
+    logged_changes,
+    logged_orchestration,
+)
 from twin.orchestration.counts import Counts
 from twin.orchestration.encode import ReplicaRows, SlotRows, read_replicas, read_rows
 from twin.orchestration.fit import FittedCluster
@@ -126,7 +132,7 @@ def _closed_loop(
     """The twin under the cloned dispatcher and the logged changes, beside the log of the same days."""
     replicas = read_replicas(archive, days, fitted.edge.cluster)
     clone = fit_clone(fitted.edge, rows, replicas, config.seed)
-    found = [closed_loop(fitted, clone, replicas, index, config.seed) for index in range(len(days))]
+    found = closed_loop(fitted, clone, replicas, len(days), config.seed)
     by_day = np.stack([np.bincount(rows.day, value, len(days)) for value in
                        (np.ones(len(rows.day)), rows.on_time, rows.node < 0)])  # fmt: skip
     lines = []
@@ -142,41 +148,53 @@ def _closed_loop(
 
 
 def closed_loop(
-    fitted: FittedCluster, clone: DispatchClone, replicas: ReplicaRows, day: int, seed: int, num_runs: int = 4
-) -> tuple[float, float]:
-    """Shares of what arrived that were on time, and never sent, in runs of the twin.
+    fitted: FittedCluster,
+    clone: DispatchClone,
+    replicas: ReplicaRows,
+    num_days: int,
+    seed: int,
+    num_runs: int = 4,
+) -> list[tuple[float, float]]:
+    """Day by day, shares of what arrived that were on time, and never sent, in runs of the twin.
 
     Args:
         fitted: The twin.
         clone: Who dispatches.
-        replicas: Deployments of some days.
-        day: Which of them; its changes are made again.
+        replicas: Deployments of the days; their changes are made again.
+        num_days: How many days.
         seed: Of everything drawn.
-        num_runs: Times that the day is run.
+        num_runs: Times that a day is run.
     """
     edge = fitted.edge
     num_slots = int(np.ceil(float(fitted.tables.day_s) / edge.config.slot_s))
     num_frames = -(-num_slots // edge.config.slots_per_frame)
-    rule = logged_orchestration(edge, replicas, day, num_frames)
-    dispatch = cloned_dispatch(edge, clone)
-    problem = slot_problem(edge)
-    system = environment(problem, slot_response(edge, learned_chance(edge, fitted.tables), rule))
+    tables = [logged_changes(edge, replicas, day, num_frames) for day in range(num_days)]
+    most = max(table.shape[1] for table in tables)
+    dispatch, problem = cloned_dispatch(edge, clone), slot_problem(edge)
 
-    def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
-        key_dispatch, key_slot = jax.random.split(key)
-        node = dispatch(key_dispatch, state.problem, problem.legal(state.problem))
-        return system.step(key_slot, state, node)[0], None
+    @jax.jit
+    def run(key: Array, table: Array) -> Counts:  # one program for all days
+        rule = logged_orchestration(edge, table)
+        system = environment(problem, slot_response(edge, learned_chance(edge, fitted.tables), rule))
 
-    def run(key: Array) -> Counts:
+        def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
+            key_dispatch, key_slot = jax.random.split(key)
+            node = dispatch(key_dispatch, state.problem, problem.legal(state.problem))
+            return system.step(key_slot, state, node)[0], None
+
         key_reset, key_slots = jax.random.split(key)
         keys = jax.random.split(key_slots, num_slots)
         counts: Counts = jax.lax.scan(slot, system.reset(key_reset, (num_runs,)), keys)[0].problem.view.counts
         return counts
 
-    counts = jax.jit(run)(jax.random.key(seed))
-    arrived = float(jnp.sum(counts.arrived))
-    never = float(jnp.sum(counts.turned_away) + jnp.sum(counts.dropped_waiting))
-    return float(jnp.sum(counts.on_time)) / arrived, never / arrived
+    found = []
+    for table in tables:
+        padded = np.pad(table, ((0, 0), (0, most - table.shape[1]), (0, 0)))
+        counts = run(jax.random.key(seed), jnp.asarray(padded))
+        arrived = float(jnp.sum(counts.arrived))
+        never = float(jnp.sum(counts.turned_away) + jnp.sum(counts.dropped_waiting))
+        found.append((float(jnp.sum(counts.on_time)) / arrived, never / arrived))
+    return found
 
 
 def _mean_of(values: np.ndarray) -> Statistic:

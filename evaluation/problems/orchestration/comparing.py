@@ -171,7 +171,6 @@ def play_pairs(
         list(rules.values()),
         config.num_frames,
         (config.num_runs,),
-        hasty=True,
     )
     found = {}
     for index, pair in enumerate(pairs):

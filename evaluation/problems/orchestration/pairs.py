@@ -17,9 +17,6 @@ from twin.orchestration.frames import frame_problem
 from twin.orchestration.orchestrating import Orchestrate
 from twin.orchestration.slots import SlotState
 
-HASTY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Of the compiler, where a program runs so shortly that compiling it well costs more than it saves."""
-
 PairProgram = Callable[[Array, Array, Array], Counts]
 """(key, index of the dispatcher, index of the orchestrator) -> totals at the end of the run [*streams]."""
 
@@ -32,8 +29,6 @@ def pair_program(
     rules: Sequence[Orchestrate],
     num_frames: int,
     streams: Streams,
-    *,
-    hasty: bool = False,
 ) -> PairProgram:
     """The compiled day in which any of the dispatchers and of the orchestrators can act.
 
@@ -44,7 +39,6 @@ def pair_program(
         dispatchers, rules: Who can act.
         num_frames: Frames of a run.
         streams: Independent runs.
-        hasty: Whether it is compiled with `HASTY`.
     """
 
     def run(key: Array, dispatch_kind: Array, rule_kind: Array) -> Counts:
@@ -64,4 +58,4 @@ def pair_program(
         keys = jax.random.split(key_frames, num_frames)
         return jax.lax.scan(frame, system.reset(key_reset, streams), keys)[0].problem.counts
 
-    return jax.jit(run, compiler_options=HASTY if hasty else None)
+    return jax.jit(run)

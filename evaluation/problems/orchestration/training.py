@@ -82,7 +82,7 @@ def tried_pairs(
     program = pair_program(
         edge, learned_chance(edge, fitted.tables, begin_s), frames,
         [observing(edge, policy) for policy in dispatchers.values()], list(orchestrators.values()), num_frames,
-        (NUM_TRIALS,), hasty=True,
+        (NUM_TRIALS,),
     )  # fmt: skip
     found = {}
     for row, dispatcher in enumerate(dispatchers):

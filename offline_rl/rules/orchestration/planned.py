@@ -57,10 +57,10 @@ class PlanTables(NamedTuple):
 
 
 def plan_tables(case: EdgeCloud, forecast: DayForecast, config: PlannedConfig) -> PlanTables:
-    """The tables of a cluster and a day."""
+    """The tables of a cluster and a day; of a service that no node may host nothing is wanted."""
     busy = expected_busy(case, forecast)
-    wanted = _within_memory(case, config, busy / config.target + config.safety * np.sqrt(busy))
-    return PlanTables(wanted, busy)
+    asked = (busy / config.target + config.safety * np.sqrt(busy)) * case.hosts.any(axis=1)
+    return PlanTables(_within_memory(case, config, asked), busy)
 
 
 def lead_of(case: EdgeCloud, config: PlannedConfig) -> float:
