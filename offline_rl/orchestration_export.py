@@ -38,6 +38,10 @@ from twin.orchestration.frames import frame_problem
 from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
 from twin.placement.features import Feature, request_features
 
+ACTION = (
+    "index of the node that the request in hand is sent to; in the twin any node was taken whose logit was at most the "
+    "setting's `margin` below the best, since access points see each other's load late"
+)
 LEGALITY = (
     "A node is legal where it is available, hosts a replica of the request's service and has a place for it. A request "
     "without a legal node stays in its queue."
@@ -59,6 +63,7 @@ def export_pair(
     config: StepwiseConfig,
     out: Path,
     *,
+    margin: float,
     trained_on: Mapping[str, Any],
     licence: str | None = None,
     seed: int = 0,
@@ -72,6 +77,7 @@ def export_pair(
         plan: The cluster and its forecast.
         config: Of the stepwise actor.
         out: Folder of the bundle.
+        margin: Nats below the best logit within which the dispatcher drew in the twin.
         trained_on: Facts about the data window.
         licence: Under which terms the bundle may be used.
         seed: Of the training, and of what is drawn to prove the copies.
@@ -88,11 +94,14 @@ def export_pair(
         choices=cluster.node_names,
         network=network_facts(dispatcher),
         legality=LEGALITY,
-        action="index of the node (of the contract's choices) that the request in hand is sent to",
+        action=ACTION,
         normalisation="none is fitted: shares of capacity, flags, and log1p of counts, amounts and seconds",
         unknown={"service": "taken as 'unknown', which no node hosts", "node": "any number can be decided among"},
         trained_on=dict(trained_on),
-        setting={"slot_s": plan.edge.config.slot_s, "sites": list(cluster.sites), "services": list(cluster.services)},
+        setting={
+            "margin": margin, "slot_s": plan.edge.config.slot_s, "sites": list(cluster.sites),
+            "services": list(cluster.services),
+        },
         licence=licence or NOT_STATED,
     )  # fmt: skip
     copy = _copy(orchestrator, plan, config)

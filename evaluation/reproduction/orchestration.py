@@ -180,15 +180,16 @@ def as_row(score: PairScore, trained_in: str) -> dict[str, Any]:
 
 
 def as_row_of_seeds(scores: Sequence[PairScore]) -> dict[str, Any]:
-    """Scores of one pair and day by training seed as one row; the seeds are the units of the interval."""
+    """Scores of one pair and day by training seed as one row; units of the interval are the seeds, of one its runs."""
+    if len(scores) == 1:
+        return as_row(scores[0], "twin") | {"seeds": 1}
     per_seed = np.array([score.per_run.mean() for score in scores])
     mean = estimate(
         lambda weights: weights @ per_seed / weights.sum(axis=-1), len(per_seed), IntervalConfig()
     )
     cost = float(np.mean([score.measures["scheduling_mib"].value for score in scores]))
-    return {
-        **_named(scores[0]), "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost,
-        "trained_in": "twin", "seeds": len(scores),
+    return as_row(scores[0], "twin") | {
+        "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost, "seeds": len(scores),
     }  # fmt: skip
 
 

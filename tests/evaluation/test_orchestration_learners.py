@@ -5,9 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.problems.orchestration.bench import OrchestrationBenchConfig, bench_orchestration
+from evaluation.comparison.bootstrap import Estimate
+from evaluation.problems.orchestration.bench import (
+    OrchestrationBenchConfig,
+    Pair,
+    PairScore,
+    bench_orchestration,
+)
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
+from evaluation.reproduction.orchestration import as_row_of_seeds
 from evaluation.reproduction.orchestration_learners import learned_pairs
 from evaluation.simulator.frames import FrameConfig
 from evaluation.simulator.slots import SlotConfig
@@ -43,3 +50,20 @@ def test_it_is_trained_in_the_twin_and_judged_in_the_truth(one, fitted: FittedCl
     scores = bench_orchestration(small_kais(2, 2), (0,), [one.pair], bench, entrants=own)
     (score,) = (score for score in scores if score.pair == one.pair)
     assert 0.0 < np.mean(score.per_run) <= 1.0
+
+
+def test_one_seed_has_the_interval_of_its_runs_and_several_that_of_the_seeds() -> None:
+    known = Estimate(0.7, 0.6, 0.8, 4)
+    first = PairScore(
+        Pair("residual", "planned"),
+        30,
+        dict.fromkeys(("on_time", "scheduling_mib"), known),
+        known,
+        np.full(4, 0.7),
+    )
+    alone = as_row_of_seeds([first])
+    assert (alone["on_time"], alone["low"], alone["high"], alone["seeds"]) == (0.7, 0.6, 0.8, 1)
+    shares = (0.5, 0.6, 0.7, 0.8, 0.9)
+    several = as_row_of_seeds([first._replace(per_run=np.full(4, share)) for share in shares])
+    assert (several["on_time"], several["seeds"]) == (pytest.approx(0.7), 5)
+    assert 0.5 <= several["low"] < 0.7 < several["high"] <= 0.9

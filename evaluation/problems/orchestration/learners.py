@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.problems.orchestration.rivals import dispatch_rule, latencies
+from evaluation.problems.orchestration.rivals import RULE_MARGIN, dispatch_rule, latencies
 from logs_schema.progress import Progress
 from offline_rl.advice import advised, advised_actor
 from offline_rl.algorithm import Algorithm
@@ -50,6 +50,8 @@ from twin.warm_up import warmed
 SMALL = StepwiseConfig(GraphConfig(16, (32,)), hidden=(64, 32))
 RESIDUAL = "residual"
 """A network that corrects the expected on-time rule."""
+USUAL_MARGIN = 0.3
+"""Of the papers' dispatchers, whose logits are positive and small."""
 
 
 class DispatchLearner(NamedTuple):
@@ -57,6 +59,7 @@ class DispatchLearner(NamedTuple):
 
     algorithm: Algorithm
     network: Actor
+    margin: float = USUAL_MARGIN  # nats below the best logit within which it draws
 
 
 MakeDispatch = Callable[[Example, PyTree], DispatchLearner]
@@ -71,10 +74,11 @@ class TrainedDispatch(NamedTuple):
     network: Actor
     params: PyTree
     info: PyTree
+    margin: float
 
     def policy(self) -> Policy:
         """It draws among the nodes near the best."""
-        return near_best_policy(self.network, self.params)
+        return near_best_policy(self.network, self.params, self.margin)
 
 
 class TrainedOrchestration(NamedTuple):
@@ -97,7 +101,7 @@ def residual(example: Example, rule: PyTree) -> DispatchLearner:
         entropy=0.003,
         critic_hidden=(64, 32),
     )
-    return DispatchLearner(ppo(example, config, network=network), network)
+    return DispatchLearner(ppo(example, config, network=network), network, RULE_MARGIN)
 
 
 def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
@@ -142,14 +146,16 @@ def train_dispatch(
     begin_s = _begins(fitted, budget.num_streams)
     spread = max(float(np.std(fitted.tables.scatter)), 0.05)
     problem, example = slot_problem(edge), dispatch_example(fitted)
-    algorithm, network = dispatchers()[name](example, replica_rule_params(latencies(fitted), spread=spread))
+    algorithm, network, margin = dispatchers()[name](
+        example, replica_rule_params(latencies(fitted), spread=spread)
+    )
     chance = learned_chance(edge, fitted.tables, begin_s)
     system = environment(problem, slot_response(edge, chance, _planned_by_slots(fitted, begin_s)))
     system = warmed(system, _unevenly(fitted, budget.num_streams), budget.num_warm_up_slots)
     with progress.stage(f"train {name}, seed {seed}"):
         experience = in_twin(system, budget.num_slots, (budget.num_streams,))
         state, info = train(jax.random.key(seed), algorithm, experience, budget.num_updates)
-    return TrainedDispatch(network, state.params.actor, info)
+    return TrainedDispatch(network, state.params.actor, info, margin)
 
 
 def dispatch_example(fitted: FittedCluster) -> Example:

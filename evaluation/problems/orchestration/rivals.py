@@ -23,6 +23,9 @@ NEAR = 0.05
 node else. In a twin of `hot_services` 0, .05, .15 and .3 gave .773, .830, .828 and .819 on time under the planned
 deployment."""
 
+RULE_MARGIN = NEAR * SHARPNESS
+"""The same in logits: of the rule, and of what corrects it, which would else begin as another policy than the rule."""
+
 
 def rivals(fitted: FittedCluster) -> Entrants:
     """The rule of expected on-time dispatch, the planned deployment and the lookahead, all of one twin."""
@@ -51,7 +54,7 @@ def dispatch_rule(fitted: FittedCluster) -> Policy:
     """The expected on-time rule with the log's numbers; it draws among the nodes whose chances are near the best."""
     spread = max(float(np.std(fitted.tables.scatter)), 0.05)
     params = replica_rule_params(latencies(fitted), spread=spread)
-    return near_best_policy(replica_rule(), params, margin=NEAR * SHARPNESS)
+    return near_best_policy(replica_rule(), params, margin=RULE_MARGIN)
 
 
 def latencies(fitted: FittedCluster) -> tuple[float, float, float]:

@@ -25,7 +25,7 @@ from evaluation.problems.orchestration.learners import (
 )
 from evaluation.problems.orchestration.pairs import pair_program
 from evaluation.problems.orchestration.references import PLANNED
-from evaluation.problems.orchestration.rivals import dispatch_rule, latencies
+from evaluation.problems.orchestration.rivals import RULE_MARGIN, dispatch_rule, latencies
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
@@ -110,7 +110,7 @@ def export_bundle(out: Path, policy: Path, *, licence: str | None, replace: bool
     }
     trained_on = {"days": extra["train_days"], "tried": extra["tried"]}
     export_pair(
-        dispatcher, orchestrator, plan, SMALL, out, trained_on=trained_on, licence=licence, seed=extra["seed"],
-        made_from={"policy": manifest.content_hash}, extra=facts, replace=replace,
+        dispatcher, orchestrator, plan, SMALL, out, margin=RULE_MARGIN, trained_on=trained_on, licence=licence,
+        seed=extra["seed"], made_from={"policy": manifest.content_hash}, extra=facts, replace=replace,
     )  # fmt: skip
     return facts
