@@ -42,6 +42,9 @@ RIVAL_PAIRS = (
 )  # fmt: skip
 """What the papers lack: the strongest rule from logs, and orchestrators that plan with the log's tables or the twin."""
 
+OF_SEEDS = IntervalConfig(min_units=3)
+"""Training seeds are few; the intervals are widened for that."""
+
 Learn = Callable[[FittedCluster, int, Progress], Entrants]
 """(twin, seed, progress) -> one learned dispatcher and one learned orchestrator, under their names."""
 
@@ -184,9 +187,7 @@ def as_row_of_seeds(scores: Sequence[PairScore]) -> dict[str, Any]:
     if len(scores) == 1:
         return as_row(scores[0], "twin") | {"seeds": 1}
     per_seed = np.array([score.per_run.mean() for score in scores])
-    mean = estimate(
-        lambda weights: weights @ per_seed / weights.sum(axis=-1), len(per_seed), IntervalConfig()
-    )
+    mean = estimate(lambda weights: weights @ per_seed / weights.sum(axis=-1), len(per_seed), OF_SEEDS)
     cost = float(np.mean([score.measures["scheduling_mib"].value for score in scores]))
     return as_row(scores[0], "twin") | {
         "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost, "seeds": len(scores),
