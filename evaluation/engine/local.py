@@ -1,7 +1,8 @@
 """Tasks in processes of this machine.
 
 Processes are started afresh (no fork: JAX has threads). No more tasks are handed out than there are processes, so a
-task's deadline begins when it does, and when a process dies it is known whose tasks died with it: they run again.
+task's deadline begins when it does, and when a process dies it is known which tasks may have killed it: they run
+again, one at a time, so that a task answers for its own process alone.
 """
 
 import time
@@ -64,26 +65,27 @@ class LocalTasks:
         waiting, losses = deque(range(len(items))), Counter[int]()
         running: dict[Future[Result], tuple[int, float]] = {}
         while waiting or running:
-            while waiting and len(running) < self.workers:
-                index = waiting.popleft()
-                running[self._submit(task, items[index])] = index, time.monotonic() + self.deadline_s
-            first_s = min(until_s for _, until_s in running.values())
-            done, _ = wait(running, max(0.0, first_s - time.monotonic()), FIRST_COMPLETED)
-            if not done:
-                index = min(running.values(), key=lambda one: one[1])[0]
-                self._end(kills=True)
-                raise late(name, items[index], self.deadline_s)
             try:
+                while waiting and len(running) < (1 if losses[waiting[0]] else self.workers):
+                    future = self._submit(task, items[waiting[0]])
+                    running[future] = waiting.popleft(), time.monotonic() + self.deadline_s
+                first_s = min(until_s for _, until_s in running.values())
+                done, _ = wait(running, max(0.0, first_s - time.monotonic()), FIRST_COMPLETED)
+                if not done:
+                    index = min(running.values(), key=lambda one: one[1])[0]
+                    self._end(kills=True)
+                    raise late(name, items[index], self.deadline_s)
                 for future in done:
                     results[running[future][0]] = future.result()
                     del running[future]
                 stage(len(results))
             except BrokenProcessPool:
-                died = sorted(index for index, _ in running.values())
+                died = sorted(index for future, (index, _) in running.items() if not _has_result(future))
+                results |= {running[future][0]: future.result() for future in running if _has_result(future)}
                 losses.update(died)
                 self._end(kills=True)
                 running.clear()
-                if max(losses.values()) >= MAX_LOSSES:
+                if max(losses.values(), default=0) >= MAX_LOSSES:
                     raise lost(name, [items[index] for index in died], MAX_LOSSES) from None
                 waiting.extendleft(reversed(died))
         return [results[index] for index in range(len(items))]
@@ -101,3 +103,7 @@ class LocalTasks:
                 process.kill()
         self._pool.shutdown(cancel_futures=True)
         self._pool = None
+
+
+def _has_result(future: Future[Result]) -> bool:
+    return future.done() and future.exception() is None

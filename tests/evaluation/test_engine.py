@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,16 @@ def test_an_error_of_a_task_says_all_that_it_said_there(two) -> None:
 def test_tasks_of_a_worker_that_was_killed_run_again(two, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("a", "b", "c")]
     assert list(two(dies_once, files)) == ["a", "b", "c"]
+
+
+def test_processes_that_died_between_calls_are_started_again(two) -> None:
+    assert list(two(square, [1, 2])) == [1, 4]
+    for process in two._pool._processes.values():
+        process.kill()
+    until_s = time.monotonic() + 60.0
+    while not two._pool._broken and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert list(two(square, [3, 4, 5])) == [9, 16, 25]
 
 
 def test_a_task_that_always_kills_its_worker_is_named(two) -> None:
