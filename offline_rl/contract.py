@@ -63,6 +63,8 @@ class NetworkFacts:
         pooled: Of a scorer: further layers see the mean over the legal choices.
         activation: Of the hidden layers.
         corrects: Of a scorer: the rule to whose scores, times `SHARPNESS`, its own are added; None for none.
+        stand_in: A rule of the same training whose numbers lie beside the network's, for where it does not answer; None
+            for none.
     """
 
     kind: str
@@ -71,6 +73,7 @@ class NetworkFacts:
     pooled: bool = False
     activation: str = "relu"
     corrects: str | None = None
+    stand_in: str | None = None
 
     @property
     def any_choices(self) -> bool:
@@ -181,6 +184,7 @@ def read_contract(folder: Path) -> PolicyContract:
         ("activation", network.activation, ("relu",)),
         ("network", network.kind, (MLP, SCORER, *RULES)),
         ("rule to correct", network.corrects or EXPECTED_ON_TIME, CORRECTED),
+        ("rule that stands in", network.stand_in or EXPECTED_ON_TIME, RULES),
     ):
         if found not in allowed:
             raise ProductError(f"unknown {what} '{found}'", where=str(path), allowed=", ".join(allowed))

@@ -30,6 +30,7 @@ from offline_rl.contract import (
 from offline_rl.distributions import greedy
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.numpy_networks import numpy_network
+from offline_rl.numpy_rules import rule_of
 from offline_rl.onnx_graph import graph_of
 from offline_rl.questions import asked_rows, drawn_questions, write_questions
 from offline_rl.rules.actor import rule_actor
@@ -56,6 +57,7 @@ def export_policy(
     config: Any = None,
     seed: int | None = None,
     extra: dict[str, Any] | None = None,
+    stand_in: PyTree | None = None,
     replace: bool = False,
     beside: Callable[[Path], None] = lambda folder: None,
 ) -> None:
@@ -70,6 +72,8 @@ def export_policy(
         config: Configuration it was made with.
         seed: Seed it was trained with; also draws the random golden observations.
         extra: Free facts for the manifest.
+        stand_in: Parameters of the rule that decides where the policy does not answer; not needed by a policy that is
+            a rule, or corrects one.
         replace: Whether an older bundle may be replaced.
         beside: Writes further files into the bundle's folder, before it appears under its name.
 
@@ -78,6 +82,10 @@ def export_policy(
             it, onnx or onnxruntime is missing, or `out` is taken.
     """
     arrays = named_arrays(params)
+    if stand_in is not None and rule_of(contract) is None:
+        (rule,) = stand_in["params"]
+        contract = changed(contract, network=changed(contract.network, stand_in=rule))
+        arrays |= named_arrays(stand_in)
     check_shapes(arrays, contract, where="the policy's parameters")
     form, rng = form_of(contract.problem), np.random.default_rng(seed or 0)
     exported = ExportedPolicy(contract, "", numpy_network(arrays, contract))

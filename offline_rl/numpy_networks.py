@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from offline_rl.contract import MLP, RULES, SHARPNESS, PolicyContract
-from offline_rl.numpy_rules import NUMBERS, numpy_scores, rule_of
+from offline_rl.numpy_rules import NUMBERS, numpy_scores, rule_of, standing_in
 
 MASKED_LOGIT = -1e9
 """Logit of an illegal choice; the same as in training."""
@@ -26,7 +26,7 @@ def wanted_shapes(contract: PolicyContract) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every array of the contract's network: `<layer>/kernel` [inputs, outputs], `<layer>/bias`."""
     num_choices, num_features, num_context = contract.widths
     facts = contract.network
-    rule = rule_of(contract)
+    rule = standing_in(contract)
     numbers = {} if rule is None else {f"{rule}/{name}": shape for name, shape in NUMBERS[rule].items()}
     if facts.kind in RULES:
         return numbers

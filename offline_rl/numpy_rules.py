@@ -74,6 +74,11 @@ def rule_of(contract: PolicyContract) -> str | None:
     return contract.network.kind if contract.network.kind in RULES else contract.network.corrects
 
 
+def standing_in(contract: PolicyContract) -> str | None:
+    """The rule that decides where a contract's network does not answer: its own, or the one beside it; or None."""
+    return rule_of(contract) or contract.network.stand_in
+
+
 def rows_of(contract: PolicyContract) -> FeatureRows:
     """The places of a rule's features in a contract; ProductError where one is missing."""
 

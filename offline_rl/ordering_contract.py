@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from offline_rl.contract import NOT_STATED, FeatureFacts, NetworkFacts, PolicyContract
+from offline_rl.runner.queue_rules import BY_PREDICTED_RUN, BY_WEIGHTED, NUMBERS, WEIGHTED
 from twin.ordering.config import OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
+from twin.ordering.predicted import CORRECTIONS_S, LEAST_AGEING, PredictedOrder
 from twin.ordering.types import Pool
 from twin.placement.features import Feature
 
@@ -37,14 +39,33 @@ RULE_ORIGIN = (
 )
 
 
+def weighted_setting(order: PredictedOrder) -> dict[str, Any]:
+    """What a contract's setting holds of an order under predicted run times, for `offline_rl.runner.queue_rules`."""
+    ageing = max(order.ageing, LEAST_AGEING)
+    return {
+        "rule": WEIGHTED,
+        "numbers": dict(zip(NUMBERS, (order.run_weight, order.width_weight, ageing), strict=True)),
+        "predicts": order.predicts,
+        "reserves": order.reserves,
+        "corrections_s": list(CORRECTIONS_S),
+        "backfill": BY_PREDICTED_RUN if order.short_first else BY_WEIGHTED,
+    }
+
+
 def rule_contract(
-    pool: Pool, config: OrderingConfig, network: NetworkFacts, rule: str, origin_s: float, **facts: Any
+    pool: Pool,
+    config: OrderingConfig,
+    network: NetworkFacts,
+    rule: Mapping[str, Any],
+    origin_s: float,
+    **facts: Any,
 ) -> PolicyContract:
-    """The contract of a published rule, as a policy that takes the first of its order.
+    """The contract of a rule, as a policy that takes the first of its order.
 
     Args:
         pool, config, network: As in `ordering_contract`.
-        rule: Name of one of `offline_rl.runner.queue_rules.SCORES`.
+        rule: `rule` and `backfill` of the setting, as `offline_rl.runner.queue_rules` names them, and what the rule
+            needs besides (`weighted_setting`).
         origin_s: Seconds since 1970 from which arrivals count, for rules with arrivals in their formula.
         **facts: The other arguments of `ordering_contract`.
     """
@@ -53,7 +74,7 @@ def rule_contract(
         contract,
         choice_features=_facts((RULE_FEATURE,), {RULE_FEATURE.name: (0.0, 1.0)}),
         unknown=contract.unknown | {"beginning of time": RULE_ORIGIN},
-        setting=contract.setting | {"rule": rule, "rule_origin_s": origin_s},
+        setting=contract.setting | {"rule_origin_s": origin_s} | dict(rule),
     )
 
 

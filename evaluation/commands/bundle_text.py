@@ -11,12 +11,14 @@ from typing import Any
 from logs_schema.product import read_manifest
 from offline_rl.bundle import read_golden, read_network
 from offline_rl.contract import RULES, PolicyContract
-from offline_rl.numpy_rules import MEANINGS, rule_of
+from offline_rl.numpy_rules import MEANINGS, standing_in
+from offline_rl.runner import queue_rules
 from offline_rl.runner.loading import Backend, load_network
 
 Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 """Title, column heads, rows."""
 NOT_KNOWN = "not known"
+_MEANINGS = {**MEANINGS, **queue_rules.MEANINGS}
 NUM_NAMED = 12
 """Labels of a vocabulary that are spelled out; flags of one kind are one row."""
 
@@ -42,10 +44,12 @@ def bundle_facts(
     manifest = read_manifest(folder)
     golden = read_golden(folder, policy.contract)
     numbers: dict[str, Any] = {}
-    if (rule := rule_of(policy.contract)) is not None:
+    if (rule := standing_in(policy.contract)) is not None:
         arrays = read_network(folder, policy.contract)
         own = {name: array.tolist() for name, array in arrays.items() if name.startswith(f"{rule}/")}
         numbers = {"numbers": {name.rpartition("/")[2]: value for name, value in own.items()}}
+    if "numbers" in policy.contract.setting:
+        numbers = {"numbers": policy.contract.setting["numbers"]}
     return {
         "bundle": str(folder),
         "contract": asdict(policy.contract),
@@ -119,12 +123,28 @@ def _numbers(facts: dict[str, Any]) -> Section:
     rows: list[tuple[str, ...]] = []
     for name, value in facts["numbers"].items():
         values = value if isinstance(value, list) else [value]
-        rows.append((name, ", ".join(f"{one:.4g}" for one in values), MEANINGS[name]))
+        rows.append((name, ", ".join(f"{one:.4g}" for one in values), _MEANINGS[name]))
+    rows += _of_queue(facts["contract"]["setting"])
     by = "what it decides by"
     if facts["contract"]["network"]["corrects"] is not None:
         by = f"the rule that it corrects, {facts['contract']['network']['corrects']}"
+    if facts["contract"]["network"]["stand_in"] is not None:
+        by = f"the rule that stands in where it does not answer, {facts['contract']['network']['beside']}"
     title = by + ("" if unit_s is None else f" (a time unit is {unit_s:.4g} s)")
     return title, ("number", "value", "meaning"), rows
+
+
+def _of_queue(setting: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """What else an order under predicted run times is made of."""
+    if "predicts" not in setting:
+        return []
+    known = "user's last two finished jobs, at most what is asked for" if setting["predicts"] else "requests"
+    ends = "predictions, corrected as they run out" if setting["reserves"] else "requests"
+    return [
+        ("run times", known, "what the order and the backfilling go by"),
+        ("reservations", ends, "when running jobs are expected to end"),
+        ("backfilling", setting["backfill"] if setting["easy"] else "none", "in which order gaps are filled"),
+    ]
 
 
 def _provenance(facts: dict[str, Any]) -> Section:

@@ -48,11 +48,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="after which the fallback answers (default: 50)",
     )  # fmt: skip
     parser.add_argument(
-        "--fallback", choices=FALLBACKS, default=FALLBACKS[0], help=f"heuristic (default: {FALLBACKS[0]})"
+        "--fallback",
+        choices=FALLBACKS,
+        default=FALLBACKS[0],
+        help=f"heuristic where no rule answers (default: {FALLBACKS[0]})",
     )
     parser.add_argument(
         "--rule", metavar="BUNDLE", type=Path,
-        help="bundle of a rule of the same training that answers where the policy does not (default: --fallback)",
+        help="bundle of a rule of the same training that answers where the policy does not (default: the one that "
+        "BUNDLE holds)",
     )  # fmt: skip
     parser.add_argument("--backend", choices=("numpy", "onnx"), default="numpy", help="default: numpy")
     parser.add_argument("--seed", metavar="N", type=int, help="of the draws (default: from the system)")

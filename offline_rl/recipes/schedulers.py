@@ -116,6 +116,14 @@ def policy_of(params: PyTree, example: Example) -> Policy:
     return greedy_policy(network_of(network_facts(params), example), params)
 
 
+def best_rule(schedulers: Schedulers) -> PyTree | None:
+    """The parameters of the best rule that the ladder took, which stands in for what is exported; None without one."""
+    taken = {name: step.value for name, step in schedulers.ladder.items() if step.taken}
+    rules = {name: params for name, params in schedulers.rules.items() if len(params["params"]) == 1}
+    able = taken.keys() & rules.keys()
+    return rules[max(able, key=taken.__getitem__)] if able else None
+
+
 def best_row(schedulers: Schedulers, name: str) -> int:
     """The row of the seed of a policy that did best with the member that was held out; ties to the first."""
     step = schedulers.ladder.get(name)

@@ -5,7 +5,8 @@ from offline_rl.runner.ledger import Ledger
 from offline_rl.runner.loading import load, load_network, load_queue
 from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy
 from offline_rl.runner.policy import Policy
-from offline_rl.runner.queue import QueuePolicy, RunningJob, UserPast, WaitingJob
+from offline_rl.runner.queue import QueuePolicy
+from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob
 
 __all__ = [
     "NOTHING_LEGAL",

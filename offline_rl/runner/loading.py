@@ -6,13 +6,16 @@ replace a bundle may replace all of this together; only the content hash that it
 signature (`trust`), tells that.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from logs_schema.errors import ProductError
 from logs_schema.product import verify
-from offline_rl.bundle import KIND, MAX_BYTES, read_golden
-from offline_rl.contract import read_contract, refusing
+from offline_rl.bundle import KIND, MAX_BYTES, read_golden, read_network
+from offline_rl.contract import RULES, NetworkFacts, read_contract, refusing
+from offline_rl.numpy_networks import numpy_network
+from offline_rl.numpy_rules import standing_in
 from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, replay_golden
 from offline_rl.runner.policy import Policy
 from offline_rl.runner.questions import answering_of, read_questions, replay_questions
@@ -75,6 +78,17 @@ def load_network(
         policy = ExportedPolicy(contract, manifest.content_hash, builders[backend](folder, contract))
         prove(policy, folder)
     return policy
+
+
+def own_rule(policy: Policy, folder: Path) -> Policy | None:
+    """The rule that a loaded bundle holds for where its policy does not answer; None where it holds none."""
+    rule = standing_in(policy.contract)
+    if rule not in RULES:
+        return None
+    numbers = read_network(folder, policy.contract)
+    numbers = {name: array for name, array in numbers.items() if name.startswith(f"{rule}/")}
+    contract = replace(policy.contract, network=NetworkFacts(rule, ()))
+    return Policy(ExportedPolicy(contract, policy.content_hash, numpy_network(numbers, contract)))
 
 
 def prove(policy: ExportedPolicy, folder: Path) -> None:

@@ -7,7 +7,8 @@ import numpy as np
 from offline_rl.contract import PolicyContract
 from offline_rl.runner.form import Answered, Question, ServingForm, amounts, one_of, some_clock_s, some_run_s
 from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy
-from offline_rl.runner.queue import PROBLEM, QueuePolicy, RunningJob, UserPast, WaitingJob
+from offline_rl.runner.queue import PROBLEM, QueuePolicy
+from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob
 
 
 def _ordered(policy: QueuePolicy, question: Question) -> Answered:
@@ -30,6 +31,9 @@ def _ordering(contract: PolicyContract, rng: np.random.Generator) -> Question:
         f"user {index}": [int(rng.integers(1, 9)), *amounts(rng.random(3))]
         for index in range(int(rng.integers(1, 6)))
     }
+    if setting.get("predicts"):
+        for past in list(users.values())[1:]:
+            past += [some_run_s(unit_s, rng), some_run_s(unit_s, rng)]
     names = [*users, "a new user", None]
     since_s = np.sort(rng.exponential(4.0 * unit_s, rng.integers(least, num_places + num_places // 4 + 2)))[
         ::-1

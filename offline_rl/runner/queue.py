@@ -6,7 +6,7 @@ the same in JAX.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from math import log1p
 from typing import Any
 
@@ -17,50 +17,15 @@ from offline_rl.errors import PolicyInputError
 from offline_rl.runner import queue_rules
 from offline_rl.runner.form import refuse_other_problem
 from offline_rl.runner.network import ExportedPolicy
+from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob, refuse_impossible
+from offline_rl.runner.queue_starting import PARTS, parts_of, reservation, starting, told_of
 
 PROBLEM = "ordering"
-PARTS = 1000
-FADING, BRIEF = 0.5, 6.0
+FIRST_COME = {"rule": "fcfs", "backfill": "by_arrival"}
+OF_PREDICTIONS = ("predicts", "reserves")
+"""What a setting says of predictions, which the rule that stands in need not share."""
 HORIZONS = (0.5, 2.0, 8.0, 32.0)
 DAY_S, WEEK_S, MONDAY_S = 86_400.0, 604_800.0, 345_600.0
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingJob:
-    """A job that waits: when it came, what it asks for, and whose it is (None if unknown)."""
-
-    arrival_s: float
-    processors: float
-    requested_s: float
-    user: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunningJob:
-    """A job that runs: on how many processors, until when at the latest by its request, and whose it is."""
-
-    processors: float
-    expected_end_s: float
-    user: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UserPast:
-    """What a user's finished jobs were like; fading means."""
-
-    num_finished: int = 0
-    ratio: float = 1.0
-    log_run: float = 0.0
-    haste: float = 0.0
-
-    def ended(self, run_s: float, requested_s: float, time_unit_s: float) -> "UserPast":
-        """The same after one more job has ended; `time_unit_s` stands in the contract's setting."""
-        count = self.num_finished + 1
-        weight = max(1.0 / count, FADING)
-        old = (0.0, 0.0, 0.0) if count == 1 else (self.ratio, self.log_run, self.haste)
-        units = run_s / time_unit_s
-        new = (run_s / requested_s, log1p(units), 1.0 / max(BRIEF * units, 1.0))
-        return UserPast(count, *(was + weight * (now - was) for was, now in zip(old, new, strict=True)))
 
 
 class QueuePolicy:
@@ -103,11 +68,79 @@ class QueuePolicy:
         Raises:
             PolicyInputError: A number cannot be, or jobs are not in order of arrival.
         """
-        if not waiting:
-            return None
+        return self._next(users, clock_s, waiting, running) if waiting else None
+
+    def _next(
+        self,
+        users: Mapping[str, UserPast],
+        clock_s: float,
+        waiting: Sequence[WaitingJob],
+        running: Sequence[RunningJob],
+    ) -> int:
         choices, context = self.features(waiting, running, users, clock_s)
         legal = np.ones((1, choices.shape[1]), bool)
         return int(self.policy.decide(choices, context, legal)[0])
+
+    def starting(
+        self,
+        waiting: Sequence[WaitingJob],
+        running: Sequence[RunningJob],
+        users: Mapping[str, UserPast],
+        clock_s: float,
+    ) -> list[int]:
+        """The places in `waiting` of all jobs that start now, in the order in which they do (`queue_starting`).
+
+        Args:
+            waiting, running, users, clock_s: As `decide`.
+
+        Raises:
+            PolicyInputError: As `decide`.
+        """
+        refuse_impossible(waiting, running, clock_s)
+        return starting(self.setting, partial(self._next, users, clock_s), waiting, running, users, clock_s)
+
+    def starting_by_rule(
+        self,
+        waiting: Sequence[WaitingJob],
+        running: Sequence[RunningJob],
+        users: Mapping[str, UserPast],
+        clock_s: float,
+    ) -> list[int]:
+        """What would start under the rule that stands in for the policy (`fallback` of the setting; else first come).
+
+        Args:
+            waiting, running, users, clock_s: As `decide`.
+
+        Raises:
+            PolicyInputError: As `decide`.
+        """
+        refuse_impossible(waiting, running, clock_s)
+        own = {name: value for name, value in self.setting.items() if name not in OF_PREDICTIONS}
+        setting = own | self.setting.get("fallback", FIRST_COME)
+
+        def first(left: Sequence[WaitingJob], _: Sequence[RunningJob]) -> int:
+            return int(np.argmin(queue_rules.places(setting, told_of(left, users, clock_s, setting))))
+
+        return starting(setting, first, waiting, running, users, clock_s)
+
+    def predicted_s(self, requested_s: float, past: UserPast) -> float:
+        """The run time to expect of a job that comes now: what it asks for, where the bundle predicts nothing."""
+        return queue_rules.predicted_s(self.setting, requested_s, past.last_s, past.before_s)
+
+    def expected_end_s(
+        self, started_s: float, predicted_s: float, requested_s: float, clock_s: float
+    ) -> float:
+        """When a running job is expected to end: by its request, or by its prediction, corrected where that ran out.
+
+        Args:
+            started_s: When it started.
+            predicted_s: Its run time as predicted when it came.
+            requested_s: What it asks for.
+            clock_s: Now.
+        """
+        if not queue_rules.reserves(self.setting):
+            return started_s + requested_s
+        return queue_rules.corrected_end_s(self.setting, started_s, predicted_s, requested_s, clock_s)
 
     def features(
         self,
@@ -140,7 +173,7 @@ def queue_features(
     Raises:
         PolicyInputError: A number cannot be, or jobs are not in order of arrival.
     """
-    _refuse_impossible(waiting, running, clock_s)
+    refuse_impossible(waiting, running, clock_s)
     return _of_jobs(waiting, running, users, clock_s, setting), _of_pool(waiting, running, clock_s, setting)
 
 
@@ -173,7 +206,7 @@ def _of_jobs(
 ) -> dict[str, np.ndarray]:
     unit_s, size, visible = setting["time_unit_s"], setting["processors"], waiting[: setting["num_visible"]]
     free, free_after, shadow_s, extra = _room(waiting, running, clock_s, setting)
-    parts = np.array([_parts(one.processors) for one in visible])
+    parts = np.array([parts_of(one.processors) for one in visible])
     requested_s = np.array([one.requested_s for one in visible])
     wait_s = clock_s - np.array([one.arrival_s for one in visible])
     nobody = UserPast()
@@ -203,23 +236,18 @@ def _of_jobs(
         "user_running": _counts(visible, running),
         "place": place / setting["num_visible"],
         "waited": wait_s / DAY_S,
-        **_of_rule(visible, wait_s, setting),
+        **_of_rule(visible, users, clock_s, setting),
     }  # fmt: skip
 
 
 def _of_rule(
-    visible: Sequence[WaitingJob], wait_s: np.ndarray, setting: Mapping[str, Any]
+    visible: Sequence[WaitingJob], users: Mapping[str, UserPast], clock_s: float, setting: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
     """The places in the order of the rule that the bundle holds, if it holds one."""
     if "rule" not in setting:
         return {}
-    jobs = {
-        "arrival_s": np.array([one.arrival_s for one in visible]) - setting["rule_origin_s"],
-        "wait_s": wait_s,
-        "processors": np.array([one.processors for one in visible]),
-        "requested_s": np.array([one.requested_s for one in visible]),
-    }
-    return {"rule_place": queue_rules.places(setting["rule"], jobs) / setting["num_visible"]}
+    jobs = told_of(visible, users, clock_s, setting)
+    return {"rule_place": queue_rules.places(setting, jobs) / setting["num_visible"]}
 
 
 def _of_pool(
@@ -227,8 +255,8 @@ def _of_pool(
 ) -> dict[str, float]:
     unit_s, size = setting["time_unit_s"], setting["processors"] * PARTS
     free, free_after, shadow_s, _ = _room(waiting, running, clock_s, setting)
-    asked = sum(one.requested_s / unit_s * _parts(one.processors) for one in waiting)
-    left = sum(max(one.expected_end_s - clock_s, 0.0) / unit_s * _parts(one.processors) for one in running)
+    asked = sum(one.requested_s / unit_s * parts_of(one.processors) for one in waiting)
+    left = sum(max(one.expected_end_s - clock_s, 0.0) / unit_s * parts_of(one.processors) for one in running)
     day, week = (
         2.0 * np.pi * (since_s % span_s) / span_s
         for since_s, span_s in ((clock_s, DAY_S), (clock_s - MONDAY_S, WEEK_S))
@@ -254,8 +282,8 @@ def _room(
     waiting: Sequence[WaitingJob], running: Sequence[RunningJob], clock_s: float, setting: Mapping[str, Any]
 ) -> tuple[int, list[int], float, int]:
     """Parts free now and after every horizon; when the longest waiting job will fit, and what is left beside it."""
-    size = _parts(setting["processors"])
-    held = np.array([_parts(one.processors) for one in running], np.int64)
+    size = parts_of(setting["processors"])
+    held = np.array([parts_of(one.processors) for one in running], np.int64)
     ends_s = np.array([max(one.expected_end_s, clock_s) for one in running])
     free = size - int(held.sum())
     if free < 0:
@@ -265,15 +293,9 @@ def _room(
     tick_s, unit_s = setting["tick_s"], setting["time_unit_s"]
     horizons_s = [clock_s + round(horizon * unit_s / tick_s) * tick_s for horizon in HORIZONS]
     free_after = [free + int(held[ends_s <= until_s].sum()) for until_s in horizons_s]
-    needed = min(_parts(waiting[0].processors), size)
-    instants_s = np.append(clock_s, np.sort(ends_s))
-    later = np.array([free + int(held[ends_s <= until_s].sum()) for until_s in instants_s])
-    first = int(np.argmax(later >= needed))  # it comes to that: in the end the whole pool is free
-    return free, free_after, float(instants_s[first]), int(later[first]) - needed
-
-
-def _parts(processors: float) -> int:
-    return max(round(processors * PARTS), 1)
+    needed = min(parts_of(waiting[0].processors), size)
+    _, shadow_s, extra = reservation(needed, running, clock_s, setting)
+    return free, free_after, shadow_s, extra
 
 
 def _counts(visible: Sequence[WaitingJob], of: Sequence[WaitingJob] | Sequence[RunningJob]) -> np.ndarray:
@@ -288,21 +310,3 @@ def _counts(visible: Sequence[WaitingJob], of: Sequence[WaitingJob] | Sequence[R
 
 def _slowdown(wait_s: np.ndarray, run_s: np.ndarray, floor_s: float) -> np.ndarray:
     return np.asarray(np.log(np.maximum((wait_s + run_s) / np.maximum(run_s, floor_s), 1.0)))
-
-
-def _refuse_impossible(waiting: Sequence[WaitingJob], running: Sequence[RunningJob], clock_s: float) -> None:
-    arrivals = [one.arrival_s for one in waiting]
-    if not np.isfinite(clock_s) or not all(np.isfinite(arrivals)) or arrivals != sorted(arrivals):
-        raise PolicyInputError("jobs must wait in order of arrival", allowed="finite instants, oldest first")
-    if arrivals and arrivals[-1] > clock_s:
-        raise PolicyInputError("a job waits that has not arrived", where=f"arrival_s {arrivals[-1]!r}")
-    for one in waiting:
-        if not (0.0 < one.processors < np.inf and 0.0 < one.requested_s < np.inf):
-            raise PolicyInputError(
-                "a job cannot be like this", where=repr(one), allowed="positive, finite numbers"
-            )
-    for run in running:
-        if not (0.0 < run.processors < np.inf and np.isfinite(run.expected_end_s)):
-            raise PolicyInputError(
-                "a job cannot run like this", where=repr(run), allowed="positive, finite numbers"
-            )

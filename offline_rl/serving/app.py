@@ -5,6 +5,7 @@
 | `POST /filter`, `POST /prioritize` | a Kubernetes scheduler extender (`offline_rl.serving.extender`) |
 | `POST /decide`, `POST /events`, `POST /nodes` | plain JSON (`offline_rl.serving.plain`) |
 | `POST /assign` | edges for many requests at once (`offline_rl.serving.assigning`) |
+| `POST /order` | which waiting jobs start now (`offline_rl.serving.ordering`): a queue's bundle alone |
 | `POST /reload` | load the bundle anew; refused from other machines where no token is set |
 | `GET /healthz`, `GET /readyz` | alive; able to answer. No token needed |
 | `GET /metrics` | Prometheus |
@@ -42,6 +43,7 @@ from offline_rl.serving.extender import (
 )
 from offline_rl.serving.kubernetes import NodeObjects
 from offline_rl.serving.node_lists import NodeLists
+from offline_rl.serving.ordering import QueueDoor
 from offline_rl.serving.plain import ask_of_json, events_of_json, inventory_of_json
 from offline_rl.serving.service import Service
 
@@ -54,7 +56,9 @@ SHED_LAG_S = 0.2
 """Lag of the event loop from which questions are turned away unread: kube-scheduler gives up after as long."""
 PIECE_BYTES = 2**18
 """Bytes of an answer that are handed over at once."""
-_QUESTIONS = ("/filter", "/prioritize", "/decide", "/assign")
+_QUESTIONS = ("/filter", "/prioritize", "/decide", "/assign", "/order")
+_OF_NODES = ("/filter", "/prioritize", "/decide", "/events", "/nodes")
+"""What only a policy of placement answers."""
 _UNGUARDED = ("/healthz", "/readyz")
 
 
@@ -74,7 +78,8 @@ class App:
         self.service, self.token, self.ready = service, token, False
         self._on_start, self._on_stop = on_start, on_stop
         self.bodies = Bodies()
-        self._assigning = asyncio.Lock()
+        self._assigning, self._ordering = asyncio.Lock(), asyncio.Lock()
+        self._queue = QueueDoor(service.config.deadline_s)
         self._objects = NodeObjects()
         self._lists = NodeLists(self._objects)
         self._doors: dict[str, tuple[str, Callable[[Scope, bytes, float], Awaitable[Reply]]]] = {
@@ -82,6 +87,7 @@ class App:
             "/prioritize": ("POST", self._prioritize),
             "/decide": ("POST", self._decide),
             "/assign": ("POST", self._assign),
+            "/order": ("POST", self._order),
             "/events": ("POST", self._events),
             "/nodes": ("POST", self._nodes),
             "/reload": ("POST", self._reload),
@@ -109,9 +115,11 @@ class App:
 
     async def _serve(self, scope: Scope, receive: Receive, begun_s: float, share: Share) -> Reply:
         path = scope["path"]
+        closed = ("/order",) if self.service.slot.policy.queue is None else _OF_NODES
         method, door = self._doors.get(path, ("", None))
-        if door is None:
-            raise BadCallError(404, f"no such path; there are {', '.join(self._doors)}")
+        if door is None or path in closed:
+            there = ", ".join(name for name in self._doors if name not in closed)
+            raise BadCallError(404, f"no such path; there are {there}")
         if scope["method"] != method:
             raise BadCallError(405, f"{path} takes {method}")
         headers = {
@@ -174,6 +182,13 @@ class App:
             raise BadCallError(503, "other requests are being assigned: ask again")
         async with self._assigning:  # one at a time: each takes a processor, and memory for its pairs
             return 200, await asyncio.to_thread(assign, content)
+
+    async def _order(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
+        policy = self.service.slot.policy.queue
+        if policy is None:  # replaced while this call came in
+            raise BadCallError(404, "the bundle orders no queue")
+        async with self._ordering:  # one after the other: each goes on from what the last one told
+            return 200, await self._queue.order(policy, json_of(body), self.service.clock())
 
     async def _events(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
         events = events_of_json(json_of(body), self.service.clock())

@@ -12,9 +12,21 @@ import numpy as np
 
 from logs_schema.errors import ProductError, SchedtwinError
 from offline_rl.contract import RULES
-from offline_rl.runner import Decision, Held, Ledger, Node, Policy, Request, load
+from offline_rl.runner import (
+    Decision,
+    ExportedPolicy,
+    Held,
+    Ledger,
+    Node,
+    Policy,
+    QueuePolicy,
+    Request,
+    load,
+    load_network,
+)
 from offline_rl.runner.features import LOAD
-from offline_rl.runner.loading import Backend
+from offline_rl.runner.loading import Backend, own_rule
+from offline_rl.runner.queue import PROBLEM as QUEUE
 from offline_rl.runner.table import NodeTable
 from offline_rl.runner.watch import Watch
 from offline_rl.serving.metrics import Metrics
@@ -128,6 +140,7 @@ class ServedPolicy:
         expected_run_s: Service -> median run time, in training.
         watch: Whether requests and run times are still those of training; its books tell it of runs.
         has_rule: Whether its books can be asked for a rule's decision (`rule_question`), which then is the fallback.
+        queue: Of a queue's bundle: what orders it; it knows no nodes then.
     """
 
     content_hash: str
@@ -139,6 +152,7 @@ class ServedPolicy:
     expected_run_s: Callable[[str | None], float] = lambda service: 60.0
     watch: Watch = field(default_factory=lambda: Watch(None))
     has_rule: bool = False
+    queue: QueuePolicy | None = None
 
 
 def load_policy(
@@ -156,13 +170,21 @@ def load_policy(
         backend: What computes the network.
         expect: The content hash that it must have; None accepts any.
         trust: Public key of whoever must have signed it; None: anybody.
-        rule: Bundle of a rule of the same training, to stand in where the policy does not answer; None: heuristics do.
+        rule: Bundle of a rule of the same training, to stand in where the policy does not answer; None: the rule that
+            the bundle holds, heuristics where it holds none.
 
     Raises:
         ProductError: See `offline_rl.runner.load`; or the rule is none, or of another training.
     """
-    policy = load(bundle, backend, expect=expect, trust=trust)
-    stand_in = None if rule is None else _rule_beside(policy, load(rule, "numpy", trust=trust), rule)
+    network = load_network(bundle, backend, expect=expect, trust=trust)
+    if network.contract.problem == QUEUE:
+        return _of_queue(network, rule)
+    policy = Policy(network)
+    stand_in = (
+        own_rule(policy, bundle)
+        if rule is None
+        else _rule_beside(policy, load(rule, "numpy", trust=trust), rule)
+    )
     watch = Watch(policy.contract.alarm)
     return ServedPolicy(
         content_hash=policy.content_hash,
@@ -175,6 +197,22 @@ def load_policy(
         watch=watch,
         has_rule=stand_in is not None,
     )
+
+
+def _of_queue(network: ExportedPolicy, rule: Path | None) -> ServedPolicy:
+    """A queue's policy; it brings the rule that stands in for it along."""
+    if rule is not None:
+        raise ProductError(
+            "a queue's bundle brings its rule along",
+            where=str(rule),
+            allowed="no other rule",
+            advice="leave --rule out",
+        )
+
+    def no_books(_: Sequence[Node], __: float) -> InFlightLedger:
+        raise ProductError("the bundle orders a queue and places nothing", advice="ask /order")
+
+    return ServedPolicy(network.content_hash, (), no_books, queue=QueuePolicy(network))
 
 
 def _rule_beside(policy: Policy, rule: Policy, where: Path) -> Policy:

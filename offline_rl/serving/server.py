@@ -53,7 +53,8 @@ class ServerConfig:
         service: How decisions are taken.
         expect: The content hash that the bundle must have, at every reload too; None accepts any.
         trust: Public key of whoever must have signed the bundle, at every reload too; None: anybody.
-        rule: Bundle of a rule of the same training that answers where the policy does not; None: `service.fallback`.
+        rule: Bundle of a rule of the same training that answers where the policy does not; None: the rule that the
+            bundle holds, else `service.fallback`.
     """
 
     bundle: Path

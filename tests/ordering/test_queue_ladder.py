@@ -8,6 +8,8 @@ import pytest
 
 from evaluation.configuration import WeeksConfig
 from evaluation.problems.ordering import ladder
+from evaluation.problems.ordering.fixed_orders import name_of
+from evaluation.problems.ordering.lacking import lacking_in_words
 from evaluation.problems.ordering.ladder import (
     OrderCandidate,
     OrderOutcome,
@@ -16,7 +18,7 @@ from evaluation.problems.ordering.ladder import (
     gain_of,
     past_weeks,
 )
-from evaluation.problems.ordering.weeks import log_days
+from evaluation.problems.ordering.weeks import cut_week, log_days
 from twin.ordering.jobs import clairvoyant
 from twin.ordering.population import DAY_S
 from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted
@@ -147,6 +149,22 @@ def test_longer_waits_at_the_end_and_unfairness_forbid_an_order(chosen_among):
     assert chosen_among(rule=seen(HELD, users=8), uneven=seen(uneven, HELD, users=8)).order == "rule"
 
 
+def test_the_usual_order_stands_in_the_rule_s_place_where_past_weeks_say_nothing_against_it(chosen_among):
+    usual, idle = name_of(ladder.USUAL), np.ones(80)
+    for mine, order in ((0.999 * HELD, usual), (HELD, usual), (1.2 * HELD, "rule")):
+        assert chosen_among(**{"rule": both(idle, HELD), usual: both(idle, mine)}).order == order
+    late = HELD.copy()
+    late[::20] *= 2.0  # less slowdown, and the longest waits longer
+    slower = seen(0.5 * HELD, late)
+    assert chosen_among(**{"rule": seen(HELD), usual: slower}).order == "rule"
+    surely = chosen_among(**{"rule": seen(HELD), usual: seen(0.9 * HELD), "member": seen(0.5 * HELD)})
+    assert (surely.rule, surely.order) == ("rule", "member")
+    rule_again = chosen_among(
+        **{"rule": seen(HELD), usual: seen(0.99 * HELD), "rule_other": seen(1.5 * HELD)}
+    )
+    assert rule_again.order == usual
+
+
 def both(idle, busy):
     """Outcomes of the weeks as they were, and of the same played faster."""
     parts = zip(seen(idle), seen(busy)._replace(pace=np.ones(len(busy), int)), strict=True)
@@ -177,6 +195,29 @@ def test_a_hastened_week_has_the_same_jobs_in_less_time(queue_made):
     play = candidates(pool)[0].play
     slow, busy = (ladder.seen_in([week], play, (pace,)).slowdown.mean() for pace in (1.0, 0.25))
     assert busy >= slow
+
+
+def test_what_a_log_leaves_out_is_said_and_jobs_larger_than_the_pool_count_nowhere():
+    rows = [(day * DAY_S, 2 + 6 * (day % 2), 100, 50, 1) for day in range(9)]
+    jobs = jobs_of(*rows)
+    assert lacking_in_words(jobs, Pool(8.0)) == []
+    (large,) = lacking_in_words(jobs, Pool(4.0))
+    assert "4 of 9 jobs ask for more" in large
+    week, _ = cut_week(jobs, Pool(4.0), np.full(9, np.nan), 0, WeeksConfig(num_drain_days=0))
+    assert week.counted.sum() == 4
+    bare = jobs._replace(agent=np.full(9, -1), counts=(("no_request", 9),))
+    request, user = lacking_in_words(bare, Pool(8.0))
+    assert "sjf is fcfs" in request
+    assert "whose jobs" in user
+
+
+def test_without_requests_and_users_every_rule_and_member_still_orders():
+    jobs = jobs_of(*((60.0 * job, 1 + job % 3, 1000, 50 + 20 * job, 1) for job in range(12)))
+    bare, pool = jobs._replace(agent=np.full(12, -1)), Pool(4.0, easy=True)
+    for order in (ladder.USUAL, FIRST_COME):
+        believed = replay_predicted(bare, pool, replace(order, predicts=False)).start_s
+        np.testing.assert_array_equal(replay_predicted(bare, pool, order).start_s, believed)
+    np.testing.assert_array_equal(replay(bare, pool, SJF).start_s, replay(bare, pool, FCFS).start_s)
 
 
 def test_two_half_weeks_are_too_few_to_leave_the_rule():

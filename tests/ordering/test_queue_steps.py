@@ -9,6 +9,7 @@ import pytest
 from evaluation import cli
 from evaluation.comparison.products import load_comparison
 from evaluation.configuration import load_config
+from evaluation.problems.ordering.fixed_orders import order_of_setting
 from evaluation.problems.ordering.judging import weeks_after
 from evaluation.problems.ordering.steps import build_queue_policy, load_queue_policy, training_of
 from evaluation.problems.ordering.winning import winner_of
@@ -130,7 +131,7 @@ def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     winner = winner_of(load_comparison(tmp_path / "comparison"))
     contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
     assert contract["trained_on"]["chosen"] == winner.words
-    assert contract["setting"].get("rule") == winner.rule
+    assert order_of_setting(contract["setting"]).name == winner.rule
     made = read_manifest(tmp_path / "comparison").made_from
     for kind in ("comparison", "policy"):
         with writing(tmp_path / f"other {kind}", kind, made_from=made | {"policy": "f" * 64}):

@@ -6,7 +6,8 @@ import pytest
 from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import Cell, Difference, ShiftFacts
-from evaluation.problems.ordering.exporting import OWN_ORDER, export_rule, exportable_rule, policy_of_bundle
+from evaluation.problems.ordering.exporting import export_rule, policy_of_bundle
+from evaluation.problems.ordering.fixed_orders import OWN_BACKFILL, fixed_order
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema.errors import ConfigError, ProductError
 from offline_rl.ordering.programs import OrderTrainingConfig
@@ -35,18 +36,18 @@ def test_places_are_those_of_the_rule(name):
     for _ in range(50):
         arrival_s, processors, requested_s, now_s = drawn_queue(rng)
         jobs = {"arrival_s": arrival_s - ORIGIN_S, "wait_s": now_s - arrival_s}
-        found = places(name, jobs | {"processors": processors, "requested_s": requested_s})
+        found = places({"rule": name}, jobs | {"processors": processors, "requested_s": requested_s})
         waiting = Waiting(arrival_s - ORIGIN_S, processors, requested_s, np.full(len(arrival_s), np.nan))
         score = BY_NAME[name].score(waiting, now_s - ORIGIN_S)
         np.testing.assert_array_equal(np.argsort(found), np.argsort(score, kind="stable"))
-    assert set(SCORES) == set(OWN_ORDER) == set(BY_NAME) - {"logged_order"}
+    assert set(SCORES) == set(OWN_BACKFILL) == set(BY_NAME) - {"logged_order"}
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rule") / "bundle"
     export_rule(
-        BY_NAME["f1"],
+        fixed_order("f1+easy"),
         folder,
         Pool(16.0, name="fast"),
         OrderTrainingConfig(),
@@ -80,20 +81,24 @@ def test_a_bundle_of_a_rule_is_played_by_replay(bundle):
 
 def test_a_rule_that_no_bundle_can_hold_is_refused():
     with pytest.raises(ConfigError, match="'logged_order' is no rule that a bundle can hold"):
-        exportable_rule("logged_order")
-    assert exportable_rule("f1+easy") is BY_NAME["f1"]
+        fixed_order("logged_order")
+    with pytest.raises(ConfigError, match="no rule that a bundle can hold"):
+        fixed_order("guessed(1,1,1)")
+    assert fixed_order("f1+easy")[1:] == (BY_NAME["f1"], True)
+    assert fixed_order("f1")[1:] == (BY_NAME["f1"], False)
     with pytest.raises(ProductError, match="unknown here"):
-        places("lottery", {"wait_s": np.zeros(2)})
+        places({"rule": "lottery"}, {"wait_s": np.zeros(2)})
 
 
-def told(verdicts, means):
-    """A comparison that says so of the index: rule -> verdict by shift, and rule -> mean slowdown."""
+def told(verdicts, means, **chosen):
+    """A comparison that says so of the index: reference -> verdict by shift, and rule -> mean slowdown."""
     shifts = (0, 7)
     nothing = Estimate(0.0, None, None, 8, "")
+    named = {rule if rule == "ladder" else f"{rule}+easy": both for rule, both in verdicts.items()}
     differences = tuple(
-        Difference("replay", shift, "index", f"{rule}+easy", "bounded_slowdown", nothing, said)
-        for rule, both in verdicts.items()
-        for shift, said in zip(shifts, both, strict=True)
+        Difference("replay", shift, "index", other, "bounded_slowdown", nothing, said)
+        for other, both in named.items()
+        for shift, said in zip(shifts, both, strict=False)
     )
     cells = tuple(
         Cell("replay", shift, f"{rule}+easy", "bounded_slowdown", Estimate(mean, None, None, 8, ""))
@@ -101,7 +106,7 @@ def told(verdicts, means):
         for shift in shifts
     )
     facts = tuple(ShiftFacts(shift, ("2001-09-30",), 9) for shift in shifts)
-    return Comparison({}, (), "", 0.95, "bounded_slowdown", (), (), facts, (), cells, differences, ())
+    return Comparison(chosen, (), "", 0.95, "bounded_slowdown", (), (), facts, (), cells, differences, ())
 
 
 WORSE, BETTER, LEVEL = DifferenceVerdict.WORSE, DifferenceVerdict.BETTER, DifferenceVerdict.CANNOT_TELL
@@ -118,5 +123,20 @@ WORSE, BETTER, LEVEL = DifferenceVerdict.WORSE, DifferenceVerdict.BETTER, Differ
 )  # fmt: skip
 def test_a_rule_that_is_better_is_handed_over_in_place_of_the_index(verdicts, means, rule, said):
     winner = winner_of(told(verdicts, means))
-    assert winner.rule == rule
+    assert winner.rule == (rule and f"{rule}+easy")
     assert said in winner.words
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "order", "rule"),
+    [
+        ((BETTER, LEVEL), "saf+easy", None),
+        ((BETTER, WORSE), "saf+easy", "saf+easy"),
+        ((LEVEL, LEVEL), "predicted(0.5,0.5,0.06)", "predicted(0.5,0.5,0.06)"),
+        ((), "saf", "saf"),
+    ],
+)
+def test_the_ladder_s_order_is_handed_over_unless_the_index_is_surely_better(verdicts, order, rule):
+    winner = winner_of(told({"ladder": verdicts}, {}, ladder=order, best_rule="saf+easy"))
+    assert (winner.rule, winner.fallback) == (rule, "saf+easy")
+    assert order in winner.words or rule is None

@@ -10,6 +10,7 @@ from evaluation.comparison.products import load_comparison
 from evaluation.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import REPLAY, TWIN
 from evaluation.problems.ordering.exporting import export_rule
+from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.judging import compare_queue
 from evaluation.problems.ordering.user_orders import user_orders
 from logs_schema import Archive
@@ -19,7 +20,7 @@ from offline_rl.ordering.programs import OrderTrainingConfig
 from tests.ordering.making import QUICK
 from twin.ordering.features import JOB_FEATURES
 from twin.ordering.persistence import load_queue_twin
-from twin.ordering.rules import SAF, SJF, Rule
+from twin.ordering.rules import SAF, Rule
 from twin.ordering.types import Pool
 
 DAYS = {"first_day": "2001-09-10", "last_day": "2001-10-07", "num_days": 28}
@@ -46,7 +47,7 @@ def found(queue_made, tmp_path_factory):
     folder, _ = queue_made
     bundle = tmp_path_factory.mktemp("user") / "bundle"
     pool = load_queue_twin(folder / "twin").pool
-    export_rule(SJF, bundle, pool, OrderTrainingConfig(), trained_on=DAYS)
+    export_rule(fixed_order("sjf+easy"), bundle, pool, OrderTrainingConfig(), trained_on=DAYS)
     policies = {
         "rule": Rule("mine", "smallest first", SAF.score), "bundle": bundle,
         "wrong": lambda key, seen, legal: seen.missing,
@@ -108,7 +109,13 @@ def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
 
 
 def test_a_bundle_of_another_pool_is_refused(tmp_path):
-    export_rule(SJF, tmp_path / "bundle", Pool(24.0, easy=True), OrderTrainingConfig(), trained_on=DAYS)
+    export_rule(
+        fixed_order("sjf+easy"),
+        tmp_path / "bundle",
+        Pool(24.0, easy=True),
+        OrderTrainingConfig(),
+        trained_on=DAYS,
+    )
     own = user_orders({"other": tmp_path / "bundle"}, [], Pool(16.0), OrderTrainingConfig(), ())
     assert isinstance(own.refused["other"], ConfigError)
     assert "24 processors" in str(own.refused["other"])

@@ -75,9 +75,11 @@ def make_bundle(
     with_graph: bool = False,
     machines: dict[str, str] | None = None,
     rule: str | None = None,
+    stand_in: str | None = None,
 ) -> Path:
-    """Writes a bundle whose weights, or whose rule's numbers, are drawn from `seed`."""
+    """Writes a bundle whose weights, or whose rule's numbers, are drawn from `seed`; a rule may lie beside it."""
     contract = contract_of(num_nodes, machines=machines)
+    contract = replace(contract, network=replace(contract.network, stand_in=stand_in))
     if rule is not None:
         contract = replace(contract, network=NetworkFacts(rule, ()))
     rng = np.random.default_rng(seed)

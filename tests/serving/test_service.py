@@ -10,7 +10,8 @@ import pytest
 
 from logs_schema.errors import ProductError
 from offline_rl.contract import EXPECTED_ON_TIME, AlarmFacts
-from offline_rl.runner import Held, Request
+from offline_rl.runner import Held, Request, load
+from offline_rl.runner.loading import own_rule
 from offline_rl.runner.watch import Watch
 from offline_rl.serving.asks import Ask
 from offline_rl.serving.policies import PolicySlot, load_policy
@@ -84,6 +85,24 @@ def test_a_rule_of_the_same_training_reads_the_policy_s_books_and_another_is_ref
         load_policy(network, rule=network)
     with pytest.raises(ProductError, match="another training"):
         load_policy(network, rule=make_bundle(tmp_path / "other", rule=EXPECTED_ON_TIME, num_nodes=3))
+
+
+def test_the_rule_that_a_bundle_holds_stands_in_for_its_policy_without_being_asked_for(tmp_path):
+    served = load_policy(make_bundle(tmp_path / "network", stand_in=EXPECTED_ON_TIME))
+    assert served.has_rule
+    assert not load_policy(make_bundle(tmp_path / "plain")).has_rule
+    rule = own_rule(load(tmp_path / "network"), tmp_path / "network")
+    request = Request(service="resize", site="zone-a", deadline_s=9.0, requested_run_s=5.0)
+    books, own = served.open_books(served.nodes, 1000.0), rule.ledger(served.nodes, 1000.0)
+    found = books.rule_question(request, 1000.0)().scores
+    np.testing.assert_array_equal(found, own.decide(request, 1000.0).scores)
+    assert not np.array_equal(books.question(request, 1000.0)().scores, found)
+    alone = load_policy(make_bundle(tmp_path / "rule", rule=EXPECTED_ON_TIME)).open_books(
+        served.nodes, 1000.0
+    )
+    np.testing.assert_array_equal(
+        alone.rule_question(request, 1000.0)().scores, alone.question(request, 1000.0)().scores
+    )
 
 
 def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked():

@@ -32,7 +32,8 @@ from twin.ordering.windows import chosen
 REPLAY, TWIN = "replay", "training twin"
 REFERENCES = (
     "sjf+easy",
-    "best_rule",
+    BEST_RULE,
+    LADDER,
     "fcfs+easy",
     "saf+easy",
     "wfp3+easy",

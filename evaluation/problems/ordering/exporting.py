@@ -8,46 +8,27 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.problems.ordering.fixed_orders import FixedOrder, order_of_setting
 from evaluation.problems.ordering.learned import Learned, index_policy
 from evaluation.problems.ordering.observing import Ranges
-from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policy
+from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.replaying import EPOCH
-from logs_schema.errors import ConfigError, ProductError
+from logs_schema.errors import ProductError
 from offline_rl.bundle import read_network
 from offline_rl.contract import SCORER as SCORER_KIND
-from offline_rl.contract import NetworkFacts
+from offline_rl.contract import NetworkFacts, PolicyContract
 from offline_rl.export import export_policy, network_facts, params_of
 from offline_rl.ordering.predicting import TIME_UNIT_S, Index, index_of, scorer_of
 from offline_rl.ordering.programs import SCORER, OrderTrainingConfig, problem_config
 from offline_rl.ordering_contract import ordering_contract, rule_contract
 from offline_rl.runner import QueuePolicy, load_network
-from offline_rl.runner.queue_rules import SCORES
 from twin.contracts import PyTree
-from twin.ordering.config import Order, OrderingConfig
+from twin.ordering.config import OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
-from twin.ordering.orders import (
-    by_area,
-    by_arrival,
-    by_f1,
-    by_processors,
-    by_requested,
-    by_unicef,
-    by_wfp3,
-)
+from twin.ordering.orders import by_area
 from twin.ordering.population import DAY_S
-from twin.ordering.rules import F1, FCFS, LJF, RULES, SAF, SJF, UNICEF, WFP3, Rule
 from twin.ordering.types import Pool
 
-OWN_ORDER: dict[str, Order] = {
-    FCFS.name: by_arrival,
-    SJF.name: by_requested,
-    SAF.name: by_area,
-    LJF.name: by_processors,
-    WFP3.name: by_wfp3,
-    UNICEF.name: by_unicef,
-    F1.name: by_f1,
-}
-"""In which jobs are backfilled where a rule orders the queue."""
 FAR = 8.0
 """More than any place in a rule's order, which is below 1: so the score of a rule's bundle is a line."""
 
@@ -76,6 +57,7 @@ def export_order(
     certificate: str | None = None,
     replace_old: bool = False,
     ranges: Ranges | None = None,
+    fallback: FixedOrder | None = None,
 ) -> None:
     """Writes the bundle of a scorer (see `offline_rl.export.export_policy`).
 
@@ -91,6 +73,7 @@ def export_order(
         certificate: content hash of the passed certificate of the twin it was trained in.
         replace_old: whether an older bundle may be replaced.
         ranges: of the features on the training days.
+        fallback: the rule that stands in where the policy does not answer; None: first come, first served.
 
     Raises:
         ProductError: a copy disagrees with the original, or `out` is taken.
@@ -101,22 +84,12 @@ def export_order(
         easy, problem, network_facts(params), ranges=ranges, trained_on=trained_on, certificate=certificate,
         licence=licence,
     )  # fmt: skip
+    contract = _with_fallback(contract, fallback, trained_on)
     export_policy(params, out, contract, made_from=made_from, config=config, seed=seed, replace=replace_old)
 
 
-def exportable_rule(name: str) -> Rule:
-    """The rule of a name, if a bundle can hold it; ConfigError where it cannot."""
-    rule = next((one for one in RULES if one.name == name.removesuffix(EASY) and one.name in SCORES), None)
-    if rule is None:
-        raise ConfigError(
-            f"{name!r} is no rule that a bundle can hold", where="--rule", allowed=", ".join(SCORES),
-            advice="choose one of these",
-        )  # fmt: skip
-    return rule
-
-
 def export_rule(
-    rule: Rule,
+    order: FixedOrder,
     out: Path,
     pool: Pool,
     config: OrderTrainingConfig,
@@ -126,18 +99,18 @@ def export_rule(
     licence: str | None = None,
     replace_old: bool = False,
     ranges: Ranges | None = None,
+    fallback: FixedOrder | None = None,
 ) -> None:
-    """Writes the bundle of a rule with EASY in its own order; arrivals count from the day after the training days.
+    """Writes the bundle of a fixed order; arrivals count from the day after the training days.
 
     Args:
-        rule: one of `exportable_rule`.
-        out, pool, config, trained_on, made_from, licence, replace_old, ranges: as in `export_order`.
+        order: one of `fixed_order`.
+        out, pool, config, trained_on, made_from, licence, replace_old, ranges, fallback: as in `export_order`.
 
     Raises:
         ProductError: as `export_order`.
     """
-    one, origin = np.ones((1, 1), np.float32), date.fromisoformat(trained_on["last_day"]) + timedelta(days=1)
-    zero = np.zeros(1, np.float32)
+    one, zero = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
     params = {
         "params": {
             "choice": {"kernel": -one, "bias": zero + FAR},
@@ -145,16 +118,32 @@ def export_rule(
             "score": {"kernel": one, "bias": zero},
         }
     }
-    problem = exported_config(config)
     contract = rule_contract(
-        Pool(pool.processors, easy=True), replace(problem, backfill=OWN_ORDER[rule.name]), network_facts(params),
-        rule.name, float((origin - EPOCH).days * DAY_S), ranges=ranges, trained_on=trained_on, licence=licence,
+        Pool(pool.processors, easy=order.easy), exported_config(config), network_facts(params), order.setting(),
+        _origin_s(trained_on), ranges=ranges, trained_on=trained_on, licence=licence,
     )  # fmt: skip
+    contract = _with_fallback(contract, fallback, trained_on)
     export_policy(params, out, contract, made_from=made_from, config=config, replace=replace_old)
 
 
+def _with_fallback(
+    contract: PolicyContract, fallback: FixedOrder | None, trained_on: Mapping[str, Any]
+) -> PolicyContract:
+    """The contract with the rule that stands in, if there is one."""
+    if fallback is None:
+        return contract
+    rule = fallback.setting() | {"easy": fallback.easy, "rule_origin_s": _origin_s(trained_on)}
+    return replace(contract, setting=contract.setting | {"fallback": rule})
+
+
+def _origin_s(trained_on: Mapping[str, Any]) -> float:
+    """Seconds since 1970 of the day after the training days."""
+    after = date.fromisoformat(trained_on["last_day"]) + timedelta(days=1)
+    return float((after - EPOCH).days * DAY_S)
+
+
 def policy_of_bundle(bundle: Path) -> tuple[OrderPolicy, Pool]:
-    """What a bundle of a queue holds, an index or a rule, as a policy that replay can play, and its pool.
+    """What a bundle of a queue holds, an index or a fixed order, as a policy that replay can play, and its pool.
 
     Raises:
         ProductError: as `load_order`.
@@ -164,8 +153,9 @@ def policy_of_bundle(bundle: Path) -> tuple[OrderPolicy, Pool]:
     contract = policy.contract
     if "rule" in contract.setting:
         size, name = float(contract.setting["processors"]), contract.trained_on.get("pool")
-        pool = Pool(size, easy=True, name=name)
-        return rule_policy(exportable_rule(str(contract.setting["rule"])), pool), pool
+        order = order_of_setting(contract.setting)
+        pool = Pool(size, order.easy, name)
+        return order.policy(pool), pool
     index, pool = load_order(bundle)
     return index_policy([[index]], pool), pool
 

@@ -10,6 +10,7 @@ from evaluation.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.ordering.comparing import compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
+from evaluation.problems.ordering.lacking import lacking_in_words
 from evaluation.problems.ordering.ladder import rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies, windows_of
 from evaluation.problems.ordering.playing import OrderPolicy
@@ -79,9 +80,9 @@ def compare_queue(
         seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
         made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
     with progress.stage("choose among rules and predictions in past weeks"):
-        policies, said = rules_and_ladder(jobs, twin.pool, plan.anchors, twin.num_days, weeks)
-    every = [*plan.weeks, *made]
-    notes += said
+        ladder = rules_and_ladder(jobs, twin.pool, plan.anchors, twin.num_days, weeks)
+    policies, every = ladder.policies, [*plan.weeks, *made]
+    notes += ladder.notes
     if policy is not None:
         with progress.stage("play learned orders"):
             more, num_late = _policies_of(policy, jobs, every)
@@ -96,9 +97,10 @@ def compare_queue(
         notes += late_notes(own.num_late)
         refused = {name: str(error) for name, error in own.refused.items()}
     said = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
+    facts = queue_facts(archive, jobs, twin.pool) | ladder.last
     comparison = compare_orders(
         plan, made, policies, twin.pool, weeks, progress,
-        facts=queue_facts(archive, jobs, twin.pool), notes=[FIXED, *notes, *said], intervals=order.intervals,
+        facts=facts, notes=[FIXED, *lacking_in_words(jobs, twin.pool), *notes, *said], intervals=order.intervals,
     )  # fmt: skip
     if policy is not None:
         told = f"to hand over (schedtwin export --comparison): {winner_of(comparison).words}"

@@ -1,10 +1,13 @@
-"""The ladder of a queue: the best fixed rule of the past weeks, and above it what is surely better.
+"""The ladder of a queue: the best fixed rule of the past weeks, what stands in its place, and what is surely better.
 
 The referee is exact replay of the weeks before the anchor, which are known when the choice is made: every rule, with
 EASY backfilling and without, and every member of a small weighted family (`twin.ordering.predicted`) plays them. The
 first rung is the rule with the least mean bounded slowdown there. Weeks in which hardly anybody waits tell little of
-what comes when load rises; so the same weeks are played faster too, their jobs arriving in less time (`PACES`). Another
-rule or a member of the family is taken in the place of the first rung only if
+what comes when load rises; so the same weeks are played faster too, their jobs arriving in less time (`PACES`). All
+rules tie then, or nearly so, and the best of them is best by chance: the second rung is an order settled on another log
+(`USUAL`: smallest predicted area first, with the exponents of the learned index). It takes the rule's place unless
+these weeks speak against it: where it keeps to the constraints and is no worse than the rule in the mean over paces.
+Any other rule or member of the family is taken in the place of the rung held only if
 
 * its 99th percentile of waits is at most `MOST_P99` times the first rung's, at every pace, and users are treated as
   evenly (`LEAST_FAIR`): constraints, not goals;
@@ -12,10 +15,10 @@ rule or a member of the family is taken in the place of the first rung only if
   more than chance: the upper end of its interval (Student's t, 95 %, widened for the number tried) lies below zero;
 * in the weeks as they were it is not worse than by `MOST_WORSE`.
 
-Otherwise the rule stays. So what is chosen has been better in weeks that really were, by more than one of them.
+Otherwise the rung held stays. Constraints are to the rule, whatever is held.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -23,6 +26,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from evaluation.configuration import WeeksConfig
+from evaluation.problems.ordering.fixed_orders import name_of, play_predicted, words_of
 from evaluation.problems.ordering.playing import (
     BEST_RULE,
     BLOCK_DAYS,
@@ -34,7 +38,7 @@ from evaluation.problems.ordering.playing import (
 from evaluation.problems.ordering.weeks import TestWeek, cut_week, earlier, warm_earlier
 from twin.ordering.population import DAY_S
 from twin.ordering.population_cutoff import known_by
-from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted
+from twin.ordering.predicted import PredictedOrder
 from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER, RULES, Rule
 from twin.ordering.slowdown import bounded_slowdown
@@ -48,6 +52,8 @@ MOST_WORSE = 0.01
 """Logarithm of the slowdown by which it may be worse in the weeks as they were."""
 PACES = (1.0, 0.75, 0.5)
 """Parts of their time in which the past weeks' jobs arrive; the first: as they did."""
+USUAL = PredictedOrder(1.0, 1.0, 0.06, reserves=False)
+"""What is held where past weeks say nothing against it; settled on KTH."""
 WEEK_DAYS = 7
 RUN_WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.5, 0.5), (1.0, 1.0))
 AGEINGS = (0.06, 0.5)
@@ -80,12 +86,26 @@ class OrderOutcome(NamedTuple):
         return OrderOutcome(*(leaf[self.pace == pace] for leaf in self))
 
 
+class Ladder(NamedTuple):
+    """Policies to judge, and what was chosen among them.
+
+    Attributes:
+        policies: every published rule; where a choice could be made, `best_rule` and `ladder` too.
+        notes: what every anchor's ladder came to, in words.
+        last: names of what was chosen at the last anchor, `best_rule` and `ladder`; empty where there was no choice.
+    """
+
+    policies: list[OrderPolicy]
+    notes: list[str]
+    last: dict[str, str]
+
+
 class ChosenOrder(NamedTuple):
     """What the ladder of one anchor came to."""
 
     rule: str
     order: str
-    gain: float  # mean logarithm of the rule's slowdown over the order's
+    gain: float  # mean logarithm of the held rung's slowdown over that of the best other
     low: float  # how low it may be
     words: str
 
@@ -98,12 +118,6 @@ def family() -> list[PredictedOrder]:
         for run_weight, width_weight in RUN_WEIGHTS
         for ageing in (AGEINGS if run_weight else AGEINGS[:1])
     ]
-
-
-def name_of(order: PredictedOrder) -> str:
-    """A member's name, from its numbers."""
-    run = ("reserved" if order.reserves else "predicted") if order.predicts else "requested"
-    return f"{run}({order.run_weight:g},{order.width_weight:g},{order.ageing:g})"
 
 
 def candidates(pool: Pool) -> list[OrderCandidate]:
@@ -120,14 +134,9 @@ def candidates(pool: Pool) -> list[OrderCandidate]:
     ]  # fmt: skip
     easy = Pool(pool.processors, easy=True)
     members = [
-        OrderCandidate(
-            name_of(order),
-            f"{order.run_weight:g} ln({'predicted' if order.predicts else 'requested'} run) + {order.width_weight:g} "
-            f"ln(processors) - {order.ageing:g} a day waited, lowest first; EASY, shortest run first",
-            partial(play_predicted, order, easy), False,
-        )
+        OrderCandidate(name_of(order), words_of(order), partial(play_predicted, order, easy), False)
         for order in family()
-    ]  # fmt: skip
+    ]
     return [*rules, *members]
 
 
@@ -136,12 +145,6 @@ def _play_rule(rule: Rule, pool: Pool, week: TestWeek) -> np.ndarray:
     first_s = min(week.jobs.arrival_s[0], 0.0)
     jobs, warm = earlier(week.jobs, first_s), warm_earlier(week.warm, first_s)
     return np.asarray(replay(jobs, pool, rule, warm=warm).start_s + first_s)
-
-
-def play_predicted(order: PredictedOrder, pool: Pool, week: TestWeek) -> np.ndarray:
-    """The exact replay under predicted run times, with what was known of users when the week began."""
-    past = last_runs(week.whole, week.schedule_s, week.span_s[0])
-    return replay_predicted(week.jobs, pool, order, past=past, warm=week.warm).start_s
 
 
 def past_weeks(jobs: Jobs, pool: Pool, anchor: int, num_days: int, config: WeeksConfig) -> list[TestWeek]:
@@ -196,17 +199,25 @@ def choose(weeks: Sequence[TestWeek], tried: Sequence[OrderCandidate]) -> Chosen
     seen = {one.name: seen_in(weeks, one.play, PACES) for one in tried}
     rules = [one.name for one in tried if one.is_rule]
     rule = min(rules, key=lambda name: float(seen[name].at(0).slowdown.mean()))
-    held = seen[rule]
-    able = [name for name in seen if name != rule and _is_allowed(seen[name], held)]
+    held = _held(seen, rule)
+    able = [name for name in seen if name != held and (name == rule or _is_allowed(seen[name], seen[rule]))]
     if not able:
-        return ChosenOrder(rule, rule, 0.0, 0.0, f"{rule}: every other order makes the longest waits longer")
-    best = max(able, key=lambda name: gain_of(seen[name], held, len(seen))[0])
-    gain, low = gain_of(seen[best], held, len(seen))
+        return ChosenOrder(rule, held, 0.0, 0.0, f"{held}: every other order makes the longest waits longer")
+    best = max(able, key=lambda name: gain_of(seen[name], seen[held], len(seen))[0])
+    gain, low = gain_of(seen[best], seen[held], len(seen))
     if low <= 0.0:
-        words = f"{rule}: the best other, {best}, has {_percent(gain)} less slowdown, perhaps {_percent(low)}"
-        return ChosenOrder(rule, rule, gain, low, words)
-    words = f"{best}: {_percent(gain)} less slowdown than {rule}, at least {_percent(low)}, in past weeks"
+        words = f"{held}: the best other, {best}, has {_percent(gain)} less slowdown, perhaps {_percent(low)}"
+        return ChosenOrder(rule, held, gain, low, words)
+    words = f"{best}: {_percent(gain)} less slowdown than {held}, at least {_percent(low)}, in past weeks"
     return ChosenOrder(rule, best, gain, low, words)
+
+
+def _held(seen: Mapping[str, OrderOutcome], rule: str) -> str:
+    """The rung from which others are looked at: the usual order, or the rule where past weeks speak against that."""
+    usual = seen.get(name_of(USUAL))
+    if usual is None or not _is_allowed(usual, seen[rule]) or gain_of(usual, seen[rule], 1)[0] < 0.0:
+        return rule
+    return name_of(USUAL)
 
 
 def _is_allowed(seen: OrderOutcome, held: OrderOutcome) -> bool:
@@ -257,7 +268,7 @@ def _percent(gain: float) -> str:
 
 def rules_and_ladder(
     jobs: Jobs, pool: Pool, anchors: Sequence[int], num_days: int, config: WeeksConfig
-) -> tuple[list[OrderPolicy], list[str]]:
+) -> Ladder:
     """Every published rule; the one that was best in every anchor's past weeks; and what its ladder chose.
 
     Args:
@@ -268,12 +279,12 @@ def rules_and_ladder(
         config: of the weeks.
 
     Returns:
-        The policies, and what every anchor's ladder came to, in words; without a whole week of training days the rules
-        alone.
+        The policies; without a whole week of training days the rules alone.
     """
     past = [past_weeks(jobs, pool, anchor, num_days, config) for anchor in anchors]
     if not all(past):
-        return rule_policies(pool), ["ladder: no whole week with jobs among the training days, so no choice"]
+        note = "ladder: no whole week with jobs among the training days, so no choice"
+        return Ladder(rule_policies(pool), [note], {})
     tried = candidates(pool)
     found = [choose(weeks, tried) for weeks in past]
     plays = {one.name: one.play for one in tried}
@@ -287,7 +298,8 @@ def rules_and_ladder(
         ),
         OrderPolicy(LADDER, "trained", words, (partial(_play_chosen, orders),)),
     ]  # fmt: skip
-    return policies, [f"ladder of anchor {number}: {one.words}" for number, one in enumerate(found)]
+    notes = [f"ladder of anchor {number}: {one.words}" for number, one in enumerate(found)]
+    return Ladder(policies, notes, {BEST_RULE: found[-1].rule, LADDER: found[-1].order})
 
 
 def _play_chosen(by_anchor: Sequence[Play], weeks: Sequence[TestWeek]) -> list[np.ndarray]:

@@ -18,10 +18,11 @@ from evaluation.problems.ordering.exporting import (
     best_index,
     export_order,
     export_rule,
-    exportable_rule,
     exported_config,
 )
+from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
+from evaluation.problems.ordering.lacking import lacking_in_words
 from evaluation.problems.ordering.ladder import rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.problems.ordering.observing import Ranges, logged_ranges
@@ -88,20 +89,20 @@ def order_archive(
     training = _training_of(config, jobs, pool)
     keep = _unfinished(out, archive, config)
     num_days = config.weeks.num_train_days
-    facts = queue_facts(archive, jobs, pool)
     with progress.stage("choose among rules and predictions in past weeks"):
-        policies, chosen = rules_and_ladder(jobs, pool, plan.anchors, num_days, config.weeks)
+        policies, chosen, last = rules_and_ladder(jobs, pool, plan.anchors, num_days, config.weeks)
+    facts, lacking = queue_facts(archive, jobs, pool) | last, lacking_in_words(jobs, pool)
     if training is not None and training.index_only:
         index = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
         return compare_orders(
             plan, (), [*policies, index], pool, config.weeks, progress,
-            facts=facts, notes=[FIXED, *chosen], intervals=config.intervals, keep=keep,
+            facts=facts, notes=[FIXED, *lacking, *chosen], intervals=config.intervals, keep=keep,
         )  # fmt: skip
     populations = [fit_population(jobs, anchor - num_days, num_days) for anchor in plan.anchors]
     seeds = range(TWIN_SEED, TWIN_SEED + config.num_twin_weeks)
     with progress.stage("generate weeks"):
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
-    notes = [FIXED, *chosen, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
+    notes = [FIXED, *lacking, *chosen, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
     if training is not None:
         programs, learned, losses, said = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep
@@ -306,15 +307,16 @@ def _export(
     certification: Mapping[str, Any],
     ranges: Ranges | None,
 ) -> None:
-    """The bundle of what won: an anchor's best index, or a rule."""
+    """The bundle of what won: an anchor's best index, or a fixed order."""
     days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
     trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
     trained_on |= {"chosen": winner.words, **pool.described}
+    stand_in = None if winner.fallback is None else fixed_order(winner.fallback)
     made_from = {"archive": archive.content_hash}
     if winner.rule is not None:
         export_rule(
-            exportable_rule(winner.rule), out, pool, config, trained_on=trained_on, made_from=made_from,
-            ranges=ranges,
+            fixed_order(winner.rule), out, pool, config, trained_on=trained_on, made_from=made_from,
+            ranges=ranges, fallback=stand_in,
         )  # fmt: skip
         return
     place, params = best_index(learned, losses, pool)
@@ -322,6 +324,7 @@ def _export(
         params, out, pool, config,
         trained_on=trained_on | {"certification": certification.get("certification", NO_CERTIFICATE)},
         made_from=made_from, seed=config.seeds[place], certificate=certification.get("certificate"), ranges=ranges,
+        fallback=stand_in,
     )  # fmt: skip
 
 

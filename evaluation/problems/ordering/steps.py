@@ -23,7 +23,8 @@ from evaluation.configuration import OrderConfig, RunConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.ordering.config import ORDER_CODE
-from evaluation.problems.ordering.exporting import export_order, export_rule, exportable_rule, exported_config
+from evaluation.problems.ordering.exporting import export_order, export_rule, exported_config
+from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.judging import TrainedOrders, compare_queue
 from evaluation.problems.ordering.learned import Learned
@@ -228,18 +229,22 @@ def build_queue_bundle(
     seeds, facts = policy.config.seeds, manifest.extra
     if rule is not None and seed is not None:
         raise ConfigError("a rule has no seed", where="--rule, --seed", advice="name one of them")
-    words = f"the rule {exportable_rule(rule).name}{EASY}, as asked" if rule else NOT_COMPARED
+    stand_in = None
+    if rule is not None and not rule.endswith((EASY, ")")):
+        rule += EASY
+    words = f"the rule {fixed_order(rule).name}, as asked" if rule else NOT_COMPARED
     if comparison_path is not None:
         _refuse_other_comparison(comparison_path, manifest.content_hash)
         winner = winner_of(load_comparison(comparison_path))
-        rule, words = (rule, words) if rule else winner
+        rule, words = (rule, words) if rule else winner[:2]
+        stand_in = None if winner.fallback is None else fixed_order(winner.fallback)
     trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
     trained_on |= {"chosen": words} | policy.pool.described
     made_from: dict[str, Any] = {"made_from": {"policy": manifest.content_hash}, "licence": licence}
     if rule is not None:
         export_rule(
-            exportable_rule(rule), out, policy.pool, policy.config, trained_on=trained_on, replace_old=replace_old,
-            **made_from,
+            fixed_order(rule), out, policy.pool, policy.config, trained_on=trained_on, replace_old=replace_old,
+            fallback=stand_in, **made_from,
         )  # fmt: skip
         return {"seed": None, "chosen": words}
     place = int(np.argmin(facts["losses"]))
@@ -249,7 +254,7 @@ def build_queue_bundle(
     export_order(
         scorer_of(policy.learned.indices[place], policy.pool), out, policy.pool, policy.config,
         trained_on=trained_on | trained_in(manifest), seed=seeds[place], certificate=facts.get("certificate"),
-        replace_old=replace_old, ranges=load_ranges(policy_path), **made_from,
+        replace_old=replace_old, ranges=load_ranges(policy_path), fallback=stand_in, **made_from,
     )  # fmt: skip
     return {"seed": seeds[place], "chosen": words}
 

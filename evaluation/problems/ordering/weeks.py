@@ -39,7 +39,7 @@ class TestWeek(NamedTuple):
             midnight at which the week begins, so those that wait have arrived before 0.
         place: [jobs] their places in `whole`.
         warm: what runs at second 0.
-        counted: [jobs] bool: arrived within the week.
+        counted: [jobs] bool: arrived within the week, and not larger than the pool.
         whole: all jobs, those before the week too: the users' history.
         schedule_s: [all jobs] when each started, on the clock of `whole`; what was still to come when the week
             began is not to be looked at.
@@ -169,7 +169,7 @@ def cut_week(
     last_s = end_s + config.num_drain_days * DAY_S
     start_s, num_put_back = _fitting(jobs, pool, start_s, begin_s)
     part, place, warm = window(jobs, start_s, begin_s, last_s)
-    counted = (part.arrival_s >= begin_s) & (part.arrival_s < end_s)
+    counted = (part.arrival_s >= begin_s) & (part.arrival_s < end_s) & (part.processors <= pool.processors)
     warm = warm_earlier(warm, begin_s)
     week = TestWeek(
         "", 0, 0, 0, first_day, config.num_test_days, earlier(part, begin_s), place, warm, counted,

@@ -1,4 +1,4 @@
-"""Which order is handed over after a comparison: what was learned, unless replay finds a published rule better."""
+"""Which order is handed over after a comparison: the ladder's, unless replay finds what was learned better."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,8 @@ from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label
 from evaluation.problems.ordering.comparing import REPLAY
-from evaluation.problems.ordering.exporting import OWN_ORDER
-from evaluation.problems.ordering.playing import EASY
+from evaluation.problems.ordering.fixed_orders import OWN_BACKFILL
+from evaluation.problems.ordering.playing import BEST_RULE, EASY, LADDER
 
 INDEX = "index"
 
@@ -16,21 +16,45 @@ class Winner(NamedTuple):
     """What is handed over.
 
     Attributes:
-        rule: name of a rule, with EASY; None where it is the index.
+        rule: name of a fixed order (`fixed_orders`); None where it is the index.
         words: what it is, and why.
+        fallback: name of the rule that stands in for it.
     """
 
     rule: str | None
     words: str
+    fallback: str | None = None
 
 
 def winner_of(comparison: Comparison) -> Winner:
+    """What the ladder of the last anchor chose, or the index where it is better.
+
+    Better is what the paired interval to the ladder says at one shift at least, where no other shift says worse.
+    Without a ladder it is the index, or the best of the rules that it is worse than.
+    """
+    ladder, rule = (comparison.archive.get(name) for name in (LADDER, BEST_RULE))
+    if ladder is None:
+        return _against_rules(comparison)
+    found = _verdicts(comparison, LADDER)
+    better = [shift for shift, said in found.items() if said is DifferenceVerdict.BETTER]
+    if better and DifferenceVerdict.WORSE not in found.values():
+        shifts = ", ".join(map(shift_label, better))
+        words = f"the index: in {REPLAY} better than the ladder after {shifts}, and worse at no shift"
+        return Winner(None, words, rule)
+    kind = "the rule" if ladder == rule else "not a rule but"
+    words = (
+        f"{kind} {ladder}, which the ladder chose in past weeks: in {REPLAY} the index is not surely better"
+    )
+    return Winner(ladder, words, rule)
+
+
+def _against_rules(comparison: Comparison) -> Winner:
     """The index, or the best of the rules that it is worse than.
 
     Worse is what the paired interval says at one shift at least, where no other shift says better; the best has the
     lowest mean over the shifts.
     """
-    told = {rule: _verdicts(comparison, f"{rule}{EASY}") for rule in OWN_ORDER}
+    told = {rule: _verdicts(comparison, f"{rule}{EASY}") for rule in OWN_BACKFILL}
     better = {
         rule: [shift for shift, said in found.items() if said is DifferenceVerdict.WORSE]
         for rule, found in told.items()
@@ -44,7 +68,7 @@ def winner_of(comparison: Comparison) -> Winner:
     shifts = ", ".join(shift_label(shift) for shift in better[best])
     others = ", ".join(f"{rule}{EASY}" for rule in better if rule != best)
     words = f"the rule {best}{EASY}, not the index, which does worse in {REPLAY} after {shifts}"
-    return Winner(best, f"{words}; worse than {others} too" if others else words)
+    return Winner(f"{best}{EASY}", f"{words}; worse than {others} too" if others else words)
 
 
 def _verdicts(comparison: Comparison, reference: str) -> dict[int, DifferenceVerdict]:

@@ -43,6 +43,7 @@ from offline_rl.recipes.ladder import in_words, rungs_of
 from offline_rl.recipes.log_learners import tuned_as
 from offline_rl.recipes.schedulers import (
     best_row,
+    best_rule,
     load_observed,
     load_schedulers,
     policy_params,
@@ -331,6 +332,7 @@ def build_bundle(
             "policy": policy,
             "ladder": manifest.extra.get("ladder", "none was climbed"),
         },
+        stand_in=best_rule(schedulers),
         replace=replace,
     )
     return {"seed": seeds[row], "policy": policy}

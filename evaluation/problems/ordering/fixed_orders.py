@@ -1,0 +1,111 @@
+"""Orders of a queue that nothing was learned for: published rules, with EASY and without, and the weighted family.
+
+Their names are those of the ladder: `saf+easy`, `saf` without backfilling, `reserved(0.5,0.5,0.06)` (weights of run
+time and processors, and ageing; `reserved`: predictions order and reserve, `predicted`: they order alone, `requested`:
+requests are believed).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policy
+from evaluation.problems.ordering.weeks import TestWeek
+from logs_schema.errors import ConfigError
+from offline_rl.ordering_contract import weighted_setting
+from offline_rl.runner.queue_rules import BACKFILLING, BY_PREDICTED_RUN, NUMBERS, SCORES, WEIGHTED
+from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted
+from twin.ordering.rules import RULES, Rule
+from twin.ordering.types import Pool
+
+OWN_BACKFILL = {rule: backfill for backfill, rule in BACKFILLING.items()}
+"""In which jobs are backfilled where a rule orders the queue."""
+KINDS = {"reserved": (True, True), "predicted": (True, False), "requested": (False, False)}
+"""How run times are known -> whether they are predicted, and whether predictions reserve."""
+_NUMBER = r"(\d+\.?\d*(?:e-?\d+)?)"
+_WEIGHTED = re.compile(rf"(\w+)\({_NUMBER},{_NUMBER},{_NUMBER}\)")
+
+
+class FixedOrder(NamedTuple):
+    """An order that a bundle can hold.
+
+    Attributes:
+        name: as the ladder names it.
+        rule: a published rule, or a member of the weighted family.
+        easy: whether jobs are backfilled.
+    """
+
+    name: str
+    rule: Rule | PredictedOrder
+    easy: bool = True
+
+    def setting(self) -> dict[str, Any]:
+        """What a contract's setting holds of it."""
+        if isinstance(self.rule, PredictedOrder):
+            return weighted_setting(self.rule)
+        return {"rule": self.rule.name, "backfill": OWN_BACKFILL[self.rule.name]}
+
+    def policy(self, pool: Pool) -> OrderPolicy:
+        """The order as exact replay plays it on a pool."""
+        own = Pool(pool.processors, self.easy, pool.name)
+        if isinstance(self.rule, PredictedOrder):
+            return OrderPolicy(
+                self.name, "baseline", words_of(self.rule), (partial(_play_predicted, self.rule, own),)
+            )
+        return rule_policy(self.rule, own)
+
+
+def fixed_order(name: str) -> FixedOrder:
+    """The order of a name; ConfigError where no bundle can hold it."""
+    plain = name.removesuffix(EASY)
+    rule = next((one for one in RULES if one.name == plain and one.name in SCORES), None)
+    if rule is not None:
+        return FixedOrder(name, rule, name.endswith(EASY))
+    found = _WEIGHTED.fullmatch(name)
+    if found is None or found[1] not in KINDS:
+        raise ConfigError(
+            f"{name!r} is no rule that a bundle can hold", where="--rule",
+            allowed=f"{', '.join(SCORES)}; or {', '.join(KINDS)} with three numbers: predicted(0.5,0.5,0.06)",
+            advice="choose one of these",
+        )  # fmt: skip
+    run_weight, width_weight, ageing = map(float, found.groups()[1:])
+    return FixedOrder(name, PredictedOrder(run_weight, width_weight, ageing, *KINDS[found[1]]))
+
+
+def order_of_setting(setting: Mapping[str, Any]) -> FixedOrder:
+    """The order of a contract's setting (see `FixedOrder.setting`)."""
+    easy = bool(setting["easy"])
+    if setting["rule"] != WEIGHTED:
+        return fixed_order(f"{setting['rule']}{EASY if easy else ''}")
+    run_weight, width_weight, ageing = (float(setting["numbers"][name]) for name in NUMBERS)
+    short_first = setting["backfill"] == BY_PREDICTED_RUN
+    known = bool(setting["predicts"]), bool(setting["reserves"])
+    order = PredictedOrder(run_weight, width_weight, ageing, *known, short_first)
+    return FixedOrder(name_of(order), order, easy)
+
+
+def name_of(order: PredictedOrder) -> str:
+    """A member's name, from its numbers."""
+    kind = next(kind for kind, known in KINDS.items() if known == (order.predicts, order.reserves))
+    return f"{kind}({order.run_weight:g},{order.width_weight:g},{order.ageing:g})"
+
+
+def words_of(order: PredictedOrder) -> str:
+    """A member's formula."""
+    return (
+        f"{order.run_weight:g} ln({'predicted' if order.predicts else 'requested'} run) + {order.width_weight:g} "
+        f"ln(processors) - {order.ageing:g} a day waited, lowest first; EASY, shortest run first"
+    )
+
+
+def play_predicted(order: PredictedOrder, pool: Pool, week: TestWeek) -> np.ndarray:
+    """The exact replay under predicted run times, with what was known of users when the week began."""
+    past = last_runs(week.whole, week.schedule_s, week.span_s[0])
+    return replay_predicted(week.jobs, pool, order, past=past, warm=week.warm).start_s
+
+
+def _play_predicted(order: PredictedOrder, pool: Pool, weeks: Sequence[TestWeek]) -> list[np.ndarray]:
+    return [play_predicted(order, pool, week) for week in weeks]

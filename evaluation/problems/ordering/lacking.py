@@ -1,0 +1,36 @@
+"""What a log of a queue leaves out, and which orders remain then, in words for the reader of a comparison."""
+
+import numpy as np
+
+from twin.ordering.types import Jobs, Pool
+
+
+def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
+    """One sentence for each thing that is not known, or cannot be played.
+
+    Args:
+        jobs: of the archive.
+        pool: the processors.
+    """
+    num_jobs, notes = len(jobs.arrival_s), []
+    num_too_large = int(np.sum(jobs.processors > pool.processors))
+    if num_too_large:
+        notes.append(
+            f"{num_too_large:,} of {num_jobs:,} jobs ask for more than the pool's {pool.processors:g} processors: they "
+            "never start, and no figure counts them; is the pool larger (--processors)?"
+        )
+    no_request = dict(jobs.counts).get("no_request", 0)
+    if no_request:
+        notes.append(
+            f"{no_request:,} of {num_jobs:,} jobs do not say how long they may run, and count as the longest"
+            + (
+                ": sjf is fcfs, saf goes by processors alone, nothing but predictions tells short jobs from long ones"
+                if no_request == num_jobs
+                else ""
+            )
+        )
+    if not np.any(jobs.agent >= 0):
+        notes.append(
+            "the log does not say whose jobs they are: orders by predicted run times are those by requests"
+        )
+    return notes

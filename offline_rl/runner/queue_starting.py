@@ -1,0 +1,119 @@
+"""Which waiting jobs start now: taken in an order until one does not fit, then, with EASY, what fits before it.
+
+A job larger than the pool never starts, and keeps nobody waiting.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from offline_rl.runner import queue_rules
+from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob
+
+PARTS = 1000
+"""Of a processor."""
+Next = Callable[[Sequence[WaitingJob], Sequence[RunningJob]], int]
+"""Waiting and running jobs -> the place of the job that is next."""
+
+
+def starting(
+    setting: Mapping[str, Any],
+    following: Next,
+    waiting: Sequence[WaitingJob],
+    running: Sequence[RunningJob],
+    users: Mapping[str, UserPast],
+    clock_s: float,
+) -> list[int]:
+    """The places in `waiting` of all jobs that start now, in the order in which they do.
+
+    Args:
+        setting: Of a contract: the pool, and the order of backfilling.
+        following: Which job is next.
+        waiting, running, users, clock_s: As `QueuePolicy.decide`.
+    """
+    size = parts_of(setting["processors"])
+    left = [place for place, job in enumerate(waiting) if parts_of(job.processors) <= size]
+    held, started = list(running), []
+    free = size - sum(parts_of(one.processors) for one in held)
+    while left:
+        chosen = following([waiting[place] for place in left], held)
+        job = waiting[left[chosen]]
+        if parts_of(job.processors) > free:
+            break
+        free -= parts_of(job.processors)
+        held.append(RunningJob(job.processors, clock_s + _expected_s(job, users, setting), job.user))
+        started.append(left.pop(chosen))
+    if left and setting["easy"]:
+        started += _filling(setting, left.pop(chosen), left, waiting, held, users, clock_s)
+    return started
+
+
+def _filling(
+    setting: Mapping[str, Any],
+    head: int,
+    behind: Sequence[int],
+    waiting: Sequence[WaitingJob],
+    held: Sequence[RunningJob],
+    users: Mapping[str, UserPast],
+    clock_s: float,
+) -> list[int]:
+    """The places among `behind` that start beside the head's reservation."""
+    jobs = [waiting[place] for place in behind]
+    free, shadow_s, extra = reservation(parts_of(waiting[head].processors), held, clock_s, setting)
+    score = queue_rules.backfilling(setting, told_of(jobs, users, clock_s, setting))
+    found = []
+    for one in np.argsort(score, kind="stable").tolist():
+        width = parts_of(jobs[one].processors)
+        late = clock_s + _expected_s(jobs[one], users, setting) > shadow_s
+        if width > (min(free, extra) if late else free):
+            continue
+        extra -= width if late else 0
+        free -= width
+        found.append(behind[one])
+    return found
+
+
+def reservation(
+    needed: int, running: Sequence[RunningJob], clock_s: float, setting: Mapping[str, Any]
+) -> tuple[int, float, int]:
+    """Parts free now, when `needed` of them will be, and what is left beside them then."""
+    held = np.array([parts_of(one.processors) for one in running], np.int64)
+    ends_s = np.array([max(one.expected_end_s, clock_s) for one in running])
+    free = parts_of(setting["processors"]) - int(held.sum())
+    instants_s = np.append(clock_s, np.sort(ends_s))
+    later = np.array([free + int(held[ends_s <= until_s].sum()) for until_s in instants_s])
+    first = int(np.argmax(later >= needed))  # it comes to that: in the end the whole pool is free
+    return free, float(instants_s[first]), int(later[first]) - needed
+
+
+def told_of(
+    jobs: Sequence[WaitingJob], users: Mapping[str, UserPast], clock_s: float, setting: Mapping[str, Any]
+) -> queue_rules.Jobs:
+    """What rules know of some jobs."""
+    arrival_s = np.array([one.arrival_s for one in jobs])
+    return {
+        "arrival_s": arrival_s - setting.get("rule_origin_s", 0.0),
+        "wait_s": clock_s - arrival_s,
+        "processors": np.array([one.processors for one in jobs]),
+        "requested_s": np.array([one.requested_s for one in jobs]),
+        "predicted_s": np.array([predicted_s_of(one, users, setting) for one in jobs]),
+    }
+
+
+def predicted_s_of(job: WaitingJob, users: Mapping[str, UserPast], setting: Mapping[str, Any]) -> float:
+    """The run time to expect of a job: as it was predicted when it came, else as it would be predicted now."""
+    if job.predicted_s is not None:
+        return job.predicted_s
+    past = UserPast() if job.user is None else users.get(job.user, UserPast())
+    return queue_rules.predicted_s(setting, job.requested_s, past.last_s, past.before_s)
+
+
+def _expected_s(job: WaitingJob, users: Mapping[str, UserPast], setting: Mapping[str, Any]) -> float:
+    """How long a job that starts now is taken to hold its processors."""
+    return predicted_s_of(job, users, setting) if queue_rules.reserves(setting) else job.requested_s
+
+
+def parts_of(processors: float) -> int:
+    """Processors in parts, at least one."""
+    return max(round(processors * PARTS), 1)

@@ -1,0 +1,129 @@
+"""`POST /order`: which waiting jobs start now, who says so, and what is kept between questions."""
+
+import time
+
+import numpy as np
+import pytest
+
+from offline_rl.contract import FeatureFacts, NetworkFacts, PolicyContract
+from offline_rl.numpy_networks import numpy_network, wanted_shapes
+from offline_rl.runner import QueuePolicy
+from offline_rl.runner.network import ExportedPolicy
+from offline_rl.runner.queue_rules import BY_PREDICTED_RUN, WEIGHTED
+from offline_rl.serving import ordering
+from offline_rl.serving.app import App
+from offline_rl.serving.policies import ServedPolicy
+from offline_rl.serving.service import ServiceConfig
+from tests.serving.making import asked, made_policy, made_service
+
+SETTING = {
+    "processors": 4.0, "easy": True, "num_visible": 8, "queue_size": 8, "running_size": 8, "tick_s": 1.0,
+    "time_unit_s": 60.0, "slowdown_floor_s": 10.0, "rule": WEIGHTED, "rule_origin_s": 0.0, "predicts": True,
+    "numbers": {"run_weight": 1.0, "width_weight": 0.0, "ageing": 1e-6}, "reserves": True, "corrections_s": [60.0],
+    "backfill": BY_PREDICTED_RUN, "fallback": {"rule": "fcfs", "backfill": "by_arrival", "easy": True},
+}  # fmt: skip
+
+
+def queue_policy(network=None):
+    """Shortest predicted run first on four processors; or what `network` answers."""
+    contract = PolicyContract(
+        "ordering", (FeatureFacts("rule_place", "share"),), (FeatureFacts("free", "share"),),
+        tuple(f"place {place}" for place in range(8)), NetworkFacts("scorer", (1,), identity=False), "",
+        setting=SETTING,
+    )  # fmt: skip
+    arrays = {name: np.zeros(shape, np.float32) for name, shape in wanted_shapes(contract).items()}
+    arrays["choice/kernel"][:], arrays["choice/bias"][:], arrays["score/kernel"][:] = -1.0, 8.0, 1.0
+    return QueuePolicy(ExportedPolicy(contract, "made", network or numpy_network(arrays, contract)))
+
+
+def app_of(policy, **settings):
+    served = ServedPolicy("made", (), lambda known, clock_s: None, queue=policy)
+    return App(made_service(served, ServiceConfig(**{"deadline_s": 5.0} | settings)))
+
+
+def job(name, arrival, processors=3, requested_s=3600, user=None):
+    return {
+        "job": name,
+        "arrival": arrival,
+        "processors": processors,
+        "requested_s": requested_s,
+        "user": user,
+    }
+
+
+def question(waiting, running=(), ended=(), clock=100):
+    return {"waiting": waiting, "running": list(running), "ended": list(ended), "clock": clock}
+
+
+def test_a_user_s_last_two_runs_put_the_job_first_and_are_kept_from_question_to_question():
+    app = app_of(queue_policy())
+    waiting = [job("long", 10, user="bob"), job("short", 20, user="ann")]
+    full = [{"job": "now", "processors": 4, "started": 0, "requested_s": 500}]
+    ended = [{"user": "ann", "run_s": run_s, "requested_s": 3600} for run_s in (30, 50)]
+    assert asked(app, "/order", question(waiting[:1], full, ended, clock=15))[1]["start"] == []
+    status, answer = asked(app, "/order", question(waiting, ()))
+    assert (status, answer["start"], answer["arm"]) == (200, ["short"], "policy")
+    assert answer["predicted_s"] == {"long": 3600.0, "short": 40.0}
+    # who runs longer than predicted holds the head back by one correction, and a narrow job fills the gap before it
+    running = [{"job": "short", "processors": 3, "started": 100, "requested_s": 3600, "user": "ann"}]
+    later = [waiting[0], job("narrow", 130, 1, 55), job("too long", 131, 1, 600)]
+    assert asked(app, "/order", question(later, running, clock=141))[1]["start"] == ["narrow"]
+
+
+def test_the_rule_answers_where_the_policy_fails_or_is_late(capsys):
+    def fail(*_):
+        raise RuntimeError("broken")
+
+    def sleep(choices, *_):
+        time.sleep(0.3)
+        return choices[..., 0]
+
+    waiting = [job("first", 10, 4), job("second", 20, 4, 60)]
+    for network, settings in ((fail, {}), (sleep, {"deadline_s": 0.05})):
+        answer = asked(app_of(queue_policy(network), **settings), "/order", question(waiting))[1]
+        assert (answer["start"], answer["arm"]) == (["first"], "rule")
+    assert "the rule answers: RuntimeError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (question([job("a", 10), job("a", 20)]), "stands twice"),
+        (question([job("a", 10, processors=0)]), "cannot be used"),
+        (question([job("a", None)]), "an instant"),
+        (question([job("b", 50), job("a", 10)]), "in order of arrival"),
+        (question([job("a", 500)]), "has not arrived"),
+        (question([job("a", 10) | {"colour": 1}]), "unknown keys"),
+        (question([], ended=[{"run_s": 1, "requested_s": 2}]), "whose job"),
+        ([], "JSON object"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_of_it_is_remembered(content, said):
+    app = app_of(queue_policy())
+    ended = [{"user": "ann", "run_s": 30, "requested_s": 3600}] * 2
+    if isinstance(content, dict) and not content["ended"]:
+        content = content | {"ended": ended}
+    status, answer = asked(app, "/order", content)
+    assert status == 400
+    assert said in answer["error"]
+    told = asked(app, "/order", question([job("new", 20, user="ann")]))[1]
+    assert told["predicted_s"] == {"new": 3600.0}
+
+
+def test_every_door_is_of_one_problem(monkeypatch):
+    assert asked(App(made_service(made_policy())), "/order", question([]))[0] == 404
+    app = app_of(queue_policy())
+    status, answer = asked(app, "/decide", {})
+    assert status == 404
+    assert "/order" in answer["error"]
+    assert "/decide" not in answer["error"]
+    monkeypatch.setattr(ordering, "MAX_JOBS", 1)
+    assert asked(app, "/order", question([job("a", 1), job("b", 2)]))[0] == 400
+
+
+def test_users_beyond_a_number_are_forgotten_the_longest_ago_first(monkeypatch):
+    monkeypatch.setattr(ordering, "MAX_USERS", 1)
+    app = app_of(queue_policy())
+    ended = [{"user": user, "run_s": 30, "requested_s": 60} for user in ("ann", "ann", "bob", "bob")]
+    waiting = [job("a", 1, user="ann"), job("b", 2, user="bob")]
+    assert asked(app, "/order", question(waiting, ended=ended))[1]["predicted_s"] == {"a": 3600.0, "b": 30.0}
