@@ -8,6 +8,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.shifts import ShiftConfig, parse_shifts
 from evaluation.comparison.training_days import DaysConfig
+from evaluation.engine.config import EngineConfig
 from evaluation.judges.config import JudgeConfig
 from logs_schema.errors import ConfigError
 from logs_schema.settings import load_settings
@@ -121,7 +122,8 @@ class RunConfig:
     """A whole job: import, fit, certify, train, compare, export. Single steps leave out what they do not need.
 
     With a table [order] it is about the order of a batch queue instead, by the same steps; with a table [scale] about
-    the deployments of an application. [orchestration] says how long is trained in a twin of a log by slots.
+    the deployments of an application. [orchestration] says how long is trained in a twin of a log by slots. Where
+    tasks run ([engine]) changes nothing in what comes out.
     """
 
     log: LogConfig | None = None
@@ -138,6 +140,7 @@ class RunConfig:
     order: OrderConfig | None = None
     scale: ScaleConfig | None = None
     orchestration: TrainingBudget = field(default_factory=TrainingBudget)
+    engine: EngineConfig = field(default_factory=EngineConfig)
 
 
 def load_config(path: Path) -> RunConfig:

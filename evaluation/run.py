@@ -56,7 +56,9 @@ def run(
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
     kit = next((one for one in KITS if one.claims(config)), KITS[0])
     certify = replace(config.certify, rankings=config.certify.rankings and kit.ranks_in_job)
-    certificate = certificate_plan(certify, record_refusal=True).step(KIND, ("archive", "twin"), archive_of)
+    certificate = certificate_plan(certify, record_refusal=True, engine=config.engine).step(
+        KIND, ("archive", "twin"), archive_of
+    )
     with alone_in(workdir):
         products = run_steps([archive_step(config.log, here)], workdir, progress)
 

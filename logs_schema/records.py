@@ -1,7 +1,7 @@
 """Trees of frozen dataclasses to JSON and back, by their declared types.
 
 Understands dataclasses, tuples, dictionaries with text keys, enumerations, dates, optional values and plain
-JSON values. Numbers that JSON cannot say (NaN, infinities) become null.
+JSON values. Numbers that JSON cannot say (NaN, infinities) become null, or are written as Python does.
 """
 
 import math
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -19,21 +20,22 @@ from logs_schema.errors import SchemaError
 Record = TypeVar("Record")
 
 
-def to_plain(value: Any) -> Any:
-    """What `json.dumps(..., allow_nan=False)` takes, of a tree of records."""
+def to_plain(value: Any, *, finite: bool = True) -> Any:
+    """What `json.dumps(..., allow_nan=False)` takes, of a tree of records; without `finite` NaN stays what it is."""
+    plain = partial(to_plain, finite=finite)
     if isinstance(value, np.generic | np.ndarray):
-        return to_plain(value.tolist())
+        return plain(value.tolist())
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_plain(getattr(value, item.name)) for item in fields(value)}
+        return {item.name: plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
+        return [plain(item) for item in value]
+    if finite and isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 

@@ -7,7 +7,8 @@ Change any of them and another is trained.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -20,10 +21,12 @@ from evaluation.benches.reference import (
     load_reference,
     write_reference,
 )
+from evaluation.engine.config import EngineConfig, tasks_on
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import plain
 from logs_schema.hashing import json_hash
 from logs_schema.product import fingerprint, read_manifest
+from logs_schema.progress import Progress
 
 
 class Kept(NamedTuple):
@@ -88,6 +91,43 @@ def kept_reference(
         load_reference(path, world), path, int(facts["num_updates"]), float(facts["last_gain"]), not found,
         _train_s(path),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReferenceTask:
+    """The reference of one day as a task."""
+
+    world: World
+    day: int
+    config: ReferenceConfig
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"reference of {self.world.name}, day {self.day}"
+
+
+def train_reference(task: ReferenceTask) -> None:
+    """Trains the reference of one day, if it is not kept yet."""
+    kept_reference(task.world, task.day, task.config, task.folder)
+
+
+def train_ahead(
+    world: World,
+    days: Sequence[int],
+    config: ReferenceConfig,
+    folder: Path,
+    engine: EngineConfig,
+    progress: Progress,
+) -> None:
+    """Has an engine train the references that are not kept yet, a task a day; nothing where this process does all."""
+    if engine.is_here:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with tasks_on(engine, progress, [folder]) as run:
+        for _ in run(
+            train_reference, [ReferenceTask(world, day, config, folder) for day in days], "references"
+        ):
+            pass
 
 
 def _train_s(path: Path) -> float | None:

@@ -24,6 +24,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import DATA
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.configuration import RunConfig
+from evaluation.engine.config import EngineConfig, tasks_on
 from evaluation.jobs.job import Step, run_job
 from evaluation.judges.players import GREEDY, SAMPLED, of_network, of_policy
 from evaluation.problems.certificates import certificate_plan
@@ -35,7 +36,7 @@ from evaluation.simulator.world import World
 from evaluation.simulator.world_files import plain, redrawn
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from logs_schema.progress import Progress
+from logs_schema.progress import Progress, SilentProgress
 from logs_schema.records import to_plain
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.networks import actor
@@ -140,6 +141,57 @@ def shortened(world: World, num_requests: int | None) -> World:
         world, requests_per_day=float(num_requests), day_s=world.day_s * factor,
         outages=moved(world.outages), link_faults=moved(world.link_faults),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class WorldTask:
+    """One world and seed as a task, and the folder of its products."""
+
+    world: World
+    seed: int
+    config: WorldsBenchConfig
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"{self.world.name}, seed {self.seed}"
+
+
+def bench_worlds(
+    worlds: Sequence[World],
+    config: WorldsBenchConfig,
+    out: Path,
+    engine: EngineConfig,
+    progress: Progress,
+) -> list[dict[str, Any]]:
+    """`bench_world` of every world and seed, as tasks where the engine is not this process.
+
+    Args:
+        worlds: Validated worlds.
+        config: How much.
+        out: Work folder, made if absent.
+        engine: Where tasks run.
+        progress: Where to show how far it is.
+    """
+    tasks = [
+        WorldTask(world, seed, config, out.absolute() / f"{world.name}-{seed}")
+        for world in worlds
+        for seed in config.seeds
+    ]
+    out.mkdir(parents=True, exist_ok=True)
+    if not engine.is_here:
+        with tasks_on(engine, progress, [out]) as run:
+            return [row for rows in run(bench_alone, tasks, "worlds") for row in rows]
+    found: list[dict[str, Any]] = []
+    with progress.stage("worlds", total=len(tasks), unit="worlds") as stage:
+        for done, task in enumerate(tasks):
+            stage(done, text=str(task))
+            found += bench_world(task.world, task.seed, config, task.folder, progress)
+    return found
+
+
+def bench_alone(task: WorldTask) -> list[dict[str, Any]]:
+    """`bench_world` of one world and seed."""
+    return bench_world(task.world, task.seed, task.config, task.folder, SilentProgress())
 
 
 def bench_world(

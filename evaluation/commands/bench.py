@@ -14,6 +14,7 @@ from evaluation.commands.bench_worlds import add_bench as add_worlds
 if TYPE_CHECKING:
     from evaluation.benches.reference import ReferenceConfig
     from evaluation.benches.reference_cache import Kept
+    from evaluation.engine.config import EngineConfig
     from evaluation.simulator.world import World
     from logs_schema.progress import Progress, Stage
 
@@ -97,13 +98,15 @@ def _truth(arguments: Namespace) -> int:
 
 def trained_references(
     world: "World", days: "Sequence[int]", folder: "Path | None", progress: "Progress",
-    config: "ReferenceConfig | None" = None,
+    config: "ReferenceConfig | None" = None, engine: "EngineConfig | None" = None,
 ) -> "list[Kept]":  # fmt: skip
-    """The references of some days, trained where they are not kept yet."""
+    """The references of some days, trained where they are not kept yet, a task a day where there is an engine."""
     from evaluation.benches.reference import ReferenceConfig
-    from evaluation.benches.reference_cache import cache_folder, kept_reference
+    from evaluation.benches.reference_cache import cache_folder, kept_reference, train_ahead
 
     config, found = config or ReferenceConfig(), []
+    if engine is not None:
+        train_ahead(world, sorted(set(days)), config, (folder or cache_folder()).absolute(), engine, progress)
     for day in sorted(set(days)):
         name = f"reference of day {day}"
         with progress.stage(name, total=config.most_updates, unit="updates") as stage:

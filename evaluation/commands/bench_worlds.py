@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.commands.bench_arguments import add_output_arguments, numbers
+from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 
 if TYPE_CHECKING:
     from evaluation.simulator.world import World
@@ -50,6 +51,7 @@ def add_bench(benches: _SubParsersAction) -> None:
         help="work folder; what is there already is used (default: ./worlds)",
     )  # fmt: skip
     add_output_arguments(parser)
+    add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -57,7 +59,7 @@ def run(arguments: Namespace) -> int:
     import json
     from dataclasses import replace
 
-    from evaluation.benches.worlds_bench import WorldsBenchConfig, bench_world, quick
+    from evaluation.benches.worlds_bench import WorldsBenchConfig, bench_worlds, quick
     from evaluation.benches.worlds_table import as_json, as_table
     from evaluation.commands.output import as_text, progress_of, show_result
     from logs_schema.records import to_plain
@@ -68,15 +70,10 @@ def run(arguments: Namespace) -> int:
         config = replace(config, shifts=arguments.shifts)
     if arguments.requests is not None:
         config = replace(config, num_requests=arguments.requests)
-    cases = [(world, seed) for world in _worlds(arguments.worlds) for seed in config.seeds]
-    found = []
-    with (
-        progress_of(arguments) as progress,
-        progress.stage("worlds", total=len(cases), unit="worlds") as stage,
-    ):
-        for done, (world, seed) in enumerate(cases):
-            stage(done, text=f"{world.name}, seed {seed}")
-            found += bench_world(world, seed, config, arguments.out / f"{world.name}-{seed}", progress)
+    with progress_of(arguments) as progress:
+        found = bench_worlds(
+            _worlds(arguments.worlds), config, arguments.out, engine_from(arguments), progress
+        )
     result = as_json(found, to_plain(config))
     (arguments.out / "worlds.json").write_text(json.dumps(result, indent=1) + "\n")
     show_result(arguments, result, as_text(as_table(found)).rstrip())

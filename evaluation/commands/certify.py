@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.engine_arguments import add_engine_arguments
+
 NAME = "certify"
 HELP = "hold a twin against days it has not seen; exit status 0: passed, 3: failed, 4: cannot tell"
 
@@ -31,6 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
     parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
+    add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -45,12 +48,13 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.settings import make_step, settings_of
     from evaluation.problems.certificates import certificate_plan
 
-    config = settings_of(arguments).certify
+    configured = settings_of(arguments)
+    config = configured.certify
     if arguments.seed is not None:
         config = replace(config, seed=arguments.seed)
     days = None if arguments.days is None else parse_days(arguments.days)
     kept = folder_beside(arguments.twin) if arguments.keep is None else arguments.keep
-    plan = certificate_plan(config, days, population=arguments.population)
+    plan = certificate_plan(config, days, population=arguments.population, engine=configured.engine)
     make_step(arguments, plan, {"archive": arguments.archive, "twin": arguments.twin}, out=kept)
     certificate, page = load_certificate(kept), kept / PAGE
     if arguments.out is not None:

@@ -22,8 +22,8 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def engine_from(arguments: Namespace) -> "EngineConfig":
-    """What the command line asks for."""
-    from evaluation.engine.config import engine_of
+def engine_from(arguments: Namespace, configured: "EngineConfig | None" = None) -> "EngineConfig":
+    """What the command line asks for; where it is silent, what the configuration says."""
+    from evaluation.engine.config import EngineConfig, engine_of
 
-    return engine_of(arguments.on, arguments.workers, arguments.deadline)
+    return engine_of(arguments.on, arguments.workers, arguments.deadline, configured or EngineConfig())

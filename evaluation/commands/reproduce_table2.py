@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments, numbers
+from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 
 if TYPE_CHECKING:
     from evaluation.reproduction.table2 import Table2Config
@@ -59,6 +60,7 @@ def add_table(tables: _SubParsersAction) -> None:
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./table2 and what was asked for)"
     )
     add_output_arguments(parser)
+    add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -89,14 +91,19 @@ def run(arguments: Namespace) -> int:
     config = unguarded(config) if arguments.unguarded else config
     if arguments.reference_updates is not None:
         config = replace(config, reference=config.reference.of_length(arguments.reference_updates))
-    workdir = arguments.out or Path(_folder_name(config, arguments.quick))
+    workdir, engine = arguments.out or Path(_folder_name(config, arguments.quick)), engine_from(arguments)
     with progress_of(arguments) as progress:
         references = []
         if not arguments.no_reference:
             references = trained_references(
-                config.simulated, config.simulated_days, arguments.references, progress, config.reference
+                config.simulated,
+                config.simulated_days,
+                arguments.references,
+                progress,
+                config.reference,
+                engine,
             )
-        products = train_all(config, workdir, progress)
+        products = train_all(config, workdir, progress, engine)
         simulated = simulate_days(config, products, references, progress)
         schedulers = load_schedulers(products["policy"])[0]
         found = table(config, simulated, schedulers, references)
@@ -104,7 +111,7 @@ def run(arguments: Namespace) -> int:
             days = sorted({config.train_day + one["shift_days"] for one in found["beaten"]})
             progress.note(f"the reference is beaten on days {days}: it is trained for longer")
             longer = config.reference.of_length(4 * config.reference.num_updates)
-            again = trained_references(config.simulated, days, arguments.references, progress, longer)
+            again = trained_references(config.simulated, days, arguments.references, progress, longer, engine)
             simulated |= simulate_references(config, products, again, progress)
             references = [kept for kept in references if kept.reference.day not in days] + again
             found = table(config, simulated, schedulers, references)

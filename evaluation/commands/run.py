@@ -3,6 +3,7 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 from evaluation.commands.inputs import refuse_missing_log
 
 NAME = "run"
@@ -29,6 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--force", action="store_true",
         help="train and export also in a twin that has not passed its certificate; every report says so",
     )  # fmt: skip
+    add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -37,6 +39,8 @@ def run(arguments: Namespace) -> int:
     if not arguments.config.exists() and named.is_file():
         arguments.config = named
     refuse_missing_log(arguments.config)
+    from dataclasses import replace
+
     from evaluation.certify.certificate import EXIT_STATUS
     from evaluation.certify.lines import Verdict
     from evaluation.certify.persistence import KIND, certification_in
@@ -48,6 +52,7 @@ def run(arguments: Namespace) -> int:
     from logs_schema.product import read_manifest
 
     config = load_config(arguments.config)
+    config = replace(config, engine=engine_from(arguments, config.engine))
     workdir = arguments.out or Path(arguments.config.stem)
     title = arguments.config.stem
     with progress_of(arguments) as progress:

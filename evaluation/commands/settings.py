@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
+
 if TYPE_CHECKING:
     from evaluation.configuration import RunConfig
     from evaluation.problems.kit import ProblemOptions, StepPlan
@@ -16,6 +18,7 @@ def add_step_arguments(parser: ArgumentParser, product: str) -> None:
     parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
     parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
     parser.add_argument("--replace", action="store_true", help=f"replace a {product} that is already there")
+    add_engine_arguments(parser)
 
 
 def add_problem_arguments(parser: ArgumentParser) -> None:
@@ -45,7 +48,8 @@ def options_of(arguments: Namespace) -> "ProblemOptions":
 
 
 def settings_of(arguments: Namespace) -> "RunConfig":
-    """The configuration, with the seed of the command line in its place; a log that is not where it says is told of."""
+    """The configuration, with the seed and the engine of the command line in their places; a log that is not where it
+    says is told of."""
     import sys
     from dataclasses import replace
 
@@ -57,6 +61,7 @@ def settings_of(arguments: Namespace) -> "RunConfig":
     if gone:
         told = f"[log] paths of {arguments.config} are not there: {', '.join(gone)}"
         print(f"warning: {told}; this step reads products alone, schedtwin run would refuse", file=sys.stderr)
+    config = replace(config, engine=engine_from(arguments, config.engine))
     return config if arguments.seed is None else replace(config, seed=arguments.seed)
 
 

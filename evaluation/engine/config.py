@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from evaluation.engine.local import LocalTasks
 from logs_schema.errors import ConfigError
@@ -55,16 +56,22 @@ class EngineConfig:
         return self.kind == LOCAL and self.workers == 1
 
 
-def engine_of(on: str | None, workers: int | None, deadline_s: float | None) -> EngineConfig:
-    """What a command line asks for; ConfigError for a place that there is none of."""
+HERE = EngineConfig()
+"""Everything in this process."""
+
+
+def engine_of(
+    on: str | None, workers: int | None, deadline_s: float | None, configured: EngineConfig = HERE
+) -> EngineConfig:
+    """What a command line asks for, by default as configured; ConfigError for a place that there is none of."""
     given = {"workers": workers, "deadline_s": deadline_s}
-    known = {name: value for name, value in given.items() if value is not None}
+    known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if on is None:
-        return EngineConfig(**known)  # type: ignore[arg-type]
+        return replace(configured, **known)
     if on == LOCAL_CLUSTER:
-        return EngineConfig(LOCAL_CLUSTER, **{"workers": 2} | known)  # type: ignore[arg-type]
+        return replace(configured, kind=LOCAL_CLUSTER, address=None, **{"workers": 2} | known)
     if on.startswith(ADDRESS):
-        return EngineConfig(RAY, address=on, **known)  # type: ignore[arg-type]
+        return replace(configured, kind=RAY, address=on, **known)
     raise ConfigError(
         f"tasks cannot run on {on!r}", where="--on", allowed=f"{ADDRESS}HOST:PORT or {LOCAL_CLUSTER}"
     )

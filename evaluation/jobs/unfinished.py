@@ -3,24 +3,31 @@
 A unit is a small product of its own, so it is there whole or not at all. The folder's name holds the fingerprint of
 everything that the units depend on: with another log, policy or configuration nothing of it is found. What is kept is
 also what is used, so a step that was killed makes what an undisturbed one makes, bit for bit.
+
+Where an engine is given, its tasks make units first (`Unfinished.ahead`); the step then finds them, as after a kill. So
+there is one code path, and the same result, wherever units were made.
 """
 
+import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from evaluation.engine.config import HERE, EngineConfig, tasks_on
 from logs_schema.errors import ProductError
+from logs_schema.mapping import Item
 from logs_schema.product import fingerprint, verify, writing
-from logs_schema.records import to_plain
+from logs_schema.progress import Progress
+from logs_schema.records import from_plain, to_plain
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
 
 Value = TypeVar("Value")
 KIND = "unit"
-ARRAYS = "arrays.npz"
+ARRAYS, RECORD = "arrays.npz", "record.json"
 
 
 @dataclass(frozen=True)
@@ -29,13 +36,20 @@ class Unfinished:
 
     Attributes:
         folder: Where they are kept; None keeps nothing.
+        engine: Where units are made ahead; by default nowhere but in this process, when they are asked for.
     """
 
     folder: Path | None = None
+    engine: EngineConfig = HERE
 
     @staticmethod
     def beside(
-        out: Path, kind: str, made_from: Mapping[str, str], config: Any, seed: int | None = None
+        out: Path,
+        kind: str,
+        made_from: Mapping[str, str],
+        config: Any,
+        seed: int | None = None,
+        engine: EngineConfig = HERE,
     ) -> "Unfinished":
         """The units of the product that is written into `out`.
 
@@ -45,9 +59,38 @@ class Unfinished:
             made_from: Name -> content hash of everything that the units are made from.
             config: Everything else they depend on, JSON or dataclasses.
             seed: Of their randomness, or None.
+            engine: Where units are made ahead.
         """
         wanted = fingerprint(kind, made_from, to_plain(config), seed)
-        return Unfinished(out.parent / f".unfinished-{kind}-{wanted[:16]}")
+        return Unfinished(out.absolute().parent / f".unfinished-{kind}-{wanted[:16]}", engine)
+
+    def ahead(
+        self,
+        task: Callable[[Item], None],
+        items: Sequence[Item],
+        name: str,
+        progress: Progress,
+        shared: Sequence[Path],
+    ) -> None:
+        """Has the engine's tasks make units that are asked for later; nothing where this process does all.
+
+        Args:
+            task: Makes units, in the folder that its item names.
+            items: Its arguments.
+            name: What the tasks do.
+            progress: Where to show how far they are.
+            shared: What tasks read.
+
+        Raises:
+            ConfigError: Tasks cannot run there.
+            EngineError: A task was lost too often, or did not end in time.
+        """
+        if self.folder is None or self.engine.is_here or not items:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tasks_on(self.engine, progress, [*shared, self.folder]) as tasks:
+            for _ in tasks(task, items, name):
+                pass
 
     def unit(
         self,
@@ -82,6 +125,16 @@ class Unfinished:
             make,
             lambda tree, folder: save_arrays(folder / ARRAYS, tree),
             lambda folder: load_structure(folder / ARRAYS, structure()),
+        )
+
+    def record(self, name: str, make: Callable[[], Value], kind: type[Value]) -> Value:
+        """A unit that is a record of type `kind` (`logs_schema.records`), to the bit."""
+
+        def save(found: Value, folder: Path) -> None:
+            (folder / RECORD).write_text(json.dumps(to_plain(found, finite=False)))
+
+        return self.unit(
+            name, make, save, lambda folder: from_plain(kind, json.loads((folder / RECORD).read_text()))
         )
 
     def remove(self) -> None:

@@ -5,6 +5,7 @@ from evaluation.comparison.entries import JudgeFacts, PolicyFacts
 from offline_rl.rules.in_twin import DESCRIPTIONS
 
 TWIN_POLICY, USERS, LADDER = "twin", "user", "ladder"
+REPLAY, SHIFTED_TWIN, TRAINING_TWIN = "replay", "twin of shifted days", "training twin"
 POLICIES = (
     *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
     *(PolicyFacts(name, "rule", words) for name, words in DESCRIPTIONS.items()),
@@ -36,18 +37,18 @@ JUDGES = (
         "are that many days later. What the other judges try to foresee.",
     ),
     JudgeFacts(
-        "replay",
+        REPLAY,
         "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
         "that ran on the chosen node. Exact for the logged policy, blind to the crowding that another policy causes.",
     ),
     JudgeFacts(
-        "twin of shifted days",
+        SHIFTED_TWIN,
         "logged arrivals; answers from a twin fitted on the test days, unseen in training. Sees crowding as far as the "
         "log taught it; it is a model, not the system. The logged decisions (history) meet the logged "
         "acceptances and run times in it, to which they were reactions: waits alone are the twin's.",
     ),
     JudgeFacts(
-        "training twin",
+        TRAINING_TWIN,
         "logged arrivals of the test days; answers from the very twin the policy was trained in: its in-model value.",
     ),
 )

@@ -21,6 +21,7 @@ import numpy as np
 
 from evaluation.comparison.bootstrap import resampling_units
 from evaluation.comparison.decisions import Decisions, decisions_from
+from evaluation.judges.descriptions import REPLAY, SHIFTED_TWIN
 from evaluation.judges.players import HISTORY, Players, play
 from evaluation.judges.views import Translation, answered, translation_of, with_views
 from twin.contracts import Array, PyTree, Trajectory
@@ -226,7 +227,7 @@ def replay_judge(
         judged = all_at_once(program, key, candidates, *arrays)
         return [_unknown(_result(one, encoding, windows, copies=1, rare=rare)) for one in judged]
 
-    return Judge("replay", evaluate)
+    return Judge(REPLAY, evaluate)
 
 
 def rarely_tried(windows: Windows, num_nodes: int) -> np.ndarray:
@@ -256,7 +257,7 @@ def twin_judge(
     shape: tuple[int, int],
     *,
     copies: int,
-    name: str = "twin of shifted days",
+    name: str = SHIFTED_TWIN,
     others: Mapping[str, Windows] | None = None,
 ) -> Judge:
     """The logged arrivals of `windows` with learned answers, every window simulated `copies` times; `others` are the

@@ -9,10 +9,14 @@ from typing import Any
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.page import render
 from evaluation.certify.persistence import CERTIFICATE_CODE, DATA, KIND, PAGE
+from evaluation.engine.config import HERE, EngineConfig
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.kit import Inputs, StepPlan
 from evaluation.problems.kits import kit_of
 from logs_schema import Archive
 from logs_schema.errors import ProductError, SchedtwinError
+from logs_schema.hashing import file_hash, json_hash
+from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 
 
@@ -22,13 +26,14 @@ def certificate_plan(
     *,
     population: Path | None = None,
     record_refusal: bool = False,
+    engine: EngineConfig = HERE,
 ) -> StepPlan:
     """How a twin is certified, see `build_certificate`; reads "archive" and "twin"."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> dict[str, Any]:
         facts = build_certificate(
             out, inputs["archive"], inputs["twin"], days, config, progress,
-            population=population, record_refusal=record_refusal,
+            population=population, record_refusal=record_refusal, engine=engine,
         )  # fmt: skip
         progress.note(f"the twin's certificate: {facts['verdict']}")
         return facts
@@ -47,8 +52,11 @@ def build_certificate(
     *,
     population: Path | None = None,
     record_refusal: bool = False,
+    engine: EngineConfig = HERE,
 ) -> dict[str, Any]:
     """Certifies a twin and writes `certificate.json` and `report.html` into `out`.
+
+    What is measured already is kept beside `out` until all is, so that a killed certificate goes on where it was.
 
     Args:
         out: Folder to write into.
@@ -59,6 +67,7 @@ def build_certificate(
         progress: Where to show how far it is.
         population: Folder of a fitted population; by default the twin's own, where it has one.
         record_refusal: What cannot be certified gets a certificate that cannot tell, instead of an error.
+        engine: Where parts are measured.
 
     Returns:
         Facts for the manifest.
@@ -70,8 +79,12 @@ def build_certificate(
     kit, archive = kit_of(twin_path), Archive(archive_path)
     kit.refuse_other_system(archive, twin_path)
     certifier = kit.certifier(twin_path, population)
+    keep = _unfinished(out, archive, twin_path, days, config, population, engine)
     try:
-        certificate = certifier.certify(archive, days, config, progress)
+        if certifier.in_parts is None:
+            certificate = certifier.certify(archive, days, config, progress)
+        else:
+            certificate = certifier.in_parts(archive, days, config, progress, keep)
     except ProductError:
         raise
     except SchedtwinError as error:
@@ -80,9 +93,28 @@ def build_certificate(
         certificate = certifier.refused(error, archive, config)
     (out / DATA).write_text(json.dumps(certificate.to_json(), indent=1, allow_nan=False) + "\n")
     (out / PAGE).write_text(render(certificate, "Certificate of a twin"), encoding="utf-8")
+    keep.remove()
     return {
         "verdict": certificate.verdict.value,
         "days": list(certificate.days),
         "lines": certificate.counts(),
         "refusal": certificate.refusal,
     }
+
+
+def _unfinished(
+    out: Path,
+    archive: Archive,
+    twin_path: Path,
+    days: Sequence[dt.date] | None,
+    config: CertifyConfig,
+    population: Path | None,
+    engine: EngineConfig,
+) -> Unfinished:
+    """What of this very certificate is measured already."""
+    made_from = {"archive": archive.content_hash, "twin": read_manifest(twin_path, "twin").content_hash}
+    if population is not None:
+        files = sorted(file for file in population.rglob("*") if file.is_file())
+        made_from["population"] = json_hash({file.name: file_hash(file) for file in files})
+    settings = {"certify": config, "days": days, "code": CERTIFICATE_CODE}
+    return Unfinished.beside(out, KIND, made_from, settings, config.seed, engine)

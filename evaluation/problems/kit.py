@@ -16,6 +16,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.configuration import RunConfig
 from evaluation.jobs.job import Step
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.refresh_parts import RefreshParts
 from logs_schema import Archive
@@ -82,10 +83,15 @@ class Certifier(NamedTuple):
     Attributes:
         certify: (archive, held-out days or None, settings, progress) -> certificate.
         refused: (error, archive, settings) -> the certificate that says why nothing was measured.
+        in_parts: The same as `certify`, (..., unfinished) with parts that are kept and that tasks make; None where a
+            certificate is made at once.
     """
 
     certify: Callable[[Archive, Sequence[dt.date] | None, CertifyConfig, Progress], Certificate]
     refused: Callable[[SchedtwinError, Archive, CertifyConfig], Certificate]
+    in_parts: (
+        Callable[[Archive, Sequence[dt.date] | None, CertifyConfig, Progress, Unfinished], Certificate] | None
+    ) = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from evaluation.comparison.seeds import named
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.configuration import LogConfig, RunConfig
+from evaluation.engine.config import HERE, EngineConfig
 from evaluation.jobs.job import run_job
 from evaluation.judges.descriptions import LADDER
 from evaluation.problems.placement.kit import fit_plan, train_plan
@@ -166,7 +167,9 @@ def unguarded(config: Table2Config) -> Table2Config:
     return replace(config, twin=replace(config.twin, num_members=1), train=train)
 
 
-def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mapping[str, Path]:
+def train_all(
+    config: Table2Config, workdir: Path, progress: Progress, engine: EngineConfig = HERE
+) -> Mapping[str, Path]:
     """The products that the table is made from: archive, twin, policy; what stands is not made again."""
     log = LogConfig(
         preset="" if config.world else config.preset, world=config.world, days=config.train_day + 1,
@@ -180,6 +183,7 @@ def train_all(config: Table2Config, workdir: Path, progress: Progress) -> Mappin
         population=PopulationConfig("none"),  # the log's requests are played again
         train=config.train,
         shifts=ShiftConfig("0d"),
+        engine=engine,
     )
 
     steps = [

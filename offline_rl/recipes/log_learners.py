@@ -6,6 +6,7 @@ The search is kept beside the policies. Numbers that are tuned are arguments of 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -32,6 +33,7 @@ from offline_rl.recipes.cloning import split_windows
 from offline_rl.recipes.held_out_value import Value, held_out_value
 from offline_rl.training_loop import Experience, first_updates, from_logs, refuse_divergence, updates
 from offline_rl.transitions import pairs_from_logs
+from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, PyTree, Trajectory
 
 PAIRS = 256
@@ -69,6 +71,9 @@ class LearnerSearch(NamedTuple):
     num_updates: np.ndarray  # [looks]
     value: np.ndarray  # [candidates, looks] on held-out windows; NaN where nothing was held out
     chosen: np.ndarray  # [2] candidate and look
+
+
+NO_SEARCH = LearnerSearch(*(np.zeros(0) for _ in LearnerSearch._fields))
 
 
 def tuned_as(search: LearnerSearch) -> dict[str, float | None]:
@@ -131,6 +136,7 @@ def learn_from_log(
     num_updates: int,
     held_out: float,
     progress: Progress,
+    keep: Path | None = None,
 ) -> tuple[dict[str, PyTree], dict[str, LearnerSearch]]:
     """Tunes and trains learners that need no twin.
 
@@ -145,6 +151,7 @@ def learn_from_log(
         num_updates: Gradient steps of each at most.
         held_out: Share of the windows that learners are tuned on; with fewer than two windows none is tuned.
         progress: Where to show how far it is.
+        keep: Folder for learners that have learned, from where they are taken; None keeps nothing.
 
     Returns:
         Name -> parameters of the policy, leaves [seeds, ...]; name -> how it was tuned.
@@ -166,8 +173,12 @@ def learn_from_log(
         )
     found: dict[str, PyTree] = {}
     searches: dict[str, LearnerSearch] = {}
+    files = {name: None if keep is None else keep / f"learner-{name}.npz" for name in names}
     with progress.stage("learn from the log alone", total=len(names), unit="learners") as stage:
-        for name in names:
+        for name, file in files.items():
+            if file is not None and file.exists():
+                found[name], searches[name] = load_structure(file, (clone, NO_SEARCH))
+                continue
             stage(len(found), text=f"{name}: tuning")
             learning = _Learning(LEARNERS[name], example, network, is_share, num_updates)
             search = _tune(key_tune, learning, train, horizon_s, value)
@@ -179,6 +190,8 @@ def learn_from_log(
                 looks = learning.run(jax.random.fold_in(key_seeds, seed), history, numbers, look + 1)
                 each.append(looks[-1])
             found[name] = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+            if file is not None:
+                save_arrays(file, (found[name], search))
         stage(len(names))
     return found, searches
 

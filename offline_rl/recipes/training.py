@@ -10,16 +10,17 @@ whose worth the members disagree is worth less; durations are randomised from st
 the clone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from logs_schema.progress import Progress
+from logs_schema.progress import Progress, SilentProgress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.contract import RULES
@@ -39,7 +40,7 @@ from offline_rl.recipes.ladder import (
     referee,
     select_row,
 )
-from offline_rl.recipes.log_learners import learn_from_log
+from offline_rl.recipes.log_learners import LearnerSearch, learn_from_log
 from offline_rl.recipes.schedulers import Schedulers, policy_params
 from offline_rl.rules import rule_actor
 from offline_rl.rules.in_twin import DESCRIPTIONS, rules_in_words, rules_of, tune_rules
@@ -47,6 +48,7 @@ from offline_rl.rules.residual import on_rule, residual
 from offline_rl.scorer import ScorerConfig
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.training_loop import Experience
+from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.placement.disagreement import disagreement
 from twin.placement.history import replay_log
@@ -61,7 +63,7 @@ _LADDER = 4
 """Likewise for the ladder's referee."""
 _RESIDUAL = 5
 """Likewise for the policy that corrects a rule."""
-RESIDUAL = "residual"
+RESIDUAL, SEED, CLONE = "residual", "seed", "clone.npz"
 RESIDUAL_KL = 0.003
 """Weight of the divergence from the rule that a residual begins at; its entropy has none."""
 CORRECTIONS = {"narrow_scorer": ScorerConfig((32, 16))}
@@ -78,6 +80,7 @@ def train_schedulers(
     *,
     keep: Path | None = None,
     is_trusted: bool = True,
+    ahead: Callable[[Sequence[str]], None] = lambda names: None,
 ) -> Schedulers:
     """Trains the clone and one policy for each seed.
 
@@ -88,41 +91,27 @@ def train_schedulers(
         progress: Where to show how far it is.
         keep: Folder for what is not finished: killed and called again, training goes on from there, to the same bits.
         is_trusted: False of a twin that failed its certificate: then the ladder stays at its first rung.
+        ahead: Called with the names of parts that `train_part` can make, each alone, before they are asked for.
 
     Returns:
         Parameters and curves.
     """
     config = even_streams(config, twin.config.num_members)
-    key_clone, key_seeds, key_logs = jax.random.split(key, 3)
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
-    history = replay_log(twin.disjoint_windows(), twin.encoding)
-    example = example_in(history)
-    network = NETWORKS[config.network](example)
-    with progress.stage("clone", total=config.clone_updates, unit="updates") as stage:
-        clone, clone_curve = fit_clone(
-            key_clone,
-            history,
-            example,
-            network,
-            config.clone_updates,
-            config.clone_streams,
-            config.held_out,
-            stage,
-        )
-    runs = train_in_twin(key_seeds, twin, example, network, clone, config, progress, keep)
+    start = _start(key, twin, config, progress, keep)
+    ahead([*(f"{SEED} {seed}" for seed in config.seeds), *config.from_logs])
+    runs = start.in_twin(key, twin, config, progress, keep)
+    example, network, clone = start.example, start.network, start.clone
     known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(network, clone)]
     judges = referee(jax.random.fold_in(key, _LADDER), twin, _members(twin)[1], known)
     rules |= _residual(
         jax.random.fold_in(key, _RESIDUAL), twin, example, rules, judges.select, config, progress, keep
     )
-    learned, searches = learn_from_log(
-        key_logs, history, example, network, clone, horizon_s(twin), config.from_logs, config.seeds,
-        config.from_logs_updates, config.held_out, progress,
-    )  # fmt: skip
+    learned, searches = start.from_log(key, twin, config, progress, keep)
     found = Schedulers(
-        jax.tree.map(np.asarray, clone),
+        start.clone,
         jax.tree.map(lambda *leaves: np.stack(leaves), *(run.best.params.actor for run in runs)),
-        clone_curve,
+        start.clone_curve,
         np.stack([run.info.reward for run in runs]),
         np.stack([run.info.kl_to_clone for run in runs]),
         np.stack([run.looks for run in runs]),
@@ -132,6 +121,72 @@ def train_schedulers(
         searches,
     )
     return found._replace(ladder=_ladder(judges, example, network, found, progress, is_trusted))
+
+
+class TrainingStart(NamedTuple):
+    """What everything that is trained begins at: the log, the shapes, and the clone."""
+
+    history: Trajectory
+    example: Example
+    network: Actor
+    clone: PyTree
+    clone_curve: np.ndarray  # [looks, 2]
+
+    def in_twin(
+        self, key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
+    ) -> list[Selected]:
+        """PPO in the twin, a run for each seed."""
+        key_seeds = jax.random.split(key, 3)[1]
+        return train_in_twin(key_seeds, twin, self.example, self.network, self.clone, config, progress, keep)
+
+    def from_log(
+        self, key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
+    ) -> tuple[dict[str, PyTree], dict[str, LearnerSearch]]:
+        """Learners from the log alone, all seeds of each."""
+        key_logs = jax.random.split(key, 3)[2]
+        return learn_from_log(
+            key_logs, self.history, self.example, self.network, self.clone, horizon_s(twin), config.from_logs,
+            config.seeds, config.from_logs_updates, config.held_out, progress, keep,
+        )  # fmt: skip
+
+
+def _start(
+    key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
+) -> TrainingStart:
+    """The log and its clone, which is taken from `keep` where it is kept."""
+    key_clone = jax.random.split(key, 3)[0]
+    history = replay_log(twin.disjoint_windows(), twin.encoding)
+    example = example_in(history)
+    network = NETWORKS[config.network](example)
+    file = None if keep is None else keep / CLONE
+    if file is None or not file.exists():
+        with progress.stage("clone", total=config.clone_updates, unit="updates") as stage:
+            clone, curve = fit_clone(
+                key_clone, history, example, network, config.clone_updates, config.clone_streams, config.held_out,
+                stage,
+            )  # fmt: skip
+        clone = jax.tree.map(np.asarray, clone)
+        if file is not None:
+            save_arrays(file, (clone, curve))
+    else:
+        clone, curve = load_structure(file, (jax.eval_shape(network.init, key_clone), 0))
+    return TrainingStart(history, example, network, clone, curve)
+
+
+def train_part(key: Array, twin: PlacementTwin, config: TrainingConfig, keep: Path, name: str) -> None:
+    """Makes one part of `train_schedulers` and keeps it: the policy of a seed ("seed 3") or a learner from the log.
+
+    Args:
+        key, twin, config, keep: As of `train_schedulers`, which takes the part from `keep`.
+        name: Of the part.
+    """
+    config = even_streams(config, twin.config.num_members)
+    start, quiet = _start(key, twin, config, SilentProgress(), keep), SilentProgress()
+    kind, _, seed = name.partition(" ")
+    if kind == SEED:
+        start.in_twin(key, twin, replace(config, seeds=(int(seed),)), quiet, keep)
+    else:
+        start.from_log(key, twin, replace(config, from_logs=(name,)), quiet, keep)
 
 
 def _residual(

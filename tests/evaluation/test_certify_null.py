@@ -15,9 +15,10 @@ from evaluation.certify.family import settled
 from evaluation.certify.forecasting import forecast
 from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Verdict
+from evaluation.certify.measuring import measure
 from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.playing import real_days, states_with_logged_luck
-from evaluation.problems.placement.certifying import ABOUT, measure
+from evaluation.problems.placement.certifying import ABOUT
 from evaluation.simulator import presets
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive

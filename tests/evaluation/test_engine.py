@@ -78,6 +78,16 @@ def test_no_such_place(on, workers, deadline_s) -> None:
         EngineConfig(kind="ray")
 
 
+def test_the_command_line_speaks_before_the_configuration() -> None:
+    configured = EngineConfig("ray", address="ray://a:1", deadline_s=9.0)
+    assert engine_of(None, None, None, configured) == configured
+    assert engine_of("local-cluster", None, None, configured) == EngineConfig(
+        "local-cluster", 2, deadline_s=9.0
+    )
+    assert engine_of("ray://b:2", 3, 1.0, configured) == EngineConfig("ray", 3, "ray://b:2", 1.0)
+    assert engine_of(None, 2, None, EngineConfig()) == EngineConfig(workers=2)
+
+
 def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with (

@@ -30,6 +30,8 @@ num_updates = 2
 num_streams = 8
 clone_updates = 25
 clone_streams = 4
+from_logs = ["cql"]
+from_logs_updates = 6
 [shifts]
 shifts = "0d,1d"
 [judge]
@@ -41,7 +43,7 @@ num_replicates = 200
 STEPS = ("archive", "twin", "policy", "comparison", "bundle")
 
 
-def started(folder: Path) -> "subprocess.Popen[bytes]":
+def started(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
     (folder / "tiny.toml").write_text(TINY)
     command = (
         sys.executable,
@@ -53,6 +55,7 @@ def started(folder: Path) -> "subprocess.Popen[bytes]":
         "--out",
         "work",
         "--no-progress",
+        *options,
     )
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
 
@@ -88,3 +91,16 @@ def test_killed_and_run_again_it_makes_the_same_bits(tmp_path: Path) -> None:
     assert not (rough / "work" / "bundle").exists()
     assert started(rough).wait() == 0
     assert hashes(rough) == hashes(calm)
+
+
+@pytest.mark.slow
+def test_tasks_of_two_processes_make_the_same_bits(tmp_path: Path) -> None:
+    """Seeds, a learner from the log, judges and parts of the certificate as tasks, against one process alone."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder, options in ((here, ()), (there, ("--workers", "2"))):
+        folder.mkdir()
+        assert started(folder, *options).wait() == 0
+    assert hashes(there) == hashes(here)
+    certificates = [read_manifest(folder / "work" / "certificate").content_hash for folder in (here, there)]
+    assert certificates[0] == certificates[1]
+    assert not list((there / "work").glob(".unfinished-*"))

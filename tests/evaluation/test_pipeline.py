@@ -3,8 +3,11 @@
 import datetime as dt
 import json
 import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,9 +25,11 @@ from evaluation.comparison.products import load_comparison, refuse_other_twin
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.configuration import LogConfig, RunConfig
+from evaluation.engine.config import EngineConfig
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.contender import load_contender
-from evaluation.problems.placement.comparing import TWIN_POLICY, candidates
+from evaluation.judges.descriptions import TWIN_POLICY
+from evaluation.problems.placement.case import candidates
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
     build_bundle,
@@ -34,6 +39,7 @@ from evaluation.run import run
 from evaluation.simulator.presets import preset
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
+from logs_schema.mapping import TaskMap, one_by_one
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
 from offline_rl.bundle import TOLERANCE, read_golden, read_network
@@ -96,13 +102,39 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("evaluation.simulator.presets.PRESETS", (short,))
     patch.setattr("evaluation.judges.off_policy.judging.CLONE_UPDATES", 10)
     patch.setattr("evaluation.judges.off_policy.judging.NUM_DRAWS", 4)
-    patch.setattr("evaluation.problems.placement.comparing.COMPARED", RULES)
+    for module in ("case", "comparing"):
+        patch.setattr(f"evaluation.problems.placement.{module}.COMPARED", RULES)
     for module in ("problems.placement.comparing", "judges.truth"):
         patch.setattr(f"evaluation.{module}.TRUTH_BASELINES", KNOWING)
 
 
 def do(folder: Path, config: RunConfig = TINY) -> dict[str, Path]:
     return run(config, folder, folder / "work", SilentProgress(), title="tiny", force=True)
+
+
+@pytest.mark.slow
+def test_tasks_make_what_one_process_makes(
+    products: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks of seeds, judges and parts of the certificate, run here one by one: the same products, every byte."""
+    make_small(monkeypatch)
+    ran: list[str] = []
+
+    @contextmanager
+    def here(*_: Any) -> Iterator[TaskMap]:
+        def run_tasks(task: Callable[[Any], Any], items: Sequence[Any], name: str = "") -> Iterator[Any]:
+            ran.extend(f"{name}: {item.name if name != 'judge' else item.judge}" for item in items)
+            return one_by_one(task, items, name)
+
+        yield run_tasks
+
+    monkeypatch.setattr("evaluation.jobs.unfinished.tasks_on", here)
+    found = do(tmp_path, replace(TINY, engine=EngineConfig(workers=2)))
+    for step in ("certificate", "policy", "comparison", "bundle"):
+        assert read_manifest(found[step]).content_hash == read_manifest(products[step]).content_hash, step
+    judges = ("truth", "replay", "twin of shifted days", "training twin", "off policy")
+    assert {"train: seed 3", *(f"judge: {judge}" for judge in judges)} <= set(ran)
+    assert sum(one.startswith("certify") for one in ran) == 3
 
 
 def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[str, Path]) -> None:
@@ -268,7 +300,7 @@ def schedulers(products: dict[str, Path], tmp_path_factory: pytest.TempPathFacto
     one = replace(TINY.train, seeds=(0,))
     both = replace(TINY.train, seeds=(0, 3), from_logs=("cql",), from_logs_updates=2)
     first = train_schedulers(jax.random.key(TINY.seed), twin, one, SilentProgress(), keep=keep)
-    assert [file.name for file in keep.iterdir()] == ["seed-0.npz"]
+    assert sorted(file.name for file in keep.iterdir()) == ["clone.npz", "seed-0.npz"]
     found = train_schedulers(jax.random.key(TINY.seed), twin, both, SilentProgress(), keep=keep)
     assert_same_seed(found, 0, first)
     return found

@@ -1,6 +1,7 @@
 """What a long step has finished is kept, to the bit, and found again only by the step it belongs to."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +14,14 @@ from evaluation.comparison.entries import OffPolicyRow, Run
 from evaluation.comparison.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
 from evaluation.comparison.metrics import MEAN_LOG_SLOWDOWN
 from evaluation.comparison.shifts import TestDays
+from evaluation.engine.config import EngineConfig
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.user_policies import PolicyEntries
 from evaluation.judges.windows import Candidate, Evaluation, Judge
 from evaluation.problems.placement.comparing import _tried
+from evaluation.report import Curve
+from logs_schema.mapping import one_by_one
+from logs_schema.progress import SilentProgress
 from tests.evaluation.made import made_decisions
 
 
@@ -140,3 +145,26 @@ def test_rows_and_starts_are_read_as_they_were(tmp_path: Path) -> None:
     starts_s = [np.array([0.1, np.nan]), np.zeros(0)]
     save_starts(starts_s, tmp_path / "starts")
     assert [one.tobytes() for one in load_starts(tmp_path / "starts")] == [one.tobytes() for one in starts_s]
+
+
+def test_units_made_ahead_by_tasks_are_the_ones_that_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks run here; that those of other processes make the same is seen by whole jobs."""
+    monkeypatch.setattr("evaluation.jobs.unfinished.tasks_on", lambda *_: nullcontext(one_by_one))
+    keep = Unfinished(tmp_path / "kept", EngineConfig(workers=2))
+
+    def keeps(number: int) -> None:
+        Unfinished(keep.folder).tree(str(number), lambda: np.array(number), lambda: 0)
+
+    keep.ahead(keeps, range(3), "numbers", SilentProgress(), [])
+    for number in range(3):
+        assert keep.tree(str(number), lambda: pytest.fail("made again"), lambda: 0) == number
+
+
+def test_records_are_kept_to_the_bit(tmp_path: Path) -> None:
+    keep = Unfinished(tmp_path / "kept")
+    curve = Curve("a", (0.1, float("nan")), (float("inf"), -0.0))
+    for _ in range(2):
+        found = keep.record("curve", lambda: curve, Curve)
+        assert np.array([found.x, found.y]).tobytes() == np.array([curve.x, curve.y]).tobytes()

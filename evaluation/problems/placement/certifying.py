@@ -1,45 +1,28 @@
-"""Makes a certificate: forecasts held-out days from logged states, plays them in closed loop, and holds both against
-the log."""
+"""Makes a certificate of what was measured of a twin on held-out days."""
 
 import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from evaluation.certify.answering import COLUMNS, answer_lines, answers_trio, distribution_charts, refuse_few
 from evaluation.certify.answering import SECTION as ANSWERS
-from evaluation.certify.behaving import clone_line, fit_behaviour, resting_on
-from evaluation.certify.believed import Believed, of_twin
 from evaluation.certify.biases import SECTION as BIASES
-from evaluation.certify.biases import bias_lines
 from evaluation.certify.calibrated import SECTION as CALIBRATION
-from evaluation.certify.calibrated import calibration_lines
 from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
 from evaluation.certify.closed_loop import SECTION as CLOSED
-from evaluation.certify.closed_loop import closed_trio, distance_lines, level_lines
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.forecasting import forecast
 from evaluation.certify.generating import SECTION as POPULATION
-from evaluation.certify.generating import population_lines
-from evaluation.certify.held_out import HeldOutDays, hold_out, unseen_labels
+from evaluation.certify.held_out import unseen_labels
 from evaluation.certify.horizons import SECTION as HORIZON
-from evaluation.certify.horizons import horizon_lines
-from evaluation.certify.lines import Line
+from evaluation.certify.measuring import NOTHING_KEPT, PARTS, CertificateParts, PartTask, measure_part
 from evaluation.certify.model_class import SECTION as MODEL_CLASS
-from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.offloading import SECTION as OFFLOAD
-from evaluation.certify.offloading import offload_lines
-from evaluation.certify.playing import HeldOutDay, closed_loop_days, real_days, states_with_logged_luck
 from evaluation.certify.rankings import SECTION as POLICIES
-from evaluation.certify.rankings import ranking_lines
-from evaluation.certify.two_samples import pairs_chart
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.placement.spreading import spread_in_words, spread_of
-from evaluation.report import Chart
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from logs_schema.progress import Progress
-from twin.placement.encoding import DAY_S, day_start_s
-from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.model import PlacementTwin
 
 ABOUT = {
     POPULATION: "Generated requests and arrival times against those of held-out days.",
@@ -57,16 +40,6 @@ ABOUT = {
 }
 
 
-class MeasuredSections(NamedTuple):
-    """What was measured of a system under test."""
-
-    lines: list[Line]
-    charts: dict[str, tuple[Chart, ...]]
-    first_day: HeldOutDay
-    num_requests: int
-    num_unknown: int
-
-
 def certify(
     twin: PlacementTwin,
     archive: Archive,
@@ -77,6 +50,8 @@ def certify(
     twin_hash: str,
     population: Path | None = None,
     notes: Sequence[str] = (),
+    keep: Unfinished = NOTHING_KEPT,
+    twin_path: Path | None = None,
 ) -> Certificate:
     """The certificate of a twin on held-out days.
 
@@ -89,20 +64,23 @@ def certify(
         twin_hash: Content hash of the twin.
         population: Folder of a fitted population, where the twin generates its requests.
         notes: What else is to be told of the twin.
+        keep: Where its parts are kept, and which engine measures them ahead.
+        twin_path: Folder of the twin, for tasks.
 
     Raises:
         ConfigError: Days of training, days without requests, or too few requests with known decisions and outcomes.
     """
     encoding = twin.encoding
-    believed = of_twin(twin)
-    chosen = hold_out(archive, encoding.train_days, days, config)
-    measured = measure(believed, archive, chosen, config, progress)
-    with progress.stage("fixed policies"):
-        ranked, ranking_charts = ranking_lines(archive, twin, measured.first_day, config)
-    with progress.stage("population"):
-        workload = population_lines(archive, population, encoding.train_days, chosen, config)
-    lines = [*workload.lines, *measured.lines, *ranked]
-    charts = {POPULATION: workload.charts, **measured.charts, POLICIES: ranking_charts}
+    parts = CertificateParts(twin, archive, days, config, population, keep)
+    if twin_path is not None:
+        tasks = [
+            PartTask(twin_path, archive.path, days, config, population, keep.folder, name) for name in PARTS
+        ]
+        keep.ahead(measure_part, tasks, "certify", progress, [twin_path, archive.path])
+    chosen, measured = parts.chosen, parts.part(ANSWERS, progress)
+    ranked, workload = parts.part(POLICIES, progress), parts.part(POPULATION, progress)
+    lines = [*workload.lines, *measured.lines, *ranked.lines]
+    charts = {**workload.charts, **measured.charts, **ranked.charts}
     notes = [*notes, *chosen.notes, *workload.notes, *unseen_labels(archive, encoding, chosen.days)]
     notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
     if measured.num_unknown:
@@ -114,56 +92,6 @@ def certify(
         train_days=encoding.train_days, days=chosen.days, partners=chosen.partners,
         num_requests=measured.num_requests, notes=notes,
     )  # fmt: skip
-
-
-def measure(
-    believed: Believed, archive: Archive, chosen: HeldOutDays, config: CertifyConfig, progress: Progress
-) -> MeasuredSections:
-    """Everything that is measured of a system under test, whatever it is.
-
-    Args:
-        believed: The system.
-        archive: Of the log.
-        chosen: Held-out days and their partners.
-        config: Of the certificate.
-        progress: Where to show how far it is.
-
-    Raises:
-        ConfigError: Days without requests, or too few with known decisions and outcomes.
-    """
-    encoding = believed.encoding
-    with progress.stage("play the held-out days"):
-        real = real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
-        held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
-        parts = [encode_days(archive, encoding, [day], num_steps=config.num_steps) for day in chosen.days]
-        refuse_few(parts, config.min_rows)
-        states = states_with_logged_luck(believed, held, seed=config.seed)
-    behaviour = fit_behaviour(believed, config, progress)
-    with progress.stage("forecast them"):
-        end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
-        told = forecast(believed, behaviour, parts, seed=config.seed, known_until_s=end_s)
-        trio = answers_trio(told, partners)
-        clone = clone_line(CLOSED, told, config)
-    with progress.stage("play them in closed loop"):
-        simulated = closed_loop_days(believed, behaviour, held, archive, seed=config.seed)
-    with progress.stage("hold them against each other"):
-        calibrated, calibration_charts = calibration_lines(told, config)
-        closed = closed_trio(held, simulated, partners)
-        resting = [*level_lines(held, simulated, encoding, config), *distance_lines(closed, config)]
-        offload, offload_charts = offload_lines(held, simulated, partners, encoding, config)
-        horizon, horizon_charts = horizon_lines(held, states, partners, config)
-        lines = [
-            *answer_lines(trio, config), *bias_lines(told, config), *calibrated, *model_class_lines(told, config),
-            clone, *resting_on(clone, [*resting, *offload]), *horizon,
-        ]  # fmt: skip
-    charts = {
-        ANSWERS: (*distribution_charts(trio), pairs_chart(trio, COLUMNS)),
-        CALIBRATION: calibration_charts,
-        CLOSED: distribution_charts(closed, "twin, a clone deciding"),
-        OFFLOAD: offload_charts,
-        HORIZON: horizon_charts,
-    }
-    return MeasuredSections(lines, charts, held[0], len(trio.real.unit), int((~told.known).sum()))
 
 
 def refused(

@@ -5,30 +5,34 @@ the test days themselves and never seen in training; the training twin answers t
 its in-model value can be read next to what it got.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
-from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import REFERENCES, Comparison, compare
 from evaluation.comparison.entries import OffPolicyRow, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save_run
-from evaluation.comparison.metrics import Metric, main_metric
-from evaluation.comparison.shifts import ShiftConfig, ShiftPlan, TestDays, answerable, plan_shifts
+from evaluation.comparison.shifts import ShiftConfig, TestDays, answerable, plan_shifts
 from evaluation.jobs.unfinished import Unfinished
-from evaluation.judges.config import JudgeConfig
-from evaluation.judges.descriptions import JUDGES, LADDER, POLICIES, TWIN_POLICY, USERS
+from evaluation.judges.descriptions import (
+    JUDGES,
+    POLICIES,
+    REPLAY,
+    SHIFTED_TWIN,
+    TRAINING_TWIN,
+    USERS,
+)
 from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
-from evaluation.judges.players import GREEDY, HISTORY, SAMPLED, Players, players_of
+from evaluation.judges.players import Players, players_of
 from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.unsupported import lacks, unspecified, without
-from evaluation.judges.user_policies import PolicyEntries, UserPolicy, enter, evaluate
+from evaluation.judges.user_policies import PolicyEntries, enter, evaluate
 from evaluation.judges.windows import (
     Candidate,
     Judge,
@@ -39,87 +43,32 @@ from evaluation.judges.windows import (
     twin_program,
     window_units,
 )
+from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.seeds import joined, spread_of
-from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example, actor
-from offline_rl.recipes.schedulers import Schedulers, example_for, network_for, policy_of, policy_params
-from offline_rl.rules.in_twin import DESCRIPTIONS, rules_of
-from twin.contracts import Array, Policy
+from offline_rl.recipes.schedulers import example_for, network_for
+from offline_rl.rules.in_twin import DESCRIPTIONS
+from twin.contracts import Array
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
-from twin.placement.types import Cluster
 from twin.placement.windows import Windows
 
+OFF_POLICY = "off policy"
+"""What stands beside the judges, on every shift."""
 COMPARISON_CODE = 12
 """Raised when code changes what a comparison says: one made by older code is made again then."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """Everything a comparison is made from; `keep` has what is judged already."""
+class Judgements(NamedTuple):
+    """What the judges of a case said, and what they were asked."""
 
-    archive: Archive
-    twin: PlacementTwin
-    schedulers: Schedulers | None
-    plan: ShiftPlan
-    config: JudgeConfig
-    intervals: IntervalConfig
-    policies: Mapping[str, UserPolicy] = field(default_factory=dict)
-    """The user's, by name."""
-    keep: Unfinished = field(default_factory=Unfinished)
-
-    @property
-    def main(self) -> Metric:
-        """What the policies are compared by first: what the twin's reward is made of."""
-        return main_metric(self.twin.encoding.problem.reward)
-
-    @cached_property
-    def rules(self) -> Mapping[str, Policy]:
-        """The rules from the log by name, and what corrects one: as they were trained, else as the log tells them."""
-        if self.twin.encoding.cluster.num_nodes < 2:
-            return {}
-        found = rules_of(self.twin) if self.schedulers is None else self.schedulers.rules
-        example = example_for(self.twin.encoding, self.twin.windows)
-        return {name: policy_of(params, example) for name, params in found.items()}
-
-
-def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[str] = ()) -> list[Candidate]:
-    """What is judged, `rules` among them, one entry for each seed of the twin-trained policy; without schedulers what
-    needs none."""
-    nothing = None if schedulers is None else schedulers.clone
-    if cluster.num_nodes < 2:  # whoever decides, decides alike
-        return [Candidate(HISTORY, HISTORY, nothing)]
-    names = (*(baseline.name for baseline in COMPARED if baseline.applies(cluster)), *rules, HISTORY)
-    plain = [Candidate(name, name, nothing) for name in names]
-    if schedulers is None:
-        return plain
-    num_seeds = len(schedulers.reward_curve)
-    trained = [jax.tree.map(lambda leaf, i=seed: leaf[i], schedulers.trained) for seed in range(num_seeds)]
-    clones = [Candidate("bc", SAMPLED, nothing), Candidate("bc_greedy", GREEDY, nothing)]
-    learned = [
-        Candidate(name, GREEDY, jax.tree.map(lambda leaf, i=seed: leaf[i], params))
-        for name, params in schedulers.from_logs.items()
-        for seed in range(num_seeds)
-    ]
-    found = [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, GREEDY, params) for params in trained)]
-    if schedulers.ladder:
-        name, row = schedulers.chosen
-        is_rule = name in schedulers.rules
-        params = nothing if is_rule else policy_params(schedulers, name, row)
-        found.append(Candidate(LADDER, name if is_rule else GREEDY, params))
-    return found
-
-
-def refuse_uneven_replications(config: JudgeConfig, num_members: int) -> None:
-    """Makes sure that a window's replications can be dealt to the twin's members; ConfigError."""
-    if config.copies % num_members:
-        raise ConfigError(
-            f"{config.copies} replications of a window cannot be dealt to {num_members} members",
-            where="[judge] copies",
-            allowed=f"multiples of {num_members}",
-        )
+    runs: list[Run]
+    off_policy: list[OffPolicyRow]
+    windows: list[Windows]
+    entered: PolicyEntries
+    notes: list[str]
 
 
 def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) -> Comparison:
@@ -136,21 +85,8 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
     Raises:
         ConfigError: No shift has days in the log, or a window's replications cannot be dealt to the twin's members.
     """
-    refuse_uneven_replications(case.config, case.twin.config.num_members)
-    tested = answerable(case.plan)
-    notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
-    windows = [
-        encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
-        for shift in tested
-    ]
-    ours = candidates(case.schedulers, case.twin.encoding.cluster)
-    taken = dict.fromkeys([*(one.name for one in ours), *(one.name for one in TRUTH_BASELINES)])
-    entered = enter(
-        case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), tuple(taken)
-    )
-    runs = list(_runs(case, tested, windows, entered, notes, progress))
+    runs, off_policy, windows, entered, notes = judge_case(case, progress)
     runs = [run for run in runs if run.policy not in entered.refused]
-    off_policy = _off_policy(case, tested, windows, entered, notes, progress)
     if entered.bundles:
         notes.append(
             f"made from other days, so judged on the log's own requests alone: {', '.join(entered.bundles)}"
@@ -175,6 +111,25 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         config=case.intervals,
     )
     return replace(found, refused={name: str(error) for name, error in entered.refused.items()})
+
+
+def judge_case(case: Case, progress: Progress) -> Judgements:
+    """All candidates before the judges, or before the one that is wanted alone; ConfigError as `compare_case`."""
+    refuse_uneven_replications(case.config, case.twin.config.num_members)
+    tested = answerable(case.plan)
+    notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
+    windows = [
+        encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
+        for shift in tested
+    ]
+    ours = candidates(case.schedulers, case.twin.encoding.cluster)
+    taken = dict.fromkeys([*(one.name for one in ours), *(one.name for one in TRUTH_BASELINES)])
+    entered = enter(
+        case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), tuple(taken)
+    )
+    runs = list(_runs(case, tested, windows, entered, notes, progress))
+    off_policy = _off_policy(case, tested, windows, entered, notes, progress)
+    return Judgements(runs, off_policy, windows, entered, notes)
 
 
 def _facts_of(entered: PolicyEntries) -> list[PolicyFacts]:
@@ -211,32 +166,25 @@ def _runs(
     learned_from = unspecified(case.archive, case.plan.train_days)
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
-            stage(done, text=f"shift {shift.name}: fit a twin of these days")
+            stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
             here = unspecified(case.archive, shift.days)
             seen = {
                 name: encode_days(case.archive, other, shift.days, num_steps=case.config.num_steps)
                 for name, other in others.items()
             }
-            judges = [without(replay_judge(replay, encoding, part, shape, seen), here)]
-            copies = case.config.copies
-            shifted = _shifted_twin(key, case, config, programs, shift, notes)
-            if shifted is not None:
-                simulated = twin_judge(
-                    program, encoding, part, shifted.model, shape, copies=copies, others=seen
-                )
-                judges.append(without(simulated, here))
-            in_model = twin_judge(
-                program,
-                encoding,
-                part,
-                case.twin.model,
-                shape,
-                copies=copies,
-                name="training twin",
-                others=seen,
-            )
-            judges.append(without(in_model, learned_from))
+            judges = []
+            if case.wants(REPLAY, shift):
+                judges.append(without(replay_judge(replay, encoding, part, shape, seen), here))
+            simulate = partial(twin_judge, program, encoding, part, copies=case.config.copies, others=seen)
+            if case.wants(SHIFTED_TWIN, shift):
+                stage(done, text=f"shift {shift.name}: fit a twin of these days")
+                shifted = _shifted_twin(key, case, config, programs, shift, notes)
+                if shifted is not None:
+                    judges.append(without(simulate(model=shifted.model, shape=shape), here))
+            if case.wants(TRAINING_TWIN, shift):
+                in_model = simulate(model=case.twin.model, shape=shape, name=TRAINING_TWIN)
+                judges.append(without(in_model, learned_from))
             for number, judge in enumerate(judges):
                 tell = partial(stage, done + number / len(judges))
                 yield from _tried(key, judge, [*tried, *elsewhere], shift, case, entered, notes, tell)
@@ -285,6 +233,8 @@ def _off_policy(
     rows: list[OffPolicyRow] = []
     with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
+            if not case.wants(OFF_POLICY, shift):
+                continue
             stage(done, text=f"shift {shift.name}")
             if lacking := lacks(case.main, unspecified(case.archive, shift.days)):
                 notes.append(f"shift {shift.name}: no off-policy estimates ({lacking})")
@@ -294,7 +244,7 @@ def _off_policy(
                 off_policy_rows, key, case.archive, encoding, shift, part, shape, tried, example, network, program,
                 config, fit,
             )  # fmt: skip
-            rows += keep.unit(f"off policy, {shift.name}", make, save_rows, load_rows)
+            rows += keep.unit(f"{OFF_POLICY}, {shift.name}", make, save_rows, load_rows)
         stage(len(shifts))
     return rows
 
@@ -319,6 +269,8 @@ def _true_runs(
     tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in TRUTH_BASELINES)]
     with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
+            if not case.wants(TRUTH, shift):
+                continue
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
             judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift, workload)

@@ -7,6 +7,7 @@ from typing import Any
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.measuring import NOTHING_KEPT
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.bootstrap import IntervalConfig
@@ -17,6 +18,7 @@ from evaluation.comparison.shifts import ShiftPlan, answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
 from evaluation.configuration import RunConfig
 from evaluation.jobs.job import Step
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import LADDER
 from evaluation.judges.user_policies import UserPolicy
@@ -30,13 +32,9 @@ from evaluation.problems.kit import (
     ProblemOptions,
     StepPlan,
 )
+from evaluation.problems.placement.case import Case, refuse_uneven_replications
 from evaluation.problems.placement.certifying import certify, refused
-from evaluation.problems.placement.comparing import (
-    COMPARISON_CODE,
-    Case,
-    compare_case,
-    refuse_uneven_replications,
-)
+from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.refreshing import placement_parts
 from evaluation.problems.placement.spreading import spread_in_words
@@ -128,6 +126,7 @@ def train_plan(config: RunConfig) -> StepPlan:
         return build_policy(
             out, inputs["twin"], config.train, config.seed, progress,
             certification=None if known is None else known.facts(), is_trusted=known is None or not known.failed,
+            engine=config.engine,
         )  # fmt: skip
 
     return StepPlan("policy", build, config.train, config.seed, POLICY_CODE)
@@ -177,17 +176,21 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
     notes = [manifest.extra["imitation"]["in_words"]] if "imitation" in manifest.extra else []
 
     def make(
-        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, progress: Progress
+        archive: Archive,
+        days: Sequence[dt.date] | None,
+        config: CertifyConfig,
+        progress: Progress,
+        keep: Unfinished = NOTHING_KEPT,
     ) -> Certificate:
         return certify(
             twin, archive, days, config, progress,
-            twin_hash=manifest.content_hash, population=population, notes=notes,
+            twin_hash=manifest.content_hash, population=population, notes=notes, keep=keep, twin_path=twin_path,
         )  # fmt: skip
 
     def refuse(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
         return refused(error, twin, archive, config, twin_hash=manifest.content_hash)
 
-    return Certifier(make, refuse)
+    return Certifier(make, refuse, make)
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:

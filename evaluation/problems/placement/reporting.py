@@ -127,7 +127,7 @@ def make_report(
         learning=learning_charts(twin.report, schedulers, twin.config.evaluate_every),
         capabilities=capabilities_of(archive),
         quarantine=quarantine_of(archive),
-        configuration=to_plain(asdict(config)),
+        configuration=to_plain({name: value for name, value in asdict(config).items() if name != "engine"}),
         hashes=hashes,
         seeds={"twin": config.seed, "policies": config.seed, "judges": config.judge.seed},
         limits=_limits(twin, comparison),

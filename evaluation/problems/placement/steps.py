@@ -5,9 +5,8 @@ The same functions serve the single commands and the resumable job.
 
 import datetime as dt
 import json
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,13 @@ from evaluation.comparison.products import (
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
 from evaluation.configuration import RunConfig
+from evaluation.engine.config import HERE, EngineConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.problems.placement.comparing import COMPARISON_CODE, Case, compare_case
+from evaluation.problems.placement.case import Case
+from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
+from evaluation.problems.placement.judging_tasks import judge_ahead
 from evaluation.problems.placement.reporting import make_report
 from evaluation.problems.placement.spreading import spread_of
 from evaluation.report import write_report
@@ -49,7 +51,7 @@ from offline_rl.recipes.schedulers import (
     policy_params,
     save_schedulers,
 )
-from offline_rl.recipes.training import train_schedulers
+from offline_rl.recipes.training import train_part, train_schedulers
 from offline_rl.recipes.training_days import load_training_days
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
@@ -177,6 +179,7 @@ def build_policy(
     *,
     certification: Mapping[str, Any] | None = None,
     is_trusted: bool = True,
+    engine: EngineConfig = HERE,
 ) -> dict[str, Any]:
     """Trains the schedulers in a twin and writes them into `out`.
 
@@ -196,13 +199,17 @@ def build_policy(
             where=", ".join(twin.encoding.cluster.node_names),
             allowed="archives whose requests name one of at least two nodes or node classes",
         )
-    wanted = fingerprint("policy", {"twin": made_from}, asdict(config), seed)
-    unfinished = out.parent / f".unfinished-policy-{wanted[:16]}"
+    keep = Unfinished.beside(out, "policy", {"twin": made_from}, config, seed, engine)
+
+    def ahead(names: Sequence[str]) -> None:
+        tasks = [TrainingTask(twin_path.absolute(), config, seed, keep.folder, name) for name in names]
+        keep.ahead(train_alone, tasks, "train", progress, [twin_path])
+
     schedulers = train_schedulers(
-        jax.random.key(seed), twin, config, progress, keep=unfinished, is_trusted=is_trusted
+        jax.random.key(seed), twin, config, progress, keep=keep.folder, is_trusted=is_trusted, ahead=ahead
     )
     save_schedulers(schedulers, twin, out)
-    shutil.rmtree(unfinished, ignore_errors=True)
+    keep.remove()
     return {
         "seeds": list(config.seeds),
         "training_reward": schedulers.reward_curve[:, -1].round(6).tolist(),
@@ -213,6 +220,28 @@ def build_policy(
         "tuned": {name: tuned_as(search) for name, search in schedulers.searches.items()},
         **(certification or {}),
     }
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """One part of a training as a task: where the twin lies, how to train, and where to keep what came of it."""
+
+    twin: Path
+    config: TrainingConfig
+    seed: int
+    folder: Path | None
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} in {self.twin}"
+
+
+def train_alone(task: TrainingTask) -> None:
+    """Trains one part and keeps it."""
+    if task.folder is not None:
+        train_part(
+            jax.random.key(task.seed), PlacementTwin.load(task.twin), task.config, task.folder, task.name
+        )
 
 
 def build_comparison(
@@ -238,7 +267,7 @@ def build_comparison(
     if policy_path is not None:
         refuse_other_twin(policy_path, twin_path)
     twin = PlacementTwin.load(twin_path)
-    schedulers = load_schedulers(policy_path)[0] if policy_path is not None else None
+    schedulers = None if policy_path is None else load_schedulers(policy_path)[0]
     plan = plan_of(archive, twin.encoding.train_days, config.shifts)
     hashes = {"archive": archive.content_hash}
     hashes |= {
@@ -247,7 +276,9 @@ def build_comparison(
         if path is not None
     }
     settings = {"shifts": config.shifts, "judge": config.judge, "policies": list(policies or {})}
-    keep = Unfinished.beside(out, "comparison", hashes, settings | {"code": COMPARISON_CODE})
+    settings |= {"code": COMPARISON_CODE}
+    keep = Unfinished.beside(out, "comparison", hashes, settings, engine=config.engine)
+    judge_ahead(archive_path, twin_path, policy_path, config, plan, policies or {}, keep, progress)
     case = Case(archive, twin, schedulers, plan, config.judge, config.intervals, policies or {}, keep)
     comparison = compare_case(case, progress, facts=archive_facts(archive))
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))

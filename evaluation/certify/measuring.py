@@ -1,0 +1,192 @@
+"""Measures the parts of a certificate, each of which can be measured alone, as a task.
+
+Answers: held-out days are forecast from logged states and played in closed loop, and both held against the log. Values
+of fixed policies. The population.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from evaluation.certify.answering import COLUMNS, answer_lines, answers_trio, distribution_charts, refuse_few
+from evaluation.certify.answering import SECTION as ANSWERS
+from evaluation.certify.behaving import clone_line, fit_behaviour, resting_on
+from evaluation.certify.believed import Believed, of_twin
+from evaluation.certify.biases import bias_lines
+from evaluation.certify.calibrated import SECTION as CALIBRATION
+from evaluation.certify.calibrated import calibration_lines
+from evaluation.certify.closed_loop import SECTION as CLOSED
+from evaluation.certify.closed_loop import closed_trio, distance_lines, level_lines
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.forecasting import forecast
+from evaluation.certify.generating import SECTION as POPULATION
+from evaluation.certify.generating import population_lines
+from evaluation.certify.held_out import HeldOutDays, hold_out
+from evaluation.certify.horizons import SECTION as HORIZON
+from evaluation.certify.horizons import horizon_lines
+from evaluation.certify.lines import Line
+from evaluation.certify.model_class import model_class_lines
+from evaluation.certify.offloading import SECTION as OFFLOAD
+from evaluation.certify.offloading import offload_lines
+from evaluation.certify.playing import HeldOutDay, closed_loop_days, real_days, states_with_logged_luck
+from evaluation.certify.rankings import SECTION as POLICIES
+from evaluation.certify.rankings import ranking_lines
+from evaluation.certify.two_samples import pairs_chart
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.report import Chart
+from logs_schema import Archive
+from logs_schema.progress import Progress, SilentProgress
+from twin.placement.encoding import DAY_S, Encoding, day_start_s
+from twin.placement.model import PlacementTwin, encode_days
+
+NOTHING_KEPT = Unfinished()
+PARTS = (ANSWERS, POLICIES, POPULATION)
+"""What tasks measure; answers, and all that follows from the days that are played for them, are one part."""
+
+
+@dataclass(frozen=True)
+class MeasuredSections:
+    """What was measured of a system under test: lines, charts by section; requests, and how many are left out."""
+
+    lines: tuple[Line, ...]
+    charts: Mapping[str, tuple[Chart, ...]]
+    notes: tuple[str, ...] = ()
+    num_requests: int = 0
+    num_unknown: int = 0
+
+
+@dataclass(frozen=True)
+class CertificateParts:
+    """The parts of a certificate, each of which can be measured alone and is kept as soon as it is there."""
+
+    twin: PlacementTwin
+    archive: Archive
+    days: Sequence[dt.date] | None
+    config: CertifyConfig
+    population: Path | None
+    keep: Unfinished
+
+    @cached_property
+    def chosen(self) -> HeldOutDays:
+        """Held-out days and their partners."""
+        return hold_out(self.archive, self.twin.encoding.train_days, self.days, self.config)
+
+    @cached_property
+    def real(self) -> Mapping[dt.date, HeldOutDay]:
+        """These days as the log has them."""
+        return logged_days(self.archive, self.twin.encoding, self.chosen, self.config)
+
+    def part(self, name: str, progress: Progress) -> MeasuredSections:
+        """One of `PARTS`."""
+        make = {ANSWERS: self._answers, POLICIES: self._policies, POPULATION: self._population}[name]
+        return self.keep.record(name, partial(make, progress), MeasuredSections)
+
+    def _answers(self, progress: Progress) -> MeasuredSections:
+        return measure(
+            of_twin(self.twin), self.archive, self.chosen, self.config, progress, lambda: self.real
+        )
+
+    def _policies(self, progress: Progress) -> MeasuredSections:
+        with progress.stage(POLICIES):
+            lines, charts = ranking_lines(
+                self.archive, self.twin, lambda: self.real[self.chosen.days[0]], self.config
+            )
+        return MeasuredSections(tuple(lines), {POLICIES: charts})
+
+    def _population(self, progress: Progress) -> MeasuredSections:
+        train_days = self.twin.encoding.train_days
+        with progress.stage(POPULATION):
+            found = population_lines(self.archive, self.population, train_days, self.chosen, self.config)
+        return MeasuredSections(tuple(found.lines), {POPULATION: found.charts}, found.notes)
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """One part of a certificate as a task: where twin, archive and population lie, and where to keep it."""
+
+    twin: Path
+    archive: Path
+    days: Sequence[dt.date] | None
+    config: CertifyConfig
+    population: Path | None
+    folder: Path | None
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.twin}"
+
+
+def measure_part(task: PartTask) -> None:
+    """Measures one part of a certificate and keeps it."""
+    parts = CertificateParts(
+        PlacementTwin.load(task.twin), Archive(task.archive), task.days, task.config, task.population,
+        Unfinished(task.folder),
+    )  # fmt: skip
+    parts.part(task.name, SilentProgress())
+
+
+def logged_days(
+    archive: Archive, encoding: Encoding, chosen: HeldOutDays, config: CertifyConfig
+) -> Mapping[dt.date, HeldOutDay]:
+    """Held-out days and their partners as the log has them."""
+    return real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
+
+
+def measure(
+    believed: Believed,
+    archive: Archive,
+    chosen: HeldOutDays,
+    config: CertifyConfig,
+    progress: Progress,
+    logged: Callable[[], Mapping[dt.date, HeldOutDay]] | None = None,
+) -> MeasuredSections:
+    """Everything that is measured of a system under test, whatever it is.
+
+    Args:
+        believed: The system.
+        archive: Of the log.
+        chosen: Held-out days and their partners.
+        config: Of the certificate.
+        progress: Where to show how far it is.
+        logged: Gives `logged_days`, where others look at them too.
+
+    Raises:
+        ConfigError: Days without requests, or too few with known decisions and outcomes.
+    """
+    encoding = believed.encoding
+    with progress.stage("play the held-out days"):
+        real = logged_days(archive, encoding, chosen, config) if logged is None else logged()
+        held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
+        parts = [encode_days(archive, encoding, [day], num_steps=config.num_steps) for day in chosen.days]
+        refuse_few(parts, config.min_rows)
+        states = states_with_logged_luck(believed, held, seed=config.seed)
+    behaviour = fit_behaviour(believed, config, progress)
+    with progress.stage("forecast them"):
+        end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
+        told = forecast(believed, behaviour, parts, seed=config.seed, known_until_s=end_s)
+        trio = answers_trio(told, partners)
+        clone = clone_line(CLOSED, told, config)
+    with progress.stage("play them in closed loop"):
+        simulated = closed_loop_days(believed, behaviour, held, archive, seed=config.seed)
+    with progress.stage("hold them against each other"):
+        calibrated, calibration_charts = calibration_lines(told, config)
+        closed = closed_trio(held, simulated, partners)
+        resting = [*level_lines(held, simulated, encoding, config), *distance_lines(closed, config)]
+        offload, offload_charts = offload_lines(held, simulated, partners, encoding, config)
+        horizon, horizon_charts = horizon_lines(held, states, partners, config)
+        lines = [
+            *answer_lines(trio, config), *bias_lines(told, config), *calibrated, *model_class_lines(told, config),
+            clone, *resting_on(clone, [*resting, *offload]), *horizon,
+        ]  # fmt: skip
+    charts = {
+        ANSWERS: (*distribution_charts(trio), pairs_chart(trio, COLUMNS)),
+        CALIBRATION: calibration_charts,
+        CLOSED: distribution_charts(closed, "twin, a clone deciding"),
+        OFFLOAD: offload_charts,
+        HORIZON: horizon_charts,
+    }
+    return MeasuredSections(
+        tuple(lines), charts, num_requests=len(trio.real.unit), num_unknown=int((~told.known).sum())
+    )

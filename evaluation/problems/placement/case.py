@@ -1,0 +1,102 @@
+"""What a comparison of placements is made from, and which policies are judged."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import jax
+
+from evaluation.baselines import COMPARED
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.metrics import Metric, main_metric
+from evaluation.comparison.shifts import ShiftPlan, TestDays
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.config import JudgeConfig
+from evaluation.judges.descriptions import (
+    LADDER,
+    TWIN_POLICY,
+)
+from evaluation.judges.players import GREEDY, HISTORY, SAMPLED
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.judges.windows import (
+    Candidate,
+)
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from offline_rl.recipes.schedulers import Schedulers, example_for, policy_of, policy_params
+from offline_rl.rules.in_twin import rules_of
+from twin.contracts import Policy
+from twin.placement.model import PlacementTwin
+from twin.placement.types import Cluster
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything a comparison is made from; `keep` has what is judged already."""
+
+    archive: Archive
+    twin: PlacementTwin
+    schedulers: Schedulers | None
+    plan: ShiftPlan
+    config: JudgeConfig
+    intervals: IntervalConfig
+    policies: Mapping[str, UserPolicy] = field(default_factory=dict)
+    """The user's, by name."""
+    keep: Unfinished = field(default_factory=Unfinished)
+    only: tuple[str, int] | None = None
+    """Judge and shift (days) that are judged alone, by a task; None: all."""
+
+    @property
+    def main(self) -> Metric:
+        """What the policies are compared by first: what the twin's reward is made of."""
+        return main_metric(self.twin.encoding.problem.reward)
+
+    def wants(self, judge: str, shift: TestDays) -> bool:
+        """Whether a judge is to judge on a shift."""
+        return self.only is None or self.only == (judge, shift.shift_days)
+
+    @cached_property
+    def rules(self) -> Mapping[str, Policy]:
+        """The rules from the log by name, and what corrects one: as they were trained, else as the log tells them."""
+        if self.twin.encoding.cluster.num_nodes < 2:
+            return {}
+        found = rules_of(self.twin) if self.schedulers is None else self.schedulers.rules
+        example = example_for(self.twin.encoding, self.twin.windows)
+        return {name: policy_of(params, example) for name, params in found.items()}
+
+
+def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[str] = ()) -> list[Candidate]:
+    """What is judged, `rules` among them, one entry for each seed of the twin-trained policy; without schedulers what
+    needs none."""
+    nothing = None if schedulers is None else schedulers.clone
+    if cluster.num_nodes < 2:  # whoever decides, decides alike
+        return [Candidate(HISTORY, HISTORY, nothing)]
+    names = (*(baseline.name for baseline in COMPARED if baseline.applies(cluster)), *rules, HISTORY)
+    plain = [Candidate(name, name, nothing) for name in names]
+    if schedulers is None:
+        return plain
+    num_seeds = len(schedulers.reward_curve)
+    trained = [jax.tree.map(lambda leaf, i=seed: leaf[i], schedulers.trained) for seed in range(num_seeds)]
+    clones = [Candidate("bc", SAMPLED, nothing), Candidate("bc_greedy", GREEDY, nothing)]
+    learned = [
+        Candidate(name, GREEDY, jax.tree.map(lambda leaf, i=seed: leaf[i], params))
+        for name, params in schedulers.from_logs.items()
+        for seed in range(num_seeds)
+    ]
+    found = [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, GREEDY, params) for params in trained)]
+    if schedulers.ladder:
+        name, row = schedulers.chosen
+        is_rule = name in schedulers.rules
+        params = nothing if is_rule else policy_params(schedulers, name, row)
+        found.append(Candidate(LADDER, name if is_rule else GREEDY, params))
+    return found
+
+
+def refuse_uneven_replications(config: JudgeConfig, num_members: int) -> None:
+    """Makes sure that a window's replications can be dealt to the twin's members; ConfigError."""
+    if config.copies % num_members:
+        raise ConfigError(
+            f"{config.copies} replications of a window cannot be dealt to {num_members} members",
+            where="[judge] copies",
+            allowed=f"multiples of {num_members}",
+        )

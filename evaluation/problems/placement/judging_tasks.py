@@ -1,0 +1,92 @@
+"""Judges of a comparison as tasks of the engine: one for each judge and shift.
+
+A task makes the units that it can of the comparison (`Unfinished`), all policies and seeds of its judge, by the very
+code that makes them in one process; the comparison then finds them. What a user's function decides is known in this
+process alone, so a comparison with policies of the user's hands nothing out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.comparison.shifts import ShiftConfig, ShiftPlan, answerable, plan_shifts
+from evaluation.comparison.training_days import plan_of
+from evaluation.configuration import RunConfig
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.descriptions import REPLAY, SHIFTED_TWIN, TRAINING_TWIN
+from evaluation.judges.trust import TRUTH
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.placement.case import Case
+from evaluation.problems.placement.comparing import OFF_POLICY, judge_case
+from logs_schema import Archive
+from logs_schema.progress import Progress, SilentProgress
+from offline_rl.recipes.schedulers import load_schedulers
+from twin.placement.model import PlacementTwin
+
+
+@dataclass(frozen=True)
+class JudgeTask:
+    """One judge on one shift: where archive, twin and policy lie, how to judge, and where to keep what came of it."""
+
+    archive: Path
+    twin: Path
+    policy: Path | None
+    config: RunConfig
+    folder: Path | None
+    judge: str
+    shift_days: int
+
+    def __str__(self) -> str:
+        return f"{self.judge}, {self.shift_days}d, of {self.twin}"
+
+
+def judge_on_shift(task: JudgeTask) -> None:
+    """All candidates before one judge on one shift; keeps a unit each."""
+    archive, twin = Archive(task.archive), PlacementTwin.load(task.twin)
+    schedulers = None if task.policy is None else load_schedulers(task.policy)[0]
+    plan = plan_of(archive, twin.encoding.train_days, task.config.shifts)
+    case = Case(
+        archive, twin, schedulers, plan, task.config.judge, task.config.intervals, keep=Unfinished(task.folder),
+        only=(task.judge, task.shift_days),
+    )  # fmt: skip
+    judge_case(case, SilentProgress())
+
+
+def judge_ahead(
+    archive: Path,
+    twin: Path,
+    policy: Path | None,
+    config: RunConfig,
+    plan: ShiftPlan,
+    policies: Mapping[str, UserPolicy],
+    keep: Unfinished,
+    progress: Progress,
+) -> None:
+    """Has the engine judge, where there is one and no policy is the user's.
+
+    Args:
+        archive, twin, policy: Of the comparison.
+        config: How to judge.
+        plan: Shifts and their days.
+        policies: The user's.
+        keep: Where units are kept; knows the engine.
+        progress: Where to show how far tasks are.
+    """
+    if keep.engine.is_here or policies:
+        return
+    archive, twin = archive.absolute(), twin.absolute()
+    policy = None if policy is None else policy.absolute()
+    asked = [(judge, shift.shift_days) for shift in answerable(plan) for judge in _judges(policy)]
+    if "ground_truth" in Archive(archive).facts:
+        shifts = ",".join(shift.name for shift in plan.shifts)
+        true_plan = plan_shifts({}, plan.train_days, ShiftConfig(shifts), truth=True)
+        asked += [(TRUTH, shift.shift_days) for shift in true_plan.shifts]
+    tasks = [JudgeTask(archive, twin, policy, config, keep.folder, *one) for one in asked]
+    shared = [archive, twin] if policy is None else [archive, twin, policy]
+    keep.ahead(judge_on_shift, tasks, "judge", progress, shared)
+
+
+def _judges(policy: Path | None) -> tuple[str, ...]:
+    """The longest tasks first."""
+    judges = (SHIFTED_TWIN, TRAINING_TWIN, REPLAY)
+    return judges if policy is None else (*judges, OFF_POLICY)
