@@ -16,6 +16,7 @@ from typing import Any
 
 from evaluation.certify.persistence import KIND
 from evaluation.configuration import LogConfig, RunConfig
+from evaluation.engine.config import HERE, EngineConfig, tasks_on
 from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.kit import Job
@@ -60,7 +61,7 @@ def run(
         KIND, ("archive", "twin"), archive_of
     )
     with alone_in(workdir):
-        products = run_steps([archive_step(config.log, here)], workdir, progress)
+        products = run_steps([archive_step(config.log, here, config.engine)], workdir, progress)
 
         def make(steps: Sequence[Step]) -> dict[str, Path]:
             products.update(run_steps(steps, workdir, progress, done=products))
@@ -78,8 +79,8 @@ def archive_of(products: Products) -> Products:
     return {**products, "archive": products["archive"] / ARCHIVE} if "archive" in products else products
 
 
-def archive_step(log: LogConfig, here: Path) -> Step:
-    """Imports or simulates the log; paths start from `here`."""
+def archive_step(log: LogConfig, here: Path, engine: EngineConfig = HERE) -> Step:
+    """Imports or simulates the log; paths start from `here`. Files are read where the engine's tasks run."""
     if log.preset or log.world:
         return Step(
             "archive",
@@ -96,10 +97,14 @@ def archive_step(log: LogConfig, here: Path) -> Step:
     capacity = dict(map(parse_capacity, log.capacity))
 
     def build(out: Path, _: Products, progress: Progress) -> Mapping[str, Any]:
-        with progress.stage("import", unit="rows") as stage:
+        with (
+            progress.stage("import", unit="rows") as stage,
+            tasks_on(engine, progress, [*paths, out]) as tasks,
+        ):
             report = import_log(
-                log.format, paths, out / ARCHIVE, origin=origin, capacity=capacity, progress=stage
-            )
+                log.format, paths, out / ARCHIVE, origin=origin, capacity=capacity, progress=stage,
+                run_tasks=None if engine.is_here else tasks,
+            )  # fmt: skip
         progress.note(str(report.lines))
         return {"rows": dict(report.rows)}
 

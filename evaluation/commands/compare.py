@@ -5,6 +5,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.commands.engine_arguments import add_engine_arguments
+
 if TYPE_CHECKING:
     from evaluation.configuration import RunConfig
 
@@ -32,6 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "twin.contracts.Policy; modules are looked for in the current folder first) or NAME=BUNDLE",
     )  # fmt: skip
     add_step_arguments(parser, "comparison")
+    add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
+from evaluation.commands.engine_arguments import engine_from
 
 if TYPE_CHECKING:
     from evaluation.configuration import RunConfig
@@ -18,7 +18,6 @@ def add_step_arguments(parser: ArgumentParser, product: str) -> None:
     parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
     parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
     parser.add_argument("--replace", action="store_true", help=f"replace a {product} that is already there")
-    add_engine_arguments(parser)
 
 
 def add_problem_arguments(parser: ArgumentParser) -> None:
@@ -61,7 +60,8 @@ def settings_of(arguments: Namespace) -> "RunConfig":
     if gone:
         told = f"[log] paths of {arguments.config} are not there: {', '.join(gone)}"
         print(f"warning: {told}; this step reads products alone, schedtwin run would refuse", file=sys.stderr)
-    config = replace(config, engine=engine_from(arguments, config.engine))
+    if "workers" in arguments:
+        config = replace(config, engine=engine_from(arguments, config.engine))
     return config if arguments.seed is None else replace(config, seed=arguments.seed)
 
 

@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.engine_arguments import add_engine_arguments
+
 NAME = "train"
 HELP = "train policies in a twin, as its problem does: of placement a clone of the log, then PPO that stays near it"
 
@@ -18,6 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="train also in a twin that has not passed schedtwin certify; every later report says so",
     )
     add_step_arguments(parser, "policy")
+    add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -114,7 +114,10 @@ def _refresh_alone(
     running = find_running(bundle, work)
     if running is not None:
         read_manifest(running, "bundle")
-    base = run_steps([archive_step(base_log, here)], work, progress)["archive"] / appending.ARCHIVE
+    base = (
+        run_steps([archive_step(base_log, here, config.engine)], work, progress)["archive"]
+        / appending.ARCHIVE
+    )
     kit, config, told = choose_kit(config, base, options)
     if told:
         progress.note(told)
@@ -277,7 +280,9 @@ def _archive_of(products: Products) -> Products:
 
 
 def _certificate_step(config: RunConfig, held_out: HistorySplit) -> Step:
-    plan = certificate_plan(replace(config.certify, rankings=False), held_out.days, record_refusal=True)
+    plan = certificate_plan(
+        replace(config.certify, rankings=False), held_out.days, record_refusal=True, engine=config.engine
+    )
     return plan.step(CERTIFICATE, ("history", "twin"), _archive_of)
 
 

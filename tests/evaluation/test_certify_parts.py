@@ -3,6 +3,8 @@
 import datetime as dt
 import json
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,8 +23,10 @@ from evaluation.certify.page import picture, render
 from evaluation.certify.playing import deal
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
+from evaluation.problems.placement.certifying import certify
 from evaluation.report import Chart, Curve
 from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
 from logs_schema.records import to_plain
 
 QUICK = CertifyConfig(num_replicates=200)
@@ -191,3 +195,21 @@ def test_a_signed_value_is_drawn_where_its_size_is_judged():
         float(drawn.split('class="span" ')[1].split(f'{name}="')[1].split('"')[0]) for name in ("x1", "x2")
     )
     assert begin < dot < end
+
+
+def test_tasks_find_what_they_read_from_any_folder():
+    seen = []
+
+    def ahead(task, items, name, progress, shared):
+        seen.extend(path for item in items for path in (item.twin, item.archive, item.population))
+        seen.extend(shared)
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        certify(
+            SimpleNamespace(encoding=None), SimpleNamespace(path=Path("archive")), None, QUICK, SilentProgress(),
+            twin_hash="", population=Path("drawn"), twin_path=Path("twin"),
+            keep=SimpleNamespace(folder=Path("/kept"), ahead=ahead),
+        )  # fmt: skip
+    assert {path.name for path in seen} == {"twin", "archive", "drawn"}
+    assert all(path.is_absolute() for path in seen)

@@ -71,6 +71,12 @@ def test_wrong_arguments_exit_with_2(probe, argv):
         cli.main(argv)
 
 
+def test_what_runs_in_one_process_does_not_ask_where(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["fit", "archive", "--out", "twin", "--workers", "2"])
+    assert "--workers" in capsys.readouterr().err
+
+
 def test_an_error_of_the_user_is_a_message_and_verbose_adds_where(probe, capsys):
     def fail(arguments):
         raise ConfigError("no such policy", where="run.toml, [train]", allowed="bc, ppo", advice="choose one")

@@ -1,6 +1,7 @@
 """The configuration of a job: what is read, and what is refused by name."""
 
 import datetime as dt
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from evaluation.jobs.progress import SilentProgress
 from evaluation.run import archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.mapping import one_by_one
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "evaluation" / "examples").glob("*.toml"))
 
@@ -55,6 +57,29 @@ def test_a_job_imports_with_the_capacity_of_its_log(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     steps[1].build(tmp_path / "out", {}, SilentProgress())
     assert Archive(tmp_path / "out" / "archive").nodes()["cpu_cores"].to_pylist() == [64.0]
+
+
+def test_a_job_imports_by_tasks_where_it_has_an_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.swf").write_text("1 0 5 60 2 -1 -1 2 120 -1 1 1 1 -1 1 -1 -1 -1\n")
+    text = '[log]\nformat = "swf"\npaths = ["a.swf"]\ncapacity = ["64"]\n'
+    ran: list[str] = []
+
+    def here(task, items, name=""):
+        ran.append(name)
+        return one_by_one(task, items)
+
+    monkeypatch.setattr("evaluation.run.tasks_on", lambda *_: nullcontext(here))
+    hashes = []
+    for number, words in enumerate((text, f"{text}[engine]\nworkers = 2\n")):
+        config = load_config(written(tmp_path, words))
+        out = tmp_path / str(number)
+        out.mkdir()
+        archive_step(config.log, tmp_path, config.engine).build(out, {}, SilentProgress())
+        assert bool(ran) == bool(number)
+        hashes.append(Archive(out / "archive").content_hash)
+    assert hashes[0] == hashes[1]
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,11 @@ def certify(
     encoding = twin.encoding
     parts = CertificateParts(twin, archive, days, config, population, keep)
     if twin_path is not None:
-        tasks = [
-            PartTask(twin_path, archive.path, days, config, population, keep.folder, name) for name in PARTS
-        ]
-        keep.ahead(measure_part, tasks, "certify", progress, [twin_path, archive.path])
+        twin_path, logged = twin_path.absolute(), archive.path.absolute()
+        drawn = None if population is None else population.absolute()
+        tasks = [PartTask(twin_path, logged, days, config, drawn, keep.folder, name) for name in PARTS]
+        shared = [path for path in (twin_path, logged, drawn) if path is not None]
+        keep.ahead(measure_part, tasks, "certify", progress, shared)
     chosen, measured = parts.chosen, parts.part(ANSWERS, progress)
     ranked, workload = parts.part(POLICIES, progress), parts.part(POPULATION, progress)
     lines = [*workload.lines, *measured.lines, *ranked.lines]
