@@ -40,6 +40,7 @@ def test_a_pure_day_is_foreseen_by_all_who_know_the_day():
     assert np.mean((still - held_out.coming) ** 2) > np.mean((learned - held_out.coming) ** 2)
 
 
+@pytest.mark.slow
 def test_nobody_foresees_noise():
     """Independent noise of deviation s leaves an error of s^2 at least, to whoever knows the rest."""
     found = errors(daily(6, noise=0.1), 300.0)

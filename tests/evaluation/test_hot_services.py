@@ -86,6 +86,7 @@ def asks_for(case: EdgeCloud, busy: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(np.asarray(asked.node).tolist(), np.asarray(asked.change).tolist(), strict=True))
 
 
+@pytest.mark.slow
 def test_who_lacks_most_is_added_where_there_is_room(case: EdgeCloud) -> None:
     busy = case.replicas.sum(axis=1).astype(np.float32) * 0.3
     busy[3] = case.replicas[3].sum() + 5.0

@@ -140,6 +140,7 @@ def shuffled(shuffling: tuple[Instance, Callable[[int], Frames]]) -> tuple[Insta
     return case, run(0)
 
 
+@pytest.mark.slow
 def test_same_key_same_bits(
     shuffling: tuple[Instance, Callable[[int], Frames]], shuffled: tuple[Instance, Frames]
 ) -> None:

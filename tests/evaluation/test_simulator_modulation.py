@@ -106,6 +106,7 @@ def test_nodes_of_a_site_are_slow_together_and_sites_are_not():
             assert alike == 1.0 if site[one] == site[other] else 0.5 < alike < 0.75  # .625 by chance
 
 
+@pytest.mark.slow
 def test_fates_drawn_at_once_and_fates_that_unfold_change_alike():
     """Two implementations of slow periods, regimes, bursts and a full beginning, request by request."""
     drawn = simulated(CHANGING, "random", num_streams=2, chunk_steps=1_000)

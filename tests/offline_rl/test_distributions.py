@@ -198,6 +198,7 @@ def greedy_of(legal):
     return {"amount": legal["amount"].low, "grade": jnp.argmax(legal["grade"], axis=0).astype(jnp.int32)}
 
 
+@pytest.mark.slow
 def test_ppo_finds_the_best_pair_where_the_first_says_what_the_second_may_be():
     algorithm = ppo(example_of(PAIRING), CONFIG)
     state, info = train(KEY, algorithm, in_twin(PAIRING, 16, (64,)), 60)

@@ -151,6 +151,7 @@ def test_advantage_weighting_improves_on_the_log_by_one_step():
     assert float(info.value[-1]) == pytest.approx(values.mean(), rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_paper_s_imitation_shrinks_probabilities_as_its_equation_says():
     """Two logged choices at 3 : 1 in one state. Minimising |p - a|^2 + lambda |p|^2 over p gives a closed form."""
     states = np.zeros((1, 400), int)
@@ -183,6 +184,7 @@ def test_virtual_streams_are_regularised_and_not_imitated():
     assert not np.array_equal(jax.tree.leaves(one.actor)[1], jax.tree.leaves(two.actor)[1])
 
 
+@pytest.mark.slow
 def test_td3_bc_goes_from_the_log_towards_what_earns_more():
     """Reward -(a - target)^2, logged actions spread around 0: the policy moves to the target as the weight grows."""
     random, target = np.random.default_rng(1), np.array([0.5, -0.4])

@@ -93,6 +93,7 @@ def test_permuting_nodes_and_access_points_permutes_their_embeddings_and_leaves_
     assert np.asarray(plain.node).std(axis=1).min() > 1e-3
 
 
+@pytest.mark.slow
 def test_parameters_of_five_access_points_encode_ten_with_a_hundred_nodes():
     """Ten copies of one access point: every copy's nodes are encoded as the nodes of the five were."""
     eight, (node, point) = 8, drawn(8, 1, ())

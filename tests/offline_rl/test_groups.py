@@ -158,6 +158,7 @@ def test_dispatchers_and_orchestrator_learn_what_is_best(learner, num_updates):
     assert float(info["dispatch"].reward[0]) < 0.5
 
 
+@pytest.mark.slow
 def test_in_turns_one_group_learns_while_the_other_stays_as_it_was():
     learner = in_turns(learners(), 1, {"orchestrate": NUM_FRAMES})
     state = jax.jit(learner.init)(KEY)

@@ -159,7 +159,7 @@ def plain_choice(
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("view", ["full", "summary"])
+@pytest.mark.parametrize("view", ["full", pytest.param("summary", marks=pytest.mark.slow)])
 def test_replayed_logs_are_decided_as_by_a_plain_loop(rule: str, view: str) -> None:
     encoding, windows = made_system(num_steps=32, num_windows=2)
     history = replay_log(windows, with_problem(encoding, view=view))
@@ -213,7 +213,9 @@ def test_a_bundle_decides_as_the_rule(rule: str, tmp_path: Path) -> None:
     assert "any number of them" in bundle_text(facts)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    "rule", [pytest.param(EXPECTED_ON_TIME, marks=pytest.mark.slow), LEAST_EXPECTED_RESPONSE]
+)
 def test_an_untrained_correction_changes_no_decision_and_a_trained_one_leaves_the_rules_numbers(
     rule: str,
 ) -> None:

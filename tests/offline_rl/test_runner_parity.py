@@ -46,7 +46,7 @@ class Case(NamedTuple):
     params=[
         (MLP, "summary", True),
         pytest.param((BOUND, "summary", True), marks=pytest.mark.slow),  # the quick one: `test_refresh_views`
-        (FREE, "full", False),
+        pytest.param((FREE, "full", False), marks=pytest.mark.slow),
         (RULE, "summary", True),
     ],
     ids=["mlp", "bound", "free, sees all, but no weekdays", "rule"],

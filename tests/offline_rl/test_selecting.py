@@ -49,6 +49,7 @@ def test_the_best_look_is_kept_and_patience_ends_the_run():
     assert float(nothing.best["count"]) == 0  # what training started from was best
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_bit_for_bit(tmp_path):
     whole = train_selecting(KEY, walking(), EXPERIENCE, 11, best_at(6), updates_per_look=3)
     file, heard = tmp_path / "run.npz", []

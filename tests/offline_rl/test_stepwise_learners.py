@@ -68,6 +68,7 @@ def by_single_critic(actor):
     return gpo(actor, GPOConfig(horizon_s=0.01, learning_rate=5e-3, dual=False))
 
 
+@pytest.mark.slow
 def test_gpg_finds_the_optimum_which_needs_the_second_choice_to_see_the_first():
     params, info = trained(by_gpg)
     assert info.reward[0] * NUM_CHANGES < 0.3
@@ -75,6 +76,7 @@ def test_gpg_finds_the_optimum_which_needs_the_second_choice_to_see_the_first():
     assert info.impossible.max() == 0.0  # filtered
 
 
+@pytest.mark.slow
 def test_what_gpg_learned_on_six_nodes_decides_among_a_hundred():
     params, _ = trained(by_gpg)
     assert worth(*built(10, 10), params) > 0.95

@@ -38,6 +38,7 @@ def test_luck_that_all_share_decides_nothing() -> None:
     assert found.num_plays.sum() == 3 * 8
 
 
+@pytest.mark.slow
 def test_those_that_play_on_are_known_better() -> None:
     right = [
         successive_halving(jax.random.key(seed), noisy(1.0, 0.05, set()), CANDIDATES).best

@@ -190,6 +190,7 @@ def by_area_programs():
     return Programs(*[None] * 5, finish)
 
 
+@pytest.mark.slow
 def test_learned_orders_are_judged_on_the_jobs_of_their_weeks():
     jobs = busy_log()
     plan = plan_weeks(jobs, POOL, SHORT)

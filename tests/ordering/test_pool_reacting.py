@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from tests.ordering.making import jobs_of
 from tests.ordering.pooling import KEY, cut_whole, joined
@@ -35,6 +36,7 @@ def random_case(seed):
     return jobs_of(*rows.T), after, generator.integers(1, 9, NUM_JOBS).astype(np.int32)
 
 
+@pytest.mark.slow
 def test_a_schedule_under_reacting_arrivals_is_the_replay_of_the_arrivals_it_caused():
     cases = [random_case(seed) for seed in range(NUM_STREAMS)]
     windows = joined([cut_whole(jobs, POOL, CONFIG) for jobs, _, _ in cases])

@@ -249,6 +249,7 @@ def test_training_days_leave_eight_weeks_where_the_log_has_them(jobs):
         training_days(jobs, DaysConfig(last_day=last, num_days=70), weeks)
 
 
+@pytest.mark.slow
 def test_of_many_jobs_the_rules_are_played_in_some_weeks_and_the_page_says_so(made, jobs, capsys):
     folder, twin = made[0], load_queue_twin(made[0] / "twin")
     config = replace(QUICK, num_copies=3)

@@ -38,7 +38,10 @@ from twin.rollout import follow
 STEPS = 48
 
 
-@pytest.fixture(scope="module", params=[("on_time", "summary"), ("response", "full")])
+@pytest.fixture(
+    scope="module",
+    params=[("on_time", "summary"), pytest.param(("response", "full"), marks=pytest.mark.slow)],
+)
 def case(request: pytest.FixtureRequest) -> tuple[Encoding, Windows]:
     cluster = made_cluster()
     reward, view = request.param

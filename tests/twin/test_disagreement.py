@@ -59,6 +59,7 @@ def disagreement_of():
     return jax.jit(lambda model: disagreement(jax.random.key(1), ENCODING, CONFIG, model, trajectory))
 
 
+@pytest.mark.slow
 def test_members_that_agree_leave_no_doubt(disagreement_of):
     uncertainty = disagreement_of(ensemble(0.6, 0.6))
     assert uncertainty.shape == (32, 1, 64)

@@ -84,6 +84,7 @@ def test_permuting_nodes_permutes_results(rows: EncodedRows, plain: Trajectory) 
     np.testing.assert_array_equal(plain.legal[:, order], other.legal)
 
 
+@pytest.mark.slow
 def test_deeper_tables_change_nothing(
     rows: EncodedRows, plain: Trajectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ def fitted_median(observed: Observed, unit_s: float) -> float:
     return unit_s * float(np.expm1(grid[int(jnp.argmin(jnp.abs(survival - 0.5)))]))
 
 
+@pytest.mark.slow
 def test_censored_rows_are_worth_more_than_dropping_them() -> None:
     """Half of the run times end after the log does; their lower bounds bring the median back."""
     rng, unit_s = np.random.default_rng(2), 2.0

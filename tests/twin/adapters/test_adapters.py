@@ -25,6 +25,7 @@ def legal_actions(length):
     return jnp.full((length, 1), 3, jnp.int32)
 
 
+@pytest.mark.slow
 def test_rewards_paid_step_by_step_add_up_to_those_credited_to_decisions():
     game = stepwise(ENVIRONMENT, LENGTH)
     reset, step = jax.jit(game.reset), jax.jit(game.step)
@@ -41,6 +42,7 @@ def test_rewards_paid_step_by_step_add_up_to_those_credited_to_decisions():
     assert int(look.num_open) == int(np.sum(~np.asarray(trajectory.settled)))
 
 
+@pytest.mark.slow
 def test_several_seats_and_actions_of_several_parts_are_stepped_and_batched():
     game = stepwise(TOY, 12)
     keys = jax.random.split(KEY, 3)

@@ -79,12 +79,14 @@ def runs() -> Runs:
     return Runs(*jax.tree.map(np.asarray, jax.jit(both)(jax.random.key(3))))
 
 
+@pytest.mark.slow
 def test_it_is_the_same_system_as_slots_under_an_orchestrator(runs: Runs) -> None:
     for one, two in zip(runs.joint, runs.alone, strict=True):
         np.testing.assert_array_equal(one, two)
     assert runs.joint.pulled_mib[-1].sum() > 0.0  # something was changed
 
 
+@pytest.mark.slow
 def test_an_orchestrator_decides_when_a_frame_begins_and_earns_when_it_ends(runs: Runs) -> None:
     begins = np.arange(FRAME * NUM_FRAMES) % FRAME == 0
     active, settled = (getattr(runs.trajectory, name)[ORCHESTRATE] for name in ("active", "settled"))
@@ -100,6 +102,7 @@ def test_an_orchestrator_decides_when_a_frame_begins_and_earns_when_it_ends(runs
     np.testing.assert_allclose(earned, in_frame[1] / np.maximum(in_frame[0], 1.0), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_impossible_change_is_no_change_and_is_counted(runs: Runs) -> None:
     frames = of_group(jax.tree.map(jnp.asarray, runs.trajectory), ORCHESTRATE, NUM_FRAMES)
     assert frames.illegal.any()
@@ -107,6 +110,7 @@ def test_an_impossible_change_is_no_change_and_is_counted(runs: Runs) -> None:
     np.testing.assert_allclose(frames.elapsed_s, FRAME * SLOTS.slot_s)
 
 
+@pytest.mark.slow
 def test_dispatchers_are_credited_as_without_an_orchestrator(runs: Runs) -> None:
     trajectory = runs.trajectory
     on_time = np.nansum(np.where(trajectory.settled[DISPATCH], trajectory.reward[DISPATCH], 0.0))

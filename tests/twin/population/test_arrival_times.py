@@ -113,6 +113,7 @@ def test_the_week_has_its_shape_and_empty_hours_stay_empty() -> None:
     assert np.all(np.abs(per_day[5:] / (0.05 * DAY_S / 8) - 1.0) < 0.3)
 
 
+@pytest.mark.slow
 def test_whole_seconds_stay_whole_and_streams_are_their_own() -> None:
     logged = np.floor(poisson(0.01, seed=4))
     model = fit_arrivals(logged, DAYS)

@@ -75,6 +75,7 @@ def test_the_pool_follows_the_requests_and_not_the_agents(pool: RequestPool) -> 
     assert np.array_equal(part, np.repeat(np.arange(NUM_PARTS), 64))
 
 
+@pytest.mark.slow
 def test_a_full_twin_rolls_out(pool: RequestPool, times: ArrivalModel) -> None:
     arrivals = generated_arrivals(times, pool, offset_s=9 * 3600.0, length_s=120.0)
     twin = environment(

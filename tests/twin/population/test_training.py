@@ -124,6 +124,7 @@ def test_no_agent_is_learned_from_and_judged_by() -> None:
     assert alone == [170, 30]  # nobody could be set aside as a whole
 
 
+@pytest.mark.slow
 def test_settled_columns_are_as_frequent_as_in_the_rows() -> None:
     """An untrained chain draws services evenly; settled, it draws them as they are, given what stands before."""
     table = agents(4000)
